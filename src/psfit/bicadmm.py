@@ -1,0 +1,205 @@
+"""Bi-cADMM, Algorithm 1 of the paper, over nodes without a coordinator.
+
+In the scaled form one iteration is
+
+    x_i   = prox of node i's data and ridge at  z - u_i                  (local, in parallel)
+    c     = mean_i (x_i + u_i)                                           (the one reduction)
+    z, t, s, v from c                                                    (`bilinear`, the same on every rank)
+    u_i  += x_i - z                                                      (local)
+
+and it ends when the paper's residuals
+
+    p = sum_i ||x_i - z||,   d = sqrt(N) rho_c ||z - z_old||,   b = |s'z - t|
+
+are small against the numbers they compare. The sums over nodes that the residuals need ride along with the next iteration's
+reduction, so they are known one iteration late.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from psfit.bilinear import BilinearState, bilinear_start, bilinear_step
+from psfit.comm import even_bounds
+from psfit.instance import Instance
+from psfit.local import LocalSolver, LocalState, Subproblem, choose
+from psfit.result import Status
+
+Penalty = float | Literal["auto"]
+
+# From an all-zero start the first residuals may vanish by accident; no run ends before this iteration.
+FIRST_STOP = 4
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What stays fixed during a run: the instance, the local solver with its subproblem, the penalties."""
+
+    instance: Instance
+    solver: LocalSolver[Any]
+    sub: Subproblem
+    rho_c: float
+    rho_b: float
+    unit: Tensor
+
+
+@dataclass(frozen=True)
+class State:
+    """The iterates. `sums` are this rank's contributions to the residuals of the current iteration, `measured` the
+    residuals of the one before, a column per problem: p, d, b, their three limits, nonzeros of z, step of z."""
+
+    iteration: int
+    local: LocalState
+    bilinear: BilinearState
+    u: Tensor
+    sums: Tensor
+    dual: Tensor
+    measured: Tensor
+
+
+@dataclass(frozen=True)
+class BiCADMM:
+    """The solver's configuration.
+
+    Parameters
+    ----------
+    rho_c, rho_b, rho_l : float or "auto"
+        Penalties of consensus, of the bilinear constraint and of the feature decomposition, in coordinates where all columns have
+        the same norm. "auto" follows the curvature of the data.
+    tol : float, default=1e-4
+        Relative tolerance of the residuals.
+    max_iter : int, default=1000
+    time_limit : float or None
+        Seconds after which the iteration ends with the best it has.
+    local : str, LocalSolver or None
+        The local solver: "direct", "newton", "feature_split"; None chooses by loss, shape and grid.
+    record_objective : bool, default=False
+        Write the objective at z into every history record (one more pass over the data each).
+    """
+
+    rho_c: Penalty = "auto"
+    rho_b: Penalty = "auto"
+    rho_l: Penalty = "auto"
+    tol: float = 1e-4
+    max_iter: int = 1000
+    time_limit: float | None = None
+    local: LocalSolver[Any] | str | None = None
+    record_objective: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("rho_c", "rho_b", "rho_l"):
+            value = getattr(self, name)
+            if value != "auto" and not (isinstance(value, (int, float)) and 0 < value < float("inf")):
+                raise ValueError(f"{name}={value!r} must be a positive number or 'auto'")
+        if not 0 < self.tol < 1:
+            raise ValueError(f"tol={self.tol!r} must lie between 0 and 1")
+        if self.max_iter < 1:
+            raise ValueError(f"max_iter={self.max_iter!r} must be at least 1")
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise ValueError(f"time_limit={self.time_limit!r} must be positive, or None")
+
+    def init(self, instance: Instance, start: Tensor | None = None) -> tuple[Setup, State]:
+        """Choose penalties and local solver, factor, and place all nodes at `start` (or zero)."""
+        setup = self._setup(instance)
+        n, c = instance.source.matrix.shape[1], instance.source.outputs
+        zero = instance.ridge.new_zeros(n, c, dtype=instance.source.matrix.dtype)
+        z = zero if start is None else start
+        x = z.expand(instance.split.nodes, n, c).clone()
+        nothing = torch.zeros(3, instance.layout.problems, dtype=x.dtype, device=x.device)
+        state = State(
+            iteration=0,
+            local=setup.solver.init(setup.sub, x),
+            bilinear=bilinear_start(z, instance.kappa, instance.layout),
+            u=torch.zeros_like(x),
+            sums=nothing,
+            dual=nothing[0],
+            measured=torch.cat([nothing + torch.inf, nothing, nothing[:2]]),
+        )
+        return setup, state
+
+    def step(self, setup: Setup, state: State) -> State:
+        """One iteration of Algorithm 1."""
+        inst, N, layout = setup.instance, setup.instance.grid.nodes.size, setup.instance.layout
+        z, u = state.bilinear.z, state.u
+        # x_i: the ridge is folded into the weight, so the centre is (rho_c / w)(z - u_i).
+        local = setup.solver.prox(setup.sub, state.local, setup.rho_c / setup.sub.weight * (z - u), self._inner(setup, state))
+        x = local.x
+        # Collect: the mean of x_i + u_i, and the residual sums of the previous iteration with it.
+        summed = inst.grid.nodes.total(torch.cat([(x + u).sum(dim=0).flatten(), state.sums.flatten()]))
+        mean, sums = summed[: z.numel()].view_as(z) / N, summed[z.numel() :].view_as(state.sums)
+        measured = self._measure(setup, state, sums)
+        # Global updates (z, t), s, v, computed alike on every rank.
+        ratio = torch.full_like(state.bilinear.v, setup.rho_b / (N * setup.rho_c))
+        bilinear = bilinear_step(state.bilinear, mean, inst.kappa, ratio, layout)
+        # u_i, and this rank's share of the new residuals.
+        gap = x - bilinear.z
+        u = u + gap
+        shares = [layout.norms(gap), layout.norms(x), layout.norms(u).square()]
+        return State(
+            iteration=state.iteration + 1,
+            local=local,
+            bilinear=bilinear,
+            u=u,
+            sums=torch.stack([share.sum(dim=0) for share in shares]),
+            dual=layout.norms(bilinear.z - z),
+            measured=measured,
+        )
+
+    def status(self, state: State) -> Status:
+        """Whether the last measured residuals allow a stop. Reads device numbers: call it sparingly."""
+        rows = state.measured
+        if state.iteration > FIRST_STOP:
+            if not bool(rows.isfinite().all()):
+                return Status.DIVERGED
+            if bool((rows[:3] <= rows[3:6]).all()):
+                return Status.CONVERGED
+        return Status.MAX_ITER if state.iteration >= self.max_iter else Status.RUNNING
+
+    def _setup(self, inst: Instance) -> Setup:
+        N, M = inst.grid.nodes.size, inst.grid.blocks.size
+        loss, (_, n) = inst.problem.loss, inst.source.matrix.shape
+        curvature = loss.typical_curvature(inst.mean_target, inst.source.outputs)
+        # The mean diagonal of a node's Hessian, ridge included.
+        node_curvature = (curvature * inst.column_norm**2 + float(inst.ridge.mean())) / N
+        rho_c = node_curvature if self.rho_c == "auto" else float(self.rho_c)
+        rho_b = 0.3 * rho_c if self.rho_b == "auto" else float(self.rho_b)
+        rho_l = M * curvature if self.rho_l == "auto" else float(self.rho_l)
+        bounds = even_bounds(n, M)
+        sub = Subproblem(
+            loss=loss,
+            split=inst.split,
+            weight=(inst.ridge / N + rho_c).to(inst.source.matrix.dtype),
+            blocks=tuple(slice(bounds[j], bounds[j + 1]) for j in inst.grid.blocks.hosted),
+            axis=inst.grid.blocks,
+            rho_l=rho_l,
+        )
+        solver = choose(self.local, loss, n, inst.source.outputs, M)
+        # The size of a coefficient fitted alone: what "small" means when the answer itself is zero.
+        source = inst.source
+        slope = source.matrix.rmv(source.weight * loss.gradient(torch.zeros_like(source.target), source.target))
+        unit = inst.layout.norms(inst.grid.nodes.total(slope)) / (N * node_curvature)
+        return Setup(inst, solver, sub, rho_c, rho_b, unit)
+
+    def _measure(self, setup: Setup, state: State, sums: Tensor) -> Tensor:
+        """The previous iteration's residuals and limits from the sums over all nodes."""
+        N, bilinear = setup.instance.grid.nodes.size, state.bilinear
+        size = setup.instance.layout.norms(bilinear.z)
+        root = N**0.5
+        floor = 1e-3 * setup.unit
+        limits = [
+            torch.maximum(sums[1], N * size) + N * floor,
+            setup.rho_c * (sums[2].sqrt() + root * floor),
+            bilinear.t.squeeze(1) + floor,
+        ]
+        residuals = [sums[0], root * setup.rho_c * state.dual, bilinear.residual.squeeze(1)]
+        nonzeros = (setup.instance.layout.pack(bilinear.z) != 0).sum(dim=1).to(size.dtype)
+        return torch.stack([*residuals, *(self.tol * limit for limit in limits), nonzeros, state.dual])
+
+    def _inner(self, setup: Setup, state: State) -> Tensor | float:
+        """How accurate the local step must be: a tenth of the distance the iterates still move."""
+        if state.iteration < FIRST_STOP:
+            return 0.0
+        apart = state.measured[0] / setup.instance.grid.nodes.size
+        return 0.1 * torch.maximum(apart, state.measured[7]).min()

@@ -1,0 +1,6 @@
+"""Data: the design matrix, the samples a rank holds, and generated problems."""
+
+from psfit.data.matrix import Affine, Dense, DesignMatrix
+from psfit.data.source import NodeSplit, Source
+
+__all__ = ["Affine", "Dense", "DesignMatrix", "NodeSplit", "Source"]

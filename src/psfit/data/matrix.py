@@ -1,0 +1,142 @@
+"""The design matrix, wherever it lies.
+
+Everything above this file sees a `DesignMatrix` and never asks how it is stored. A kind of matrix supplies its products
+and its rows as dense chunks; Gram matrices and column statistics follow from the chunks.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+CHUNK_BYTES = {"cpu": 16 << 20, "cuda": 512 << 20}
+
+
+class DesignMatrix(ABC):
+    """Samples by features, ``(m, n)``."""
+
+    shape: tuple[int, int]
+    dtype: torch.dtype
+    device: torch.device
+
+    @abstractmethod
+    def mv(self, X: Tensor) -> Tensor:
+        """``A X`` for ``X (n, c)``."""
+
+    @abstractmethod
+    def rmv(self, R: Tensor) -> Tensor:
+        """``A' R`` for ``R (m, c)``."""
+
+    @abstractmethod
+    def columns(self, index: slice | Tensor) -> "DesignMatrix":
+        """The matrix of some columns, given as a slice or as sorted indices."""
+
+    @abstractmethod
+    def rows(self, start: int, stop: int) -> "DesignMatrix":
+        """The matrix of the rows ``start`` to ``stop - 1``."""
+
+    @abstractmethod
+    def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
+        """Rows ``start`` to ``stop - 1`` as a dense tensor of the given precision."""
+
+    def chunks(self, dtype: torch.dtype | None = None) -> Iterator[tuple[slice, Tensor]]:
+        """All rows, a bounded number of bytes at a time: pairs of a row range and a dense tensor."""
+        dtype = dtype or self.dtype
+        m, n = self.shape
+        height = max(256, CHUNK_BYTES[self.device.type] // (max(n, 1) * dtype.itemsize))
+        for start in range(0, m, height):
+            stop = min(start + height, m)
+            yield slice(start, stop), self.chunk(start, stop, dtype)
+
+    def gram(self, weights: Tensor) -> Tensor:
+        """``A' diag(weights) A`` for ``weights (m, 1)``."""
+        n = self.shape[1]
+        total = torch.zeros(n, n, dtype=self.dtype, device=self.device)
+        for at, block in self.chunks():
+            total.addmm_(block.T, weights[at] * block)
+        return total
+
+    def squared_norms(self, weights: Tensor, shift: Tensor) -> Tensor:
+        """Weighted squared norms ``(n,)`` of the columns after subtracting `shift`, in float64."""
+        total = torch.zeros(self.shape[1], dtype=torch.float64, device=self.device)
+        for at, block in self.chunks(torch.float64):
+            total += (weights[at] * (block - shift).square()).sum(dim=0)
+        return total
+
+    def column_sums(self, weights: Tensor) -> Tensor:
+        """Weighted sums ``(n,)`` of the columns, in float64."""
+        total = torch.zeros(self.shape[1], dtype=torch.float64, device=self.device)
+        for at, block in self.chunks(torch.float64):
+            total += block.T @ weights[at, 0]
+        return total
+
+
+class Dense(DesignMatrix):
+    """A tensor on any device, used in place."""
+
+    def __init__(self, values: Tensor) -> None:
+        self.values = values
+        self.shape = (values.shape[0], values.shape[1])
+        self.dtype = values.dtype
+        self.device = values.device
+
+    def mv(self, X: Tensor) -> Tensor:
+        return self.values @ X
+
+    def rmv(self, R: Tensor) -> Tensor:
+        return self.values.T @ R
+
+    def columns(self, index: slice | Tensor) -> "Dense":
+        return Dense(self.values[:, index])
+
+    def rows(self, start: int, stop: int) -> "Dense":
+        return Dense(self.values[start:stop])
+
+    def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
+        return self.values[start:stop].to(dtype)
+
+
+class Affine(DesignMatrix):
+    """Columns ``(a_j - shift_j) / scale_j`` of another matrix and, if asked for, a last column of ones.
+
+    Centring, scaling and the intercept are never written into the data: the caller's memory is used as it is, and a
+    sparse matrix stays sparse.
+    """
+
+    def __init__(self, base: DesignMatrix, shift: Tensor, scale: Tensor, ones: bool) -> None:
+        self.base, self.shift, self.scale, self.ones = base, shift, scale, ones
+        self.shape = (base.shape[0], base.shape[1] + ones)
+        self.dtype = base.dtype
+        self.device = base.device
+        self._shift = shift.to(base.dtype).unsqueeze(1)
+        self._scale = scale.to(base.dtype).unsqueeze(1)
+
+    def mv(self, X: Tensor) -> Tensor:
+        n = self.base.shape[1]
+        Y = X[:n] / self._scale
+        offset = X[n:].sum(dim=0) - (self._shift * Y).sum(dim=0)
+        return self.base.mv(Y) + offset
+
+    def rmv(self, R: Tensor) -> Tensor:
+        total = R.sum(dim=0, keepdim=True)
+        G = (self.base.rmv(R) - self._shift * total) / self._scale
+        return torch.cat([G, total]) if self.ones else G
+
+    def columns(self, index: slice | Tensor) -> "Affine":
+        n = self.base.shape[1]
+        if isinstance(index, slice):
+            start, stop, _ = index.indices(self.shape[1])
+            inner: slice | Tensor = slice(min(start, n), min(stop, n))
+            ones = self.ones and start <= n < stop
+        else:
+            inner = index[index < n]
+            ones = self.ones and bool((index == n).any())
+        return Affine(self.base.columns(inner), self.shift[inner], self.scale[inner], ones)
+
+    def rows(self, start: int, stop: int) -> "Affine":
+        return Affine(self.base.rows(start, stop), self.shift, self.scale, self.ones)
+
+    def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
+        block = (self.base.chunk(start, stop, dtype) - self.shift.to(dtype)) / self.scale.to(dtype)
+        return torch.cat([block, block.new_ones(len(block), 1)], dim=1) if self.ones else block

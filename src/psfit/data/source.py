@@ -1,0 +1,105 @@
+"""The samples a rank holds, and their division among the nodes it hosts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from psfit.comm import even_bounds
+from psfit.data.matrix import DesignMatrix
+
+
+@dataclass(frozen=True)
+class Source:
+    """A design matrix ``(m, n)`` with its targets ``(m, c)`` and sample weights ``(m, 1)``.
+
+    `bounds` says where one node's rows end and the next one's begin; None deals them out evenly.
+    """
+
+    matrix: DesignMatrix
+    target: Tensor
+    weight: Tensor
+    bounds: tuple[int, ...] | None = None
+
+    @property
+    def outputs(self) -> int:
+        """The number c of outputs."""
+        return self.target.shape[1]
+
+    def split(self, nodes: int) -> "NodeSplit":
+        """Deal the rows to `nodes` nodes."""
+        bounds = self.bounds or tuple(even_bounds(self.matrix.shape[0], nodes))
+        if len(bounds) != nodes + 1 or bounds[0] != 0 or bounds[-1] != self.matrix.shape[0]:
+            raise ValueError(f"bounds={bounds} must hold {nodes + 1} row numbers from 0 to {self.matrix.shape[0]}")
+        if any(b <= a for a, b in zip(bounds[:-1], bounds[1:], strict=True)):
+            raise ValueError(f"nodes={nodes} is more than {self.matrix.shape[0]} samples allow: every node needs a row")
+        return NodeSplit(self, bounds)
+
+
+@dataclass(frozen=True)
+class NodeSplit:
+    """Rows dealt to nodes: node ``i`` has the rows ``bounds[i]`` to ``bounds[i + 1] - 1``.
+
+    Coefficients carry a leading axis of nodes, ``(N, n, c)``; predictors do not, ``(m, c)``, since the rows of all nodes
+    lie one after the other. So whatever works on samples works on all nodes at once, however uneven they are.
+    """
+
+    source: Source
+    bounds: tuple[int, ...]
+
+    @property
+    def nodes(self) -> int:
+        """The number N of nodes hosted here."""
+        return len(self.bounds) - 1
+
+    @cached_property
+    def _matrices(self) -> list[DesignMatrix]:
+        return [self.source.matrix.rows(a, b) for a, b in self._ranges]
+
+    @property
+    def _ranges(self) -> list[tuple[int, int]]:
+        return list(zip(self.bounds[:-1], self.bounds[1:], strict=True))
+
+    @property
+    def heights(self) -> list[int]:
+        """Rows of each node."""
+        return [b - a for a, b in self._ranges]
+
+    @property
+    def tall(self) -> bool:
+        """Whether a node has as many rows as columns, so that Gram matrices are the cheaper statistics."""
+        return max(self.heights) >= self.source.matrix.shape[1]
+
+    def mv(self, X: Tensor) -> Tensor:
+        """``A_i X_i`` of every node: ``(N, n, c) -> (m, c)``."""
+        return torch.cat([A.mv(X[i]) for i, A in enumerate(self._matrices)])
+
+    def rmv(self, R: Tensor) -> Tensor:
+        """``A_i' R_i`` of every node: ``(m, c) -> (N, n, c)``."""
+        parts = zip(self._matrices, self._ranges, strict=True)
+        return torch.stack([A.rmv(R[a:b]) for A, (a, b) in parts])
+
+    def weighted_gram(self, weights: Tensor) -> Tensor:
+        """``A_i' diag(weights_i) A_i`` of every node, ``(N, n, n)``."""
+        parts = zip(self._matrices, self._ranges, strict=True)
+        return torch.stack([A.gram(weights[a:b]) for A, (a, b) in parts])
+
+    @cached_property
+    def gram(self) -> Tensor:
+        """The nodes' Gram matrices under the sample weights, computed once and shared by all who ask."""
+        return self.weighted_gram(self.source.weight)
+
+    def sum_rows(self, V: Tensor) -> Tensor:
+        """Sums over each node's rows: ``(m, k) -> (N, k)``."""
+        return torch.stack([V[a:b].sum(dim=0) for a, b in self._ranges])
+
+    def per_node(self, apply: Callable[[DesignMatrix, slice], Tensor]) -> list[Tensor]:
+        """``apply(matrix_i, rows_i)`` for every node."""
+        return [apply(A, slice(a, b)) for A, (a, b) in zip(self._matrices, self._ranges, strict=True)]
+
+    def columns(self, index: slice) -> "NodeSplit":
+        """The same rows and nodes, some of the columns."""
+        source = self.source
+        return NodeSplit(Source(source.matrix.columns(index), source.target, source.weight), self.bounds)

@@ -1,0 +1,121 @@
+"""A problem posed on data: the coordinates in which everything below `solve` works.
+
+The limit on nonzeros does not care for the scale of a column, but penalties and tolerances do. So each column is divided by its
+norm (relative to the root mean square of all norms, which leaves data of the paper's kind as they are) and, when an
+intercept absorbs the means, centred. Both are implicit and exact: the ridge becomes a weight per coordinate and the
+objective keeps its value.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from psfit.comm import Grid
+from psfit.data import Affine, NodeSplit, Source
+from psfit.problem import Layout, Problem
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A `Problem` on a `Source` over a `Grid`, in internal coordinates.
+
+    Parameters
+    ----------
+    source : Source
+        This rank's samples; the matrix is standardised and ends with the intercept's column of ones, if any.
+    samples : int
+        Samples on all nodes together.
+    ridge : Tensor (n, 1), float64
+        Weight of ``x_j^2 / 2`` in the objective; zero for the intercept.
+    column_norm : float
+        The norm that all columns have in these coordinates.
+    mean_target : float
+        Weighted mean of the targets.
+    """
+
+    problem: Problem
+    grid: Grid
+    source: Source
+    layout: Layout
+    samples: int
+    ridge: Tensor
+    shift: Tensor
+    scale: Tensor
+    column_norm: float
+    mean_target: float
+
+    @cached_property
+    def split(self) -> NodeSplit:
+        """The rows of this rank dealt to the nodes it hosts."""
+        return self.source.split(len(self.grid.nodes.hosted))
+
+    @cached_property
+    def pooled_gram(self) -> Tensor:
+        """The Gram matrix of all nodes together, ``(n, n)`` in float64."""
+        return self.grid.nodes.total(self.split.gram.sum(dim=0).double())
+
+    @cached_property
+    def kappa(self) -> Tensor:
+        """The limits, ``(problems, 1)``."""
+        return torch.tensor(self.problem.kappa, device=self.source.matrix.device).unsqueeze(1)
+
+    def objective(self, Z: Tensor) -> Tensor:
+        """Objective of each problem ``(problems,)`` at coefficients ``Z (n, c)``, one pass over the data."""
+        source = self.source
+        eta = source.matrix.mv(Z.to(source.matrix.dtype))
+        fit = (source.weight * self.problem.loss.value(eta, source.target)).double().sum(dim=0)
+        return self.per_problem(self.grid.nodes.total(fit) + 0.5 * (self.ridge * Z.double().square()).sum(dim=0))
+
+    def per_problem(self, by_output: Tensor) -> Tensor:
+        """Sums over outputs ``(c,)`` gathered to the problems they belong to."""
+        return by_output if self.layout.kind == "columns" else by_output.sum().unsqueeze(0)
+
+    def to_user(self, Z: Tensor) -> tuple[Tensor, Tensor]:
+        """Coefficients ``(p, c)`` and intercepts ``(c,)`` in the units of the caller's columns."""
+        coef = Z[: self.layout.features].double() / self.scale.unsqueeze(1)
+        intercept = Z[self.layout.features :].double().sum(dim=0) - (self.shift.unsqueeze(1) * coef).sum(dim=0)
+        return coef, intercept
+
+    def from_user(self, coef: Tensor, intercept: Tensor) -> Tensor:
+        """The inverse of `to_user`."""
+        moved = (intercept + (self.shift.unsqueeze(1) * coef).sum(dim=0)).unsqueeze(0)
+        Z = torch.cat([coef * self.scale.unsqueeze(1), moved[: self.layout.free]])
+        return Z.to(self.source.matrix.dtype)
+
+
+def pose(problem: Problem, source: Source, grid: Grid) -> Instance:
+    """Standardise the columns over all nodes (sums only) and set up the coordinates."""
+    matrix, weight = source.matrix, source.weight.double()
+    p, c = matrix.shape[1], source.outputs
+    sums = torch.cat([matrix.column_sums(weight), weight.sum(dim=0), (weight * source.target).sum(dim=0)])
+    sums = torch.cat([sums, sums.new_tensor([float(matrix.shape[0])])])
+    sums = grid.nodes.total(sums)
+    total_weight = sums[p]
+    mean = sums[:p] / total_weight
+    shift = mean if problem.fit_intercept else torch.zeros_like(mean)
+    norms = grid.nodes.total(matrix.squared_norms(weight, shift)).sqrt()
+    if not bool(norms.isfinite().all()):
+        worst = int((~norms.isfinite()).nonzero()[0, 0])
+        raise ValueError(f"X: column {worst} is so large that its squares overflow; rescale it")
+    # A column that is constant up to rounding cannot help; left unscaled, it stays a column of (nearly) zeros.
+    rounding = 1e2 * torch.finfo(matrix.dtype).eps * total_weight.sqrt() * mean.abs()
+    useful = norms > rounding if problem.fit_intercept else norms > 0
+    common = float(norms[useful].square().mean().sqrt()) if bool(useful.any()) else 1.0
+    scale = torch.where(useful, norms / common, 1.0)
+    ridge = (1 / (problem.gamma * scale.square())).unsqueeze(1)
+    ridge = torch.cat([ridge, ridge.new_zeros(int(problem.fit_intercept), 1)])
+    standard = Affine(matrix, shift, scale, problem.fit_intercept)
+    return Instance(
+        problem=problem,
+        grid=grid,
+        source=Source(standard, source.target, source.weight, source.bounds),
+        layout=problem.layout(p, c),
+        samples=int(sums[-1]),
+        ridge=ridge,
+        shift=shift,
+        scale=scale,
+        column_norm=common,
+        mean_target=float(sums[p + 1 : -1].sum() / (total_weight * c)),
+    )

@@ -1,0 +1,107 @@
+"""Small dense linear algebra: factors that do not fail, and Newton's method on batches of problems."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Evaluation = tuple[Tensor, Tensor, Tensor]
+
+
+def cholesky(H: Tensor) -> Tensor:
+    """Lower Cholesky factor of positive semidefinite matrices ``(..., d, d)``.
+
+    Duplicate columns and a negligible ridge make `H` singular to rounding; the smallest shift of the diagonal that
+    lets every factor exist is then added, relative to each matrix's own diagonal.
+    """
+    factor, info = torch.linalg.cholesky_ex(H)
+    shift = torch.finfo(H.dtype).eps
+    while bool((info > 0).any()) and shift < 1:
+        factor, info = torch.linalg.cholesky_ex(H + torch.diag_embed(shift * _diagonal_unit(H)))
+        shift *= 10
+    return factor
+
+
+def solve_spd(H: Tensor, rhs: Tensor) -> Tensor:
+    """``H^-1 rhs`` for positive semidefinite ``(..., d, d)`` and ``(..., d, k)``."""
+    return torch.cholesky_solve(rhs, cholesky(H))
+
+
+@dataclass(frozen=True)
+class NewtonResult:
+    """The point, its value, and the relative size of the gradient left over, a number per problem."""
+
+    x: Tensor
+    value: Tensor
+    residual: Tensor
+
+
+def newton(
+    evaluate: Callable[[Tensor], Evaluation],
+    value: Callable[[Tensor], Tensor],
+    x: Tensor,
+    *,
+    tol: float,
+    max_iter: int,
+) -> NewtonResult:
+    """Damped Newton's method for a batch of convex problems.
+
+    Parameters
+    ----------
+    evaluate : callable
+        ``x (B, d) -> value (B,), gradient (B, d), Hessian (B, d, d)``.
+    value : callable
+        ``x (B, d) -> value (B,)`` alone, for the line search.
+    x : Tensor (B, d)
+        Where to start.
+    tol : float
+        Stop when the Newton decrement ``g'H^-1 g`` is below ``tol^2`` times the size of the objective, everywhere.
+    """
+    scale = torch.zeros_like(x[:, 0])
+    damping = torch.zeros_like(scale)
+    for k in range(max_iter + 1):
+        current, gradient, hessian = evaluate(x)
+        scale = torch.maximum(scale, current.abs())
+        direction = -solve_spd(hessian, gradient.unsqueeze(-1)).squeeze(-1)
+        decrement = -(gradient * direction).sum(dim=-1)
+        residual = (decrement.clamp(min=0) / scale.clamp(min=torch.finfo(x.dtype).tiny)).sqrt()
+        if k == max_iter or bool((residual <= tol).all()):
+            break
+        if bool((damping > 0).any()):
+            shifted = hessian + torch.diag_embed(damping.unsqueeze(-1) * _diagonal_unit(hessian))
+            direction = -solve_spd(shifted, gradient.unsqueeze(-1)).squeeze(-1)
+            decrement = -(gradient * direction).sum(dim=-1)
+        step = _backtrack(value, x, current, direction, decrement, scale)
+        x = x + step.unsqueeze(-1) * direction
+        # Where no step helps, the curvature ahead is larger than the Hessian says: stay closer, then let go again.
+        damping = torch.where(step > 0, (damping / 10) * (damping > 1e-6), (10 * damping).clamp(min=1e-3))
+        if bool((damping > 1e9).any()):
+            break
+    return NewtonResult(x, current, residual)
+
+
+def _diagonal_unit(H: Tensor) -> Tensor:
+    """A positive size for each diagonal entry: its own, or the mean where that is larger."""
+    diagonal = H.diagonal(dim1=-2, dim2=-1).abs()
+    return torch.maximum(diagonal, diagonal.mean(dim=-1, keepdim=True)).clamp(min=torch.finfo(H.dtype).tiny)
+
+
+def _backtrack(
+    value: Callable[[Tensor], Tensor],
+    x: Tensor,
+    current: Tensor,
+    direction: Tensor,
+    decrement: Tensor,
+    scale: Tensor,
+) -> Tensor:
+    """The longest step of 1, 1/2, 1/4, ... that decreases each problem enough; zero where none of a dozen does."""
+    step = torch.ones_like(current)
+    slack = 8 * torch.finfo(x.dtype).eps * scale
+    for _ in range(12):
+        trial = value(x + step.unsqueeze(-1) * direction)
+        enough = trial <= current - 1e-4 * step * decrement + slack
+        if bool(enough.all()):
+            break
+        step = torch.where(enough, step, step / 2)
+    return torch.where(enough, step, 0.0)

@@ -1,0 +1,37 @@
+"""Which local solver: a small table over loss, shape and grid."""
+
+from psfit.local.base import LocalSolver
+from psfit.local.direct import Direct
+from psfit.local.feature_split import FeatureSplit
+from psfit.local.newton import Newton
+from psfit.losses import Loss
+
+NEWTON_VARIABLES = 64
+
+BY_NAME: dict[str, LocalSolver] = {solver.name: solver for solver in (Direct(), FeatureSplit(), Newton())}
+
+
+def choose(asked: LocalSolver | str | None, loss: Loss, features: int, outputs: int, blocks: int) -> LocalSolver:
+    """The solver asked for, if it can work; else the first of the table that can.
+
+    Direct solves the squared loss exactly. Newton's Gram product per step pays while it has few variables. The feature
+    split works for everything.
+    """
+    if asked is not None:
+        return _checked(asked, loss, blocks)
+    variables = features * outputs if loss.joint else features
+    table = [Direct(), Newton(), FeatureSplit()] if variables <= NEWTON_VARIABLES else [Direct(), FeatureSplit()]
+    return next(solver for solver in table if solver.objection(loss, blocks) is None)
+
+
+def _checked(asked: LocalSolver | str, loss: Loss, blocks: int) -> LocalSolver:
+    if isinstance(asked, str):
+        if asked not in BY_NAME:
+            raise ValueError(f"local={asked!r} is unknown; use one of {sorted(BY_NAME)} or None")
+        asked = BY_NAME[asked]
+    elif not isinstance(asked, LocalSolver):
+        raise TypeError(f"local={asked!r} must be a name, a LocalSolver or None")
+    objection = asked.objection(loss, blocks)
+    if objection is not None:
+        raise ValueError(f"local={asked.name!r}: {objection}")
+    return asked

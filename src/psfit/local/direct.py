@@ -1,0 +1,41 @@
+"""Exact prox of the squared loss: one regularised least squares problem per node, factored once."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from psfit.local.base import LocalSolver, LocalState, Subproblem
+from psfit.local.ridge import RidgeFactor, ridge_factor
+from psfit.losses import Loss
+
+
+@dataclass(frozen=True)
+class DirectState(LocalState):
+    """The factor of ``diag(w) + 2 A'DA`` and the constant part ``2 A'D b`` of the right-hand side."""
+
+    factor: RidgeFactor
+    data_term: Tensor
+
+
+@dataclass(frozen=True)
+class Direct(LocalSolver[DirectState]):
+    """``x = (diag(w) + 2 A'DA)^-1 (w v + 2 A'D b)``."""
+
+    name: ClassVar[str] = "direct"
+
+    def objection(self, loss: Loss, blocks: int) -> str | None:
+        if not loss.quadratic:
+            return f"the direct solver needs the squared loss, not {loss.name}; use 'feature_split' or 'newton'"
+        if blocks > 1:
+            return f"the direct solver works on whole nodes, not on {blocks} blocks; use 'feature_split'"
+        return None
+
+    def init(self, sub: Subproblem, x: Tensor) -> DirectState:
+        source = sub.split.source
+        data_term = sub.split.rmv(2 * source.weight * source.target)
+        return DirectState(x, ridge_factor(sub.split, sub.weight, 2.0), data_term)
+
+    def prox(self, sub: Subproblem, state: DirectState, v: Tensor, tol: Tensor | float) -> DirectState:
+        x = state.factor.solve(sub.weight * v + state.data_term)
+        return DirectState(x, state.factor, state.data_term)

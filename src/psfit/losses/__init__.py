@@ -1,0 +1,12 @@
+"""Losses: one small file each, all with the contract of `Loss`."""
+
+from psfit.losses.base import Loss
+from psfit.losses.hinge import Hinge
+from psfit.losses.huber import Huber
+from psfit.losses.logistic import Logistic
+from psfit.losses.poisson import Poisson
+from psfit.losses.softmax import Softmax
+from psfit.losses.squared import Squared
+from psfit.losses.squared_hinge import SquaredHinge
+
+__all__ = ["Hinge", "Huber", "Logistic", "Loss", "Poisson", "Softmax", "Squared", "SquaredHinge"]

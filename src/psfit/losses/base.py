@@ -1,0 +1,52 @@
+"""The contract of a loss.
+
+A loss is a convex function of one sample's predictor ``eta`` and target ``b``. It holds no data: every method
+is a pure function of tensors of shape ``(m, c)`` (samples by outputs). For a *scalar* loss the ``c`` columns are
+independent problems; for a *joint* loss (softmax) they are the outputs of one problem.
+"""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from torch import Tensor
+
+
+class Loss(ABC):
+    """A convex loss; sums over samples and weights belong to the caller."""
+
+    name: ClassVar[str]
+    joint: ClassVar[bool] = False
+    smooth: ClassVar[bool] = True
+    quadratic: ClassVar[bool] = False
+
+    @abstractmethod
+    def value(self, eta: Tensor, b: Tensor) -> Tensor:
+        """Loss of each sample: ``(m, c)``, or ``(m, 1)`` for a joint loss."""
+
+    @abstractmethod
+    def gradient(self, eta: Tensor, b: Tensor) -> Tensor:
+        """A (sub)gradient in ``eta``, shape ``(m, c)``."""
+
+    @abstractmethod
+    def curvature(self, eta: Tensor, b: Tensor) -> Tensor:
+        """Diagonal of the (generalised) second derivative in ``eta``, shape ``(m, c)``."""
+
+    @abstractmethod
+    def prox(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
+        """``argmin_w loss(w; b) + ||w - v||^2 / (2 step)`` to machine accuracy; ``step > 0`` broadcasts."""
+
+    @abstractmethod
+    def conjugate(self, a: Tensor, b: Tensor) -> Tensor:
+        """``sup_eta a'eta - loss(eta; b)``; infinite outside its closed domain. Shaped like `value`."""
+
+    @abstractmethod
+    def typical_curvature(self, mean_target: float, outputs: int) -> float:
+        """A representative second derivative: the unit in which penalties are chosen."""
+
+    def cross_curvature(self, eta: Tensor, b: Tensor, k: int, q: int) -> Tensor:
+        """Second derivative in outputs ``k`` and ``q`` of a joint loss, shape ``(m,)``."""
+        raise TypeError(f"the outputs of the {self.name} loss are independent")
+
+    def prox_slope(self, v: Tensor, b: Tensor, step: float) -> Tensor:
+        """Derivative of `prox` in ``v`` of a loss that is not smooth, shape ``(m, c)``."""
+        raise TypeError(f"the {self.name} loss is smooth and needs no envelope")

@@ -1,0 +1,43 @@
+"""Hinge loss ``max(0, 1 - b eta)`` with labels ``b`` in {-1, +1}."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from psfit.losses.base import Loss
+
+
+@dataclass(frozen=True)
+class Hinge(Loss):
+    """The support vector machine; not differentiable at margin one."""
+
+    name: ClassVar[str] = "hinge"
+    smooth: ClassVar[bool] = False
+
+    def value(self, eta: Tensor, b: Tensor) -> Tensor:
+        return (1 - b * eta).clamp(min=0)
+
+    def gradient(self, eta: Tensor, b: Tensor) -> Tensor:
+        return torch.where(b * eta < 1, -b, 0.0)
+
+    def curvature(self, eta: Tensor, b: Tensor) -> Tensor:
+        return torch.zeros_like(eta)
+
+    def prox(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
+        # In the margin t = b v the prox moves up by at most `step`, and never past the kink at one.
+        margin = b * v
+        moved = torch.minimum(margin + step, torch.ones_like(margin))
+        return torch.where(margin >= 1, v, b * moved)
+
+    def prox_slope(self, v: Tensor, b: Tensor, step: float) -> Tensor:
+        margin = b * v
+        return ((margin >= 1) | (margin <= 1 - step)).to(v.dtype)
+
+    def conjugate(self, a: Tensor, b: Tensor) -> Tensor:
+        margin = a * b
+        return torch.where((margin >= -1) & (margin <= 0), margin, torch.inf)
+
+    def typical_curvature(self, mean_target: float, outputs: int) -> float:
+        return 1.0

@@ -1,0 +1,40 @@
+"""Huber loss: ``r^2`` up to ``|r| = delta``, then ``2 delta |r| - delta^2``."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from psfit.losses.base import Loss
+
+
+@dataclass(frozen=True)
+class Huber(Loss):
+    """Regression that outliers cannot carry away: residuals beyond `delta` count linearly."""
+
+    delta: float = 1.35
+    name: ClassVar[str] = "huber"
+
+    def value(self, eta: Tensor, b: Tensor) -> Tensor:
+        r = (eta - b).abs()
+        inner = r.clamp(max=self.delta)
+        return inner * (2 * r - inner)
+
+    def gradient(self, eta: Tensor, b: Tensor) -> Tensor:
+        return 2 * (eta - b).clamp(-self.delta, self.delta)
+
+    def curvature(self, eta: Tensor, b: Tensor) -> Tensor:
+        return 2 * ((eta - b).abs() <= self.delta).to(eta.dtype)
+
+    def prox(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
+        r = v - b
+        shrunk = r / (1 + 2 * step)
+        return torch.where(shrunk.abs() <= self.delta, b + shrunk, v - 2 * step * self.delta * r.sign())
+
+    def conjugate(self, a: Tensor, b: Tensor) -> Tensor:
+        inside = a.abs() <= 2 * self.delta
+        return torch.where(inside, a.square() / 4 + a * b, torch.inf)
+
+    def typical_curvature(self, mean_target: float, outputs: int) -> float:
+        return 2.0

@@ -1,0 +1,57 @@
+"""Logistic loss ``log(1 + exp(-b eta))`` with labels ``b`` in {-1, +1}."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from psfit.losses.base import Loss
+from psfit.losses.special import negative_entropy
+
+NEWTON_STEPS = 60
+CHECK_EVERY = 4
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    """Binary classification with probabilities."""
+
+    name: ClassVar[str] = "logistic"
+
+    def value(self, eta: Tensor, b: Tensor) -> Tensor:
+        return torch.logaddexp(-b * eta, torch.zeros_like(eta))
+
+    def gradient(self, eta: Tensor, b: Tensor) -> Tensor:
+        return -b * torch.sigmoid(-b * eta)
+
+    def curvature(self, eta: Tensor, b: Tensor) -> Tensor:
+        return torch.sigmoid(eta) * torch.sigmoid(-eta)
+
+    def prox(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
+        """Root of ``t - u - step sigma(-t)`` in the margins ``t = b w``, ``u = b v``.
+
+        The function increases, is convex left of zero and concave right of it, and the sign of the root is known:
+        Newton's method started on the proper side approaches the root from that side and never overshoots. In the
+        exponential tail it advances by about one a step, hence up to log(step) steps.
+        """
+        u = b * v
+        t = torch.where(u + step / 2 > 0, u.clamp(min=0), (u + step).clamp(max=0))
+        tolerance = 4 * torch.finfo(v.dtype).eps
+        for k in range(1, NEWTON_STEPS + 1):
+            down = torch.sigmoid(-t)
+            move = (u + step * down - t) / (1 + step * down * (1 - down))
+            t = t + move
+            # Reading a device number costs a synchronisation, so the test is not made at every step.
+            if k % CHECK_EVERY == 0 and bool((move.abs() <= tolerance * (1 + t.abs())).all()):
+                break
+        return b * t
+
+    def conjugate(self, a: Tensor, b: Tensor) -> Tensor:
+        y = -a * b
+        inside = (y >= 0) & (y <= 1)
+        y = y.clamp(0, 1)
+        return torch.where(inside, negative_entropy(y) + negative_entropy(1 - y), torch.inf)
+
+    def typical_curvature(self, mean_target: float, outputs: int) -> float:
+        return 0.25

@@ -1,0 +1,67 @@
+"""Softmax loss ``logsumexp(eta) - b'eta`` with one-hot targets ``b`` over ``c`` classes."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from psfit.losses.base import Loss
+from psfit.losses.special import negative_entropy, wright_omega
+
+NEWTON_STEPS = 60
+CHECK_EVERY = 4
+
+
+@dataclass(frozen=True)
+class Softmax(Loss):
+    """Classification into several classes; its outputs form one problem."""
+
+    name: ClassVar[str] = "softmax"
+    joint: ClassVar[bool] = True
+
+    def value(self, eta: Tensor, b: Tensor) -> Tensor:
+        return eta.logsumexp(dim=1, keepdim=True) - (b * eta).sum(dim=1, keepdim=True)
+
+    def gradient(self, eta: Tensor, b: Tensor) -> Tensor:
+        return eta.softmax(dim=1) - b
+
+    def curvature(self, eta: Tensor, b: Tensor) -> Tensor:
+        probability = eta.softmax(dim=1)
+        return probability * (1 - probability)
+
+    def cross_curvature(self, eta: Tensor, b: Tensor, k: int, q: int) -> Tensor:
+        probability = eta.softmax(dim=1)
+        return probability[:, k] * (float(k == q) - probability[:, q])
+
+    def prox(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
+        """The c-dimensional prox of each sample, reduced to one scalar equation.
+
+        With ``u = v + step b`` the minimiser is ``w = u - step pi``, ``pi = softmax(w)``. Given ``L =
+        logsumexp(w)`` each ``r = step pi_k`` solves ``r + log r = u_k - L + log step``, a Wright omega function, and
+        ``L`` makes the probabilities sum to one. That sum is convex and decreasing in ``L`` and at least one at
+        ``max(u) - step``, so Newton's method rises monotonically to the root.
+        """
+        step = torch.as_tensor(step, dtype=v.dtype, device=v.device).expand(v.shape[0], 1)
+        u = v + step * b
+        top = u.amax(dim=1, keepdim=True)
+        shifted = u - top + step.log()
+        level = -step
+        tolerance = 4 * torch.finfo(v.dtype).eps
+        for k in range(1, NEWTON_STEPS + 1):
+            r = wright_omega(shifted - level)
+            slope = (r / (1 + r)).sum(dim=1, keepdim=True)
+            move = (r.sum(dim=1, keepdim=True) - step) / slope
+            level = level + move
+            if k % CHECK_EVERY == 0 and bool((move.abs() <= tolerance * (1 + level.abs())).all()):
+                break
+        return u - wright_omega(shifted - level)
+
+    def conjugate(self, a: Tensor, b: Tensor) -> Tensor:
+        y = a + b
+        slack = 8 * y.shape[1] * torch.finfo(y.dtype).eps
+        inside = (y >= 0).all(dim=1, keepdim=True) & ((y.sum(dim=1, keepdim=True) - 1).abs() <= slack)
+        return torch.where(inside, negative_entropy(y.clamp(min=0)).sum(dim=1, keepdim=True), torch.inf)
+
+    def typical_curvature(self, mean_target: float, outputs: int) -> float:
+        return (outputs - 1) / outputs**2

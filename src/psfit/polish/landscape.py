@@ -1,0 +1,170 @@
+"""The objective around a fitted support, as a quadratic model that the swap search can score.
+
+For one problem with fitted variables S (its chosen items and intercepts) the model holds the gradient at the fit for all
+coefficients, the diagonal blocks of the Hessian, and the Hessian's columns of S. Two ways to get them: from the pooled Gram
+matrix, which costs nothing once it is there and is exact for the squared loss; or by one pass over the data, for any loss.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from psfit.instance import Instance
+from psfit.linalg import solve_spd
+from psfit.polish.envelope import Envelope, with_multiplier
+from psfit.polish.refit import Fit, refit, support_mask
+from psfit.polish.restricted import Restricted
+
+
+@dataclass(frozen=True)
+class Model:
+    """Second-order model at a fit, all in float64; ``c'`` outputs, ``d`` fitted variables.
+
+    Parameters
+    ----------
+    gradient : Tensor (p, c')
+    blocks : Tensor (p, c', c')
+        Hessian blocks of each feature with itself.
+    columns : Tensor (p, c', d)
+        Hessian between every coefficient and the fitted variables.
+    inner : Tensor (d, d)
+        Hessian of the fitted variables.
+    x : Tensor (d,)
+        The fitted variables.
+    item : Tensor (d,)
+        The packed item each fitted variable belongs to; -1 for an intercept.
+    """
+
+    gradient: Tensor
+    blocks: Tensor
+    columns: Tensor
+    inner: Tensor
+    x: Tensor
+    item: Tensor
+
+
+class Landscape(ABC):
+    """One problem of an instance: fits on supports, and models around them."""
+
+    def __init__(self, inst: Instance, problem: int) -> None:
+        self.inst, self.problem = inst, problem
+        self.outputs = inst.layout.outputs_of(problem)
+
+    @abstractmethod
+    def fit(self, chosen: Tensor, Z: Tensor) -> Fit:
+        """The minimiser over the items ``chosen (size,)``, starting at `Z`."""
+
+    @abstractmethod
+    def model(self, fit: Fit, chosen: Tensor) -> Model:
+        """The quadratic model at a fit."""
+
+    def _view(self, chosen: Tensor) -> Restricted:
+        inst = self.inst
+        mask = support_mask(inst, chosen)
+        return Restricted(inst, self.outputs, mask, inst.problem.loss, inst.source.target[:, self.outputs])
+
+    def _items(self, view: Restricted) -> Tensor:
+        """The packed item of each fitted variable."""
+        layout, c = self.inst.layout, len(self.outputs)
+        items = []
+        for k, at in enumerate(view.at):
+            row = view.rows[at]
+            item = row * c + k if layout.kind == "entries" else row
+            items.append(torch.where(row < layout.features, item, -1))
+        return torch.cat(items)
+
+
+class DataLandscape(Landscape):
+    """Any loss; every fit is a few passes over the support's columns, every model one pass over all columns."""
+
+    def fit(self, chosen: Tensor, Z: Tensor) -> Fit:
+        return refit(self.inst, self.problem, chosen, Z)
+
+    def model(self, fit: Fit, chosen: Tensor) -> Model:
+        inst, view = self.inst, self._view(chosen)
+        p, c = inst.layout.features, len(self.outputs)
+        x = view.gather(fit.Z)
+        Z = fit.Z[:, self.outputs]
+        n = p + inst.layout.free
+        gradient = Z.new_zeros(n, c, dtype=torch.float64)
+        blocks = gradient.new_zeros(n, c, c)
+        columns = gradient.new_zeros(n, c, view.size)
+        for at, block in inst.source.matrix.chunks():
+            eta = block @ Z.to(block.dtype)
+            b, weight = view.target[at], inst.source.weight[at]
+            slope = inst.problem.loss.gradient(eta, b) if fit.slope is None else fit.slope[at].to(eta.dtype)
+            gradient += block.T @ (weight * slope)
+            squares = block.square().T
+            for k in range(c):
+                for q in range(c) if inst.problem.loss.joint else [k]:
+                    h = weight * self._curvature(eta, b, k, q)
+                    blocks[:, k, q] += (squares @ h).squeeze(1)
+                    chosen_columns = block[:, view.rows[view.at[q]]]
+                    columns[:, k, view.slices[q]] += block.T @ (h * chosen_columns)
+        summed = inst.grid.nodes.total(torch.cat([gradient.flatten(), blocks.flatten(), columns.flatten()]))
+        sizes = [gradient.numel(), blocks.numel(), columns.numel()]
+        gradient, blocks, columns = (
+            part.view_as(like)
+            for part, like in zip(summed.split(sizes), (gradient, blocks, columns), strict=True)
+        )
+        gradient = gradient + inst.ridge * Z
+        blocks = blocks + torch.diag_embed(inst.ridge.expand(n, c))
+        inner = torch.cat([columns[view.rows[at], k] for k, at in enumerate(view.at)]) + torch.diag(view.ridge)
+        view.pin_common_shift(inner)
+        return Model(gradient[:p], blocks[:p], columns[:p], inner, x[0], self._items(view))
+
+    def _curvature(self, eta: Tensor, b: Tensor, k: int, q: int) -> Tensor:
+        """Second derivative in outputs k and q, ``(rows, 1)``; that of the envelope where a loss has none."""
+        loss = self.inst.problem.loss
+        if loss.joint:
+            return loss.cross_curvature(eta, b, k, q).unsqueeze(1)
+        if not loss.smooth:
+            label = b[:, k : k + 1]
+            return Envelope(loss, 1.0).curvature(eta[:, k : k + 1], with_multiplier(label, torch.zeros_like(label)))
+        return loss.curvature(eta, b)[:, k : k + 1]
+
+
+class GramLandscape(Landscape):
+    """The squared loss through its sufficient statistics: no pass over the data at all."""
+
+    def __init__(self, inst: Instance, problem: int) -> None:
+        super().__init__(inst, problem)
+        source = inst.source
+        self.H = 2 * inst.pooled_gram
+        self.H.diagonal().add_(inst.ridge[:, 0])
+        target = source.target[:, self.outputs]
+        cross = source.matrix.rmv(2 * source.weight * target).double()
+        power = (source.weight * target.square()).double().sum(dim=0, keepdim=True)
+        summed = inst.grid.nodes.total(torch.cat([cross, power]))
+        self.q, self.power = summed[:-1], summed[-1].sum()
+
+    def fit(self, chosen: Tensor, Z: Tensor) -> Fit:
+        view = self._view(chosen)
+        rows = view.rows
+        x = solve_spd(self.H[rows.unsqueeze(1), rows], self.q[rows])
+        value = self.power - 0.5 * (self.q[rows] * x).sum()
+        return Fit(view.scatter(x.T.reshape(1, -1), Z), float(value), 0.0)
+
+    def model(self, fit: Fit, chosen: Tensor) -> Model:
+        view = self._view(chosen)
+        p, c = self.inst.layout.features, len(self.outputs)
+        rows, width = view.rows, len(view.rows)
+        x = view.gather(fit.Z)[0]
+        gradient = self.H[:p, rows] @ x.view(c, width).T - self.q[:p]
+        blocks = torch.diag_embed(self.H.diagonal()[:p].unsqueeze(1).expand(p, c))
+        columns = self.H.new_zeros(p, c, c, width)
+        inner = self.H.new_zeros(c, width, c, width)
+        for k in range(c):
+            columns[:, k, k] = self.H[:p, rows]
+            inner[k, :, k] = self.H[rows.unsqueeze(1), rows]
+        size = c * width
+        return Model(gradient, blocks, columns.view(p, c, size), inner.view(size, size), x, self._items(view))
+
+
+def landscape(inst: Instance, problem: int) -> Landscape:
+    """The cheaper way: Gram matrices where the squared loss has them anyway, else passes over the data."""
+    if inst.problem.loss.quadratic and inst.split.tall and inst.grid.blocks.size == 1:
+        return GramLandscape(inst, problem)
+    return DataLandscape(inst, problem)

@@ -1,0 +1,71 @@
+"""Exact refit: the minimiser of the objective on a given support."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from psfit.instance import Instance
+from psfit.linalg import newton
+from psfit.polish.envelope import Envelope, with_multiplier
+from psfit.polish.restricted import Restricted
+
+TOL = 1e-9
+GAP_TOL = 1e-11
+ENVELOPE_ROUNDS = 30
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The minimiser on a support: coefficients ``Z (n, c)`` with this problem's outputs set, and its objective.
+
+    `slope` is the optimal multiplier of each sample where the loss has kinks and its derivative would not do.
+    """
+
+    Z: Tensor
+    value: float
+    residual: float
+    slope: Tensor | None = None
+
+
+def refit(inst: Instance, problem: int, chosen: Tensor, Z: Tensor) -> Fit:
+    """Minimise problem number `problem` over the items ``chosen (size,)`` and the intercepts, from `Z`."""
+    outputs = inst.layout.outputs_of(problem)
+    mask = support_mask(inst, chosen)
+    target = inst.source.target[:, outputs]
+    if inst.problem.loss.smooth:
+        view = Restricted(inst, outputs, mask, inst.problem.loss, target)
+        result = newton(view.evaluate, view.value, view.gather(Z), tol=TOL, max_iter=60)
+        return Fit(view.scatter(result.x, Z), float(result.value), float(result.residual))
+    return _refit_kinked(inst, outputs, mask, target, Z)
+
+
+def support_mask(inst: Instance, chosen: Tensor) -> Tensor:
+    """The coefficients ``(p, c')`` of one problem that its chosen items allow."""
+    if inst.layout.kind == "columns":
+        return chosen.unsqueeze(1)
+    return inst.layout.mask(chosen.unsqueeze(0))
+
+
+def _refit_kinked(inst: Instance, outputs: list[int], mask: Tensor, target: Tensor, Z: Tensor) -> Fit:
+    """Method of multipliers with Newton steps inside, until the duality gap is at rounding level."""
+    loss = inst.problem.loss
+    y, step = torch.zeros_like(target, dtype=torch.float64), 2.0
+    exact = Restricted(inst, outputs, mask, loss, target)
+    x = exact.gather(Z)
+    for _ in range(ENVELOPE_ROUNDS):
+        envelope = Envelope(loss, step)
+        joined = with_multiplier(target, y)
+        view = Restricted(inst, outputs, mask, envelope, joined)
+        smooth = newton(view.evaluate, view.value, x, tol=TOL, max_iter=60)
+        x = smooth.x
+        eta = view.predictors(x)
+        gap = (inst.source.weight * envelope.duality_gap(eta, joined)).sum().reshape(1)
+        gap = float(inst.grid.nodes.total(gap))
+        value = float(exact.value(x))
+        y = envelope.gradient(eta, joined)
+        if gap <= GAP_TOL * abs(value) and smooth.residual <= TOL:
+            break
+        step /= 3
+    residual = max(gap / max(abs(value), torch.finfo(torch.float64).tiny), float(smooth.residual))
+    return Fit(exact.scatter(x, Z), value, residual, y)

@@ -1,0 +1,113 @@
+"""A problem restricted to a support, evaluated in float64 whatever the precision of the data.
+
+Only sums over samples leave a node: the objective, its gradient and its Hessian on the support, added up over chunks of
+rows and then over the grid.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from psfit.instance import Instance
+from psfit.linalg import Evaluation
+from psfit.losses import Loss
+
+
+class Restricted:
+    """One problem of an instance on the coefficients where ``mask (p, c')`` is true, and its free intercepts.
+
+    The variables form one vector: for each of the problem's c' outputs its chosen rows in order, intercept last.
+    """
+
+    def __init__(self, inst: Instance, outputs: list[int], mask: Tensor, loss: Loss, target: Tensor) -> None:
+        self.inst, self.loss, self.target = inst, loss, target
+        self.outputs = outputs
+        free = torch.ones(inst.layout.free, len(outputs), dtype=torch.bool, device=mask.device)
+        full = torch.cat([mask, free])
+        self.rows = full.any(dim=1).nonzero().flatten()
+        inside = full[self.rows]
+        self.at = [inside[:, k].nonzero().flatten() for k in range(len(outputs))]
+        ends = torch.tensor([len(a) for a in self.at]).cumsum(0).tolist()
+        self.slices = [slice(end - len(a), end) for end, a in zip(ends, self.at, strict=True)]
+        self.size = ends[-1]
+        self.matrix = inst.source.matrix.columns(self.rows)
+        self.ridge = torch.cat([inst.ridge[self.rows[a], 0] for a in self.at])
+        self._hessian: Tensor | None = None
+
+    def gather(self, Z: Tensor) -> Tensor:
+        """The variables ``(1, size)`` of coefficients ``Z (n, c)``."""
+        parts = [Z[self.rows[a], k] for a, k in zip(self.at, self.outputs, strict=True)]
+        return torch.cat(parts).double().unsqueeze(0)
+
+    def scatter(self, x: Tensor, Z: Tensor) -> Tensor:
+        """`Z` with this problem's outputs set to the variables ``x (1, size)``, zero elsewhere."""
+        Z = Z.clone()
+        for a, k, s in zip(self.at, self.outputs, self.slices, strict=True):
+            Z[:, k] = 0
+            Z[self.rows[a], k] = x[0, s]
+        return Z
+
+    def value(self, x: Tensor) -> Tensor:
+        """The objective ``(1,)`` at ``x (1, size)``."""
+        total = sum(
+            (weight * self.loss.value(eta, b)).sum() for _, _, eta, b, weight in self._passes(x)
+        )
+        return self._reduce(torch.as_tensor(total, device=x.device).reshape(1)) + self._penalty(x)
+
+    def evaluate(self, x: Tensor) -> Evaluation:
+        """Objective, gradient and Hessian as `newton` takes them; the Hessian of a quadratic loss is made once."""
+        known = self._hessian
+        value, gradient = x.new_zeros(1), x.new_zeros(self.size)
+        hessian = x.new_zeros(self.size, self.size) if known is None else known
+        for _, parts, eta, b, weight in self._passes(x):
+            value += (weight * self.loss.value(eta, b)).sum()
+            slope = weight * self.loss.gradient(eta, b)
+            for k, s in enumerate(self.slices):
+                gradient[s] += parts[k].T @ slope[:, k]
+            if known is None:
+                self._add_hessian(hessian, parts, eta, b, weight)
+        summed = [value, gradient] if known is not None else [value, gradient, hessian.flatten()]
+        total = self._reduce(torch.cat(summed))
+        if known is None:
+            hessian = total[1 + self.size :].view(self.size, self.size) + torch.diag(self.ridge)
+            self.pin_common_shift(hessian)
+            self._hessian = hessian if self.loss.quadratic else None
+        gradient = total[1 : 1 + self.size] + self.ridge * x[0]
+        return total[:1] + self._penalty(x), gradient.unsqueeze(0), hessian.unsqueeze(0)
+
+    def _add_hessian(self, H: Tensor, parts: list[Tensor], eta: Tensor, b: Tensor, weight: Tensor) -> None:
+        curvature = weight * self.loss.curvature(eta, b)
+        for k, s in enumerate(self.slices):
+            H[s, s].addmm_(parts[k].T, curvature[:, k : k + 1] * parts[k])
+            for q, other in enumerate(self.slices[:k] if self.loss.joint else []):
+                cross = weight * self.loss.cross_curvature(eta, b, k, q).unsqueeze(1)
+                block = parts[k].T @ (cross * parts[q])
+                H[s, other] += block
+                H[other, s] += block.T
+
+    def pin_common_shift(self, H: Tensor) -> None:
+        """A joint loss does not change when all intercepts move together; make the Hessian regular along that line.
+
+        The gradient has no component there, so Newton's direction stays what it was.
+        """
+        if self.loss.joint and self.inst.layout.free:
+            last = torch.tensor([s.stop - 1 for s in self.slices], device=H.device)
+            H[last.unsqueeze(1), last] += H[last, last].mean()
+
+    def _penalty(self, x: Tensor) -> Tensor:
+        return 0.5 * (self.ridge * x.square()).sum(dim=1)
+
+    def _reduce(self, local: Tensor) -> Tensor:
+        return self.inst.grid.nodes.total(local)
+
+    def _passes(self, x: Tensor) -> Iterator[tuple[slice, list[Tensor], Tensor, Tensor, Tensor]]:
+        """Chunks of rows: their range, the columns of each output, predictors, targets and weights."""
+        for at, block in self.matrix.chunks(torch.float64):
+            parts = [block if len(a) == block.shape[1] else block[:, a] for a in self.at]
+            eta = torch.stack([part @ x[0, s] for part, s in zip(parts, self.slices, strict=True)], dim=1)
+            yield at, parts, eta, self.target[at].double(), self.inst.source.weight[at].double()
+
+    def predictors(self, x: Tensor) -> Tensor:
+        """``(m, c')`` on this rank's samples."""
+        return torch.cat([eta for _, _, eta, _, _ in self._passes(x)])

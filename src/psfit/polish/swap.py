@@ -1,0 +1,147 @@
+"""Swap search: exchange one chosen item for one outside as long as the objective falls.
+
+With ``K = H_SS^-1`` on the fitted variables S, taking item j out costs ``x_j^2 / (2 K_jj)`` and moves the gradient and the curvature
+of an outside item i, so that the best objective after the exchange is known in closed form:
+
+    gain(j, i) = (d_i - T_ji x_j / K_jj)^2 / (2 (q_i + T_ji^2 / K_jj)) - x_j^2 / (2 K_jj),
+    T = K H_S,out,   q_i = H_ii - H_i,S T_,i,   d = gradient.
+
+One array scores all pairs, exactly for the squared loss and to second order for the others; there a swap counts only if
+the refitted objective really falls. An item that is a whole row has blocks in place of these scalars.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from psfit.linalg import cholesky
+from psfit.polish.landscape import Landscape, Model
+from psfit.polish.refit import Fit
+
+MAX_ROUNDS = 100
+SCORE_ENTRIES = 1 << 24
+SINGLE_TRIES = 4
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Take item `out` off the support, put item `into` on it."""
+
+    gain: float
+    out: int
+    into: int
+
+
+def swap_search(scene: Landscape, chosen: Tensor, Z: Tensor, rel_tol: float) -> tuple[Tensor, Fit, int]:
+    """From the items ``chosen (size,)`` to a support that no single swap improves by more than `rel_tol`.
+
+    Returns the support, its fit and the number of rounds. Several swaps that do not touch each other are tried at once, best
+    first, and halved until the objective falls.
+    """
+    fit = scene.fit(chosen, Z)
+    if bool(chosen.all()) or not bool(chosen.any()):
+        return chosen, fit, 0
+    for rounds in range(MAX_ROUNDS):
+        threshold = rel_tol * abs(fit.value)
+        swaps = [s for s in propose(scene.model(fit, chosen), chosen) if s.gain > threshold]
+        better = _improve(scene, chosen, fit, swaps, threshold)
+        if better is None:
+            return chosen, fit, rounds
+        chosen, fit = better
+    return chosen, fit, MAX_ROUNDS
+
+
+def _improve(
+    scene: Landscape, chosen: Tensor, fit: Fit, swaps: list[Swap], threshold: float
+) -> tuple[Tensor, Fit] | None:
+    """The first group of swaps, from many to one and then the runners-up, that lowers the objective."""
+    groups = []
+    count = len(swaps)
+    while count > 1:
+        groups.append(swaps[:count])
+        count //= 4
+    groups += [[swap] for swap in swaps[:SINGLE_TRIES]]
+    for group in groups:
+        trial = chosen.clone()
+        trial[[s.out for s in group]] = False
+        trial[[s.into for s in group]] = True
+        moved = scene.fit(trial, fit.Z)
+        if moved.value < fit.value - threshold:
+            return trial, moved
+    return None
+
+
+def propose(model: Model, chosen: Tensor) -> list[Swap]:
+    """Swaps with a positive predicted gain that do not share an item, best first."""
+    K = torch.cholesky_inverse(cholesky(model.inner))
+    outside = (~chosen).nonzero().flatten()
+    p, c = model.gradient.shape
+    if chosen.numel() == p and c > 1:
+        rows = score_rows(model, K, outside)
+        inside = chosen.nonzero().flatten()
+        found = _best(rows, inside, outside)
+    else:
+        found = _score_by_blocks(model, K, outside)
+    return _disjoint(found)
+
+
+def _score_by_blocks(model: Model, K: Tensor, outside: Tensor) -> list[Swap]:
+    """Scores of single coefficients, a bounded number of outside items at a time."""
+    removable = (model.item >= 0).nonzero().flatten()
+    flat = model.columns.reshape(-1, model.columns.shape[2])
+    curvature = model.blocks.diagonal(dim1=1, dim2=2).reshape(-1)
+    gradient = model.gradient.reshape(-1)
+    width = max(1, SCORE_ENTRIES // K.shape[0])
+    found: list[Swap] = []
+    for part in outside.split(width):
+        T = K @ flat[part].T
+        q = curvature[part] - (flat[part].T * T).sum(dim=0)
+        scores = score_items(gradient[part], q, T[removable], model.x[removable], K.diagonal()[removable])
+        found += _best(scores, model.item[removable], part)
+    return found
+
+
+def score_items(d: Tensor, q: Tensor, T: Tensor, x: Tensor, K: Tensor) -> Tensor:
+    """Gains ``(removable, outside)`` of all swaps of single coefficients; `K` is the diagonal of the inverse."""
+    x, K = x.unsqueeze(1), K.unsqueeze(1)
+    curvature = (q.clamp(min=0) + T.square() / K).clamp(min=torch.finfo(d.dtype).tiny)
+    return (d - T * (x / K)).square() / (2 * curvature) - x.square() / (2 * K)
+
+
+def score_rows(model: Model, K: Tensor, outside: Tensor) -> Tensor:
+    """Gains ``(chosen, outside)`` of all swaps of whole rows."""
+    C = model.columns[outside]
+    T = C @ K
+    Q = model.blocks[outside] - T @ C.transpose(1, 2)
+    d = model.gradient[outside]
+    gains = []
+    for item in model.item[model.item >= 0].unique(sorted=True):
+        mine = (model.item == item).nonzero().flatten()
+        inverse = torch.linalg.inv(K[mine.unsqueeze(1), mine])
+        force = inverse @ model.x[mine]
+        part = T[:, :, mine]
+        schur = Q + part @ inverse @ part.transpose(1, 2)
+        left = d - part @ force
+        solved = torch.cholesky_solve(left.unsqueeze(2), cholesky(schur)).squeeze(2)
+        gains.append(0.5 * (left * solved).sum(dim=1) - 0.5 * (model.x[mine] * force).sum())
+    return torch.stack(gains)
+
+
+def _best(scores: Tensor, inside: Tensor, outside: Tensor) -> list[Swap]:
+    """The highest positive scores; enough of them that many disjoint swaps can be picked."""
+    count = min(scores.numel(), 8 * len(inside))
+    gains, index = scores.flatten().topk(count)
+    out, into = inside[index // len(outside)], outside[index % len(outside)]
+    rows = zip(gains.tolist(), out.tolist(), into.tolist(), strict=True)
+    return [Swap(gain, j, i) for gain, j, i in rows if gain > 0]
+
+
+def _disjoint(swaps: list[Swap]) -> list[Swap]:
+    taken: set[int] = set()
+    picked = []
+    for swap in sorted(swaps, key=lambda s: (-s.gain, s.out, s.into)):
+        if swap.out not in taken and swap.into not in taken:
+            taken |= {swap.out, swap.into}
+            picked.append(swap)
+    return picked

@@ -1,0 +1,93 @@
+"""What a solve returns: an answer, how it was reached, and a status whose value is advice."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+
+
+class Status(Enum):
+    """How a run ended; the value tells the user what to do about it."""
+
+    RUNNING = "still running"
+    CONVERGED = "all residuals are within tolerance"
+    MAX_ITER = "the iteration limit came first; the answer is feasible and refitted, raise max_iter for more"
+    TIME_LIMIT = "the time limit came first; the answer is feasible and refitted, raise time_limit for more"
+    DIVERGED = (
+        "the iteration left the range of floating-point numbers; the answer is refitted from the last finite point. "
+        "Rescale y, or leave rho_c and rho_b at 'auto'"
+    )
+
+
+@dataclass(frozen=True)
+class Record:
+    """One outer iteration: the paper's residuals p, d, b and what else was measured."""
+
+    iteration: int
+    primal: float
+    dual: float
+    bilinear: float
+    nonzeros: int
+    seconds: float
+    objective: float | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer to a sparse fitting problem.
+
+    Parameters
+    ----------
+    coef : ndarray (p, c)
+        Coefficients in the user's units; at most kappa nonzeros.
+    intercept : ndarray (c,)
+        Intercepts; zeros if none was fitted.
+    objectives : ndarray (problems,)
+        Objective of each independent problem.
+    kappa : tuple of int
+        The limit of each independent problem.
+    """
+
+    coef: np.ndarray
+    intercept: np.ndarray
+    objectives: np.ndarray
+    kappa: tuple[int, ...]
+    loss: str
+    sparsity: str
+    samples: int
+    nodes: int
+    blocks: int
+    local: str
+    status: Status
+    n_iter: int
+    seconds: float
+    penalties: dict[str, float]
+    history: tuple[Record, ...] = field(repr=False, default=())
+
+    @property
+    def objective(self) -> float:
+        """The objective, summed over independent problems."""
+        return float(self.objectives.sum())
+
+    @property
+    def support(self) -> np.ndarray:
+        """Sorted indices of the features with a nonzero coefficient in any output."""
+        return np.flatnonzero(np.any(self.coef != 0, axis=1))
+
+    def __str__(self) -> str:
+        p, c = self.coef.shape
+        shown = ", ".join(str(j) for j in self.support[:12]) + (", ..." if len(self.support) > 12 else "")
+        limit = str(self.kappa[0]) if len(set(self.kappa)) == 1 else str(list(self.kappa))
+        unit = "rows" if self.sparsity == "feature" and c > 1 else "nonzero coefficients"
+        each = f" in each of {len(self.kappa)} problems" if len(self.kappa) > 1 else ""
+        outputs = f" x {c} outputs" if c > 1 else ""
+        return "\n".join(
+            [
+                f"Sparse {self.loss} fit: {self.samples:,} samples x {p:,} features{outputs}, "
+                f"{self.nodes} node{'s' * (self.nodes > 1)} x {self.blocks} block{'s' * (self.blocks > 1)}",
+                f"  objective  {self.objective:.8g}",
+                f"  support    {len(self.support)} features, at most {limit} {unit}{each}: {shown}",
+                f"  iterations {self.n_iter} in {self.seconds:.2f} s, local solver {self.local}",
+                f"  status     {self.status.name}: {self.status.value}",
+            ]
+        )

@@ -1,0 +1,110 @@
+"""`solve`: a problem, the data, a solver and a grid in; a `Result` out."""
+
+import time
+
+import torch
+from torch import Tensor
+
+from psfit.bicadmm import BiCADMM, Setup, State
+from psfit.comm import Grid, GridSpec
+from psfit.data import Source
+from psfit.instance import Instance, pose
+from psfit.polish import polish
+from psfit.problem import Problem
+from psfit.result import Record, Result, Status
+
+# On a GPU reading a number waits for the device, so the stopping test is not made at every iteration there.
+CHECK_EVERY = {"cpu": 1, "cuda": 10}
+
+
+def solve(
+    problem: Problem,
+    source: Source,
+    solver: BiCADMM | None = None,
+    grid: Grid | None = None,
+    start: tuple[Tensor, Tensor] | None = None,
+) -> Result:
+    """Fit a sparse model: Bi-cADMM finds the support, the polish improves it and refits it exactly.
+
+    Parameters
+    ----------
+    problem : Problem
+        Loss, limit on nonzeros, ridge.
+    source : Source
+        This rank's samples.
+    solver : BiCADMM, optional
+        Configuration; the default suits all scales.
+    grid : Grid, optional
+        Nodes and blocks; one of each in this process by default.
+    start : tuple of Tensor, optional
+        Coefficients ``(p, c)`` and intercepts ``(c,)`` to start from.
+    """
+    began = time.perf_counter()
+    solver = solver or BiCADMM()
+    grid = grid or GridSpec().build(source.matrix.device)
+    inst = pose(problem, source, grid)
+    setup, state = solver.init(inst, None if start is None else inst.from_user(*start))
+    state, status, history = _iterate(solver, setup, state, began)
+    answer = polish(inst, state.bilinear.z)
+    coef, intercept = inst.to_user(answer.Z)
+    return Result(
+        coef=coef.cpu().numpy(),
+        intercept=intercept.cpu().numpy(),
+        objectives=answer.objectives.cpu().numpy(),
+        kappa=problem.kappa,
+        loss=problem.loss.name,
+        sparsity=problem.sparsity,
+        samples=inst.samples,
+        nodes=grid.nodes.size,
+        blocks=grid.blocks.size,
+        local=setup.solver.name,
+        status=status,
+        n_iter=state.iteration,
+        seconds=time.perf_counter() - began,
+        penalties={"rho_c": setup.rho_c, "rho_b": setup.rho_b, "rho_l": setup.sub.rho_l},
+        history=history,
+    )
+
+
+def _iterate(
+    solver: BiCADMM, setup: Setup, state: State, began: float
+) -> tuple[State, Status, tuple[Record, ...]]:
+    """Step until the status says so; a diverged run falls back to its last finite point."""
+    rows: list[tuple[Tensor, float, float | None]] = []
+    every = CHECK_EVERY[setup.instance.source.matrix.device.type]
+    status, finite = Status.RUNNING, state
+    while status is Status.RUNNING:
+        for _ in range(min(every, solver.max_iter - state.iteration)):
+            state = solver.step(setup, state)
+            objective = _objective(setup.instance, state) if solver.record_objective else None
+            rows.append((state.measured, time.perf_counter() - began, objective))
+        status = solver.status(state)
+        if status is Status.DIVERGED or not bool(state.bilinear.z.isfinite().all()):
+            state, status = finite, Status.DIVERGED
+        finite = state
+        if status is Status.RUNNING and solver.time_limit is not None and rows[-1][1] > solver.time_limit:
+            status = Status.TIME_LIMIT
+    return state, status, _history(rows)
+
+
+def _objective(inst: Instance, state: State) -> float:
+    return float(inst.objective(state.bilinear.z).sum())
+
+
+def _history(rows: list[tuple[Tensor, float, float | None]]) -> tuple[Record, ...]:
+    """Records from the measurements, each of which describes the iteration before its own."""
+    if len(rows) < 2:
+        return ()
+    measured = torch.stack([row[0] for row in rows[1:]]).amax(dim=2).tolist()
+    return tuple(
+        Record(
+            iteration=k + 1,
+            primal=values[0],
+            dual=values[1],
+            bilinear=values[2],
+            nonzeros=int(values[6]) if values[6] == values[6] else 0,
+            seconds=rows[k][1],
+            objective=rows[k][2],
+        )
+        for k, values in enumerate(measured)
+    )
