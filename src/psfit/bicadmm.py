@@ -31,6 +31,9 @@ Penalty = float | Literal["auto"]
 
 # From an all-zero start the first residuals may vanish by accident; no run ends before this iteration.
 FIRST_STOP = 4
+# A sparse support that stayed the same for so many iterations is final: what is left to do is a convex problem on it,
+# which the polish solves exactly and faster.
+SETTLED_AFTER = 20
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class State:
     u: Tensor
     sums: Tensor
     dual: Tensor
+    settled: Tensor
     measured: Tensor
 
 
@@ -115,6 +119,7 @@ class BiCADMM:
             u=torch.zeros_like(x),
             sums=nothing,
             dual=nothing[0],
+            settled=nothing[0],
             measured=torch.cat([nothing + torch.inf, nothing, nothing[:2]]),
         )
         return setup, state
@@ -136,6 +141,7 @@ class BiCADMM:
         # u_i, and this rank's share of the new residuals.
         gap = x - bilinear.z
         u = u + gap
+        kept = ((bilinear.s != 0) == (state.bilinear.s != 0)).all(dim=1) & (bilinear.residual <= self.tol * bilinear.t)[:, 0]
         shares = [layout.norms(gap), layout.norms(x), layout.norms(u).square()]
         return State(
             iteration=state.iteration + 1,
@@ -144,6 +150,7 @@ class BiCADMM:
             u=u,
             sums=torch.stack([share.sum(dim=0) for share in shares]),
             dual=layout.norms(bilinear.z - z),
+            settled=torch.where(kept, state.settled + 1, 0),
             measured=measured,
         )
 
@@ -155,14 +162,18 @@ class BiCADMM:
                 return Status.DIVERGED
             if bool((rows[:3] <= rows[3:6]).all()):
                 return Status.CONVERGED
+            if bool((state.settled >= SETTLED_AFTER).all()):
+                return Status.SETTLED
         return Status.MAX_ITER if state.iteration >= self.max_iter else Status.RUNNING
 
     def _setup(self, inst: Instance) -> Setup:
         N, M = inst.grid.nodes.size, inst.grid.blocks.size
         loss, (_, n) = inst.problem.loss, inst.source.matrix.shape
         curvature = loss.typical_curvature(inst.mean_target, inst.source.outputs)
-        # The mean diagonal of a node's Hessian, ridge included.
-        node_curvature = (curvature * inst.column_norm**2 + float(inst.ridge.mean())) / N
+        # A mean diagonal of a node's Hessian. The harmonic one, since in these coordinates a column with a tiny norm carries
+        # a huge ridge, which must not set the pace of all others.
+        diagonal = curvature * inst.column_norm**2 + inst.ridge[: inst.layout.features]
+        node_curvature = 1 / (N * float((1 / diagonal).mean()))
         rho_c = node_curvature if self.rho_c == "auto" else float(self.rho_c)
         rho_b = 0.3 * rho_c if self.rho_b == "auto" else float(self.rho_b)
         rho_l = M * curvature if self.rho_l == "auto" else float(self.rho_l)

@@ -11,6 +11,7 @@ class Status(Enum):
 
     RUNNING = "still running"
     CONVERGED = "all residuals are within tolerance"
+    SETTLED = "the support no longer changes; the coefficients on it were made exact by the refit"
     MAX_ITER = "the iteration limit came first; the answer is feasible and refitted, raise max_iter for more"
     TIME_LIMIT = "the time limit came first; the answer is feasible and refitted, raise time_limit for more"
     DIVERGED = (

@@ -76,9 +76,9 @@ class _Batch:
 
     def _joint_hessian(self, eta: Tensor) -> Tensor:
         source = self.sub.split.source
+        cross = source.weight.unsqueeze(2) * self.sub.loss.cross_curvature(eta, source.target)
         H = eta.new_zeros(self.nodes, self.outputs, self.n, self.outputs, self.n)
         for k in range(self.outputs):
             for q in range(k + 1):
-                cross = source.weight * self.sub.loss.cross_curvature(eta, source.target, k, q).unsqueeze(1)
-                H[:, k, :, q] = H[:, q, :, k] = self.sub.split.weighted_gram(cross)
+                H[:, k, :, q] = H[:, q, :, k] = self.sub.split.weighted_gram(cross[:, k, q : q + 1])
         return H.reshape(self.nodes, self.outputs * self.n, -1)

@@ -43,8 +43,8 @@ class Loss(ABC):
     def typical_curvature(self, mean_target: float, outputs: int) -> float:
         """A representative second derivative: the unit in which penalties are chosen."""
 
-    def cross_curvature(self, eta: Tensor, b: Tensor, k: int, q: int) -> Tensor:
-        """Second derivative in outputs ``k`` and ``q`` of a joint loss, shape ``(m,)``."""
+    def cross_curvature(self, eta: Tensor, b: Tensor) -> Tensor:
+        """Second derivatives of a joint loss in all pairs of outputs, shape ``(m, c, c)``."""
         raise TypeError(f"the outputs of the {self.name} loss are independent")
 
     def prox_slope(self, v: Tensor, b: Tensor, step: float) -> Tensor:

@@ -30,9 +30,9 @@ class Softmax(Loss):
         probability = eta.softmax(dim=1)
         return probability * (1 - probability)
 
-    def cross_curvature(self, eta: Tensor, b: Tensor, k: int, q: int) -> Tensor:
+    def cross_curvature(self, eta: Tensor, b: Tensor) -> Tensor:
         probability = eta.softmax(dim=1)
-        return probability[:, k] * (float(k == q) - probability[:, q])
+        return probability.diag_embed() - probability.unsqueeze(2) * probability.unsqueeze(1)
 
     def prox(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
         """The c-dimensional prox of each sample, reduced to one scalar equation.

@@ -62,4 +62,4 @@ class Envelope(Loss):
 
 def with_multiplier(label: Tensor, y: Tensor) -> Tensor:
     """The target of an `Envelope`."""
-    return torch.cat([label.double(), y], dim=1)
+    return torch.cat([label.to(y.dtype), y], dim=1)

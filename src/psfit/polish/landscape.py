@@ -15,7 +15,7 @@ from psfit.instance import Instance
 from psfit.linalg import solve_spd
 from psfit.polish.envelope import Envelope, with_multiplier
 from psfit.polish.refit import Fit, refit, support_mask
-from psfit.polish.restricted import Restricted
+from psfit.polish.restricted import Restricted, all_curvature
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,10 @@ class DataLandscape(Landscape):
             slope = inst.problem.loss.gradient(eta, b) if fit.slope is None else fit.slope[at].to(eta.dtype)
             gradient += block.T @ (weight * slope)
             squares = block.square().T
+            curvature = weight.unsqueeze(2) * self._curvature(eta, b)
             for k in range(c):
                 for q in range(c) if inst.problem.loss.joint else [k]:
-                    h = weight * self._curvature(eta, b, k, q)
+                    h = curvature[:, k, q : q + 1]
                     blocks[:, k, q] += (squares @ h).squeeze(1)
                     chosen_columns = block[:, view.rows[view.at[q]]]
                     columns[:, k, view.slices[q]] += block.T @ (h * chosen_columns)
@@ -115,15 +116,12 @@ class DataLandscape(Landscape):
         view.pin_common_shift(inner)
         return Model(gradient[:p], blocks[:p], columns[:p], inner, x[0], self._items(view))
 
-    def _curvature(self, eta: Tensor, b: Tensor, k: int, q: int) -> Tensor:
-        """Second derivative in outputs k and q, ``(rows, 1)``; that of the envelope where a loss has none."""
+    def _curvature(self, eta: Tensor, b: Tensor) -> Tensor:
+        """Second derivatives in all pairs of outputs; those of the envelope where a loss has kinks."""
         loss = self.inst.problem.loss
-        if loss.joint:
-            return loss.cross_curvature(eta, b, k, q).unsqueeze(1)
-        if not loss.smooth:
-            label = b[:, k : k + 1]
-            return Envelope(loss, 1.0).curvature(eta[:, k : k + 1], with_multiplier(label, torch.zeros_like(label)))
-        return loss.curvature(eta, b)[:, k : k + 1]
+        if loss.smooth:
+            return all_curvature(loss, eta, b)
+        return all_curvature(Envelope(loss, 1.0), eta, with_multiplier(b, torch.zeros_like(b)))
 
 
 class GramLandscape(Landscape):

@@ -77,12 +77,11 @@ class Restricted:
         return total[:1] + self._penalty(x), gradient.unsqueeze(0), hessian.unsqueeze(0)
 
     def _add_hessian(self, H: Tensor, parts: list[Tensor], eta: Tensor, b: Tensor, weight: Tensor) -> None:
-        curvature = weight * self.loss.curvature(eta, b)
+        curvature = weight.unsqueeze(2) * all_curvature(self.loss, eta, b)
         for k, s in enumerate(self.slices):
-            H[s, s].addmm_(parts[k].T, curvature[:, k : k + 1] * parts[k])
+            H[s, s].addmm_(parts[k].T, curvature[:, k, k : k + 1] * parts[k])
             for q, other in enumerate(self.slices[:k] if self.loss.joint else []):
-                cross = weight * self.loss.cross_curvature(eta, b, k, q).unsqueeze(1)
-                block = parts[k].T @ (cross * parts[q])
+                block = parts[k].T @ (curvature[:, k, q : q + 1] * parts[q])
                 H[s, other] += block
                 H[other, s] += block.T
 
@@ -111,3 +110,8 @@ class Restricted:
     def predictors(self, x: Tensor) -> Tensor:
         """``(m, c')`` on this rank's samples."""
         return torch.cat([eta for _, _, eta, _, _ in self._passes(x)])
+
+
+def all_curvature(loss: Loss, eta: Tensor, b: Tensor) -> Tensor:
+    """Second derivatives in all pairs of outputs, ``(m, c, c)``; diagonal unless the loss is joint."""
+    return loss.cross_curvature(eta, b) if loss.joint else loss.curvature(eta, b).diag_embed()

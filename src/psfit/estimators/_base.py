@@ -1,0 +1,170 @@
+"""What all estimators share: one short `fit`, from the user's arrays to `solve` and back."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from psfit.bicadmm import BiCADMM
+from psfit.comm import GridSpec
+from psfit.data import Dense, Source
+from psfit.estimators._inputs import as_array, read_design, read_weights, to_tensor
+from psfit.losses import Loss
+from psfit.problem import Problem, Sparsity
+from psfit.result import Record, Result
+from psfit.solve import solve
+
+
+class SparseModel(BaseEstimator, ABC):
+    """Base of all estimators: a loss, a limit kappa on the nonzero coefficients, a ridge.
+
+    Parameters
+    ----------
+    kappa : int, float in (0, 1) or None, default=None
+        Limit on nonzero coefficients, or its share of all of them. None: a tenth of the features (at least one) for
+        each output.
+    gamma : float, default=1.0
+        Inverse weight of the ridge ``||x||^2 / (2 gamma)``, against losses summed over samples.
+    fit_intercept : bool, default=True
+        Fit an intercept; it pays no ridge and does not count.
+    sparsity : {"element", "feature"}, default="element"
+        With several outputs: whether kappa limits entries (of each target, or over all classes) or whole rows.
+    solver : BiCADMM or None
+        Configuration of the algorithm.
+    grid : GridSpec or None
+        Nodes, feature blocks, device and precision.
+    warm_start : bool, default=False
+        Start from the previous answer if its shape fits.
+    verbose : int, default=0
+        Print the result when it is not zero.
+    """
+
+    result_: Result
+    n_features_in_: int
+
+    def __init__(
+        self,
+        kappa: int | float | None = None,
+        *,
+        gamma: float = 1.0,
+        fit_intercept: bool = True,
+        sparsity: Sparsity = "element",
+        solver: BiCADMM | None = None,
+        grid: GridSpec | None = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.kappa = kappa
+        self.gamma = gamma
+        self.fit_intercept = fit_intercept
+        self.sparsity = sparsity
+        self.solver = solver
+        self.grid = grid
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "SparseModel":
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like (m, p)
+            NumPy array, DataFrame or torch tensor on any device (used in place where precision allows).
+        y : array-like (m,) or (m, targets)
+        sample_weight : array-like (m,), optional
+            Non-negative weights of the samples' losses.
+        """
+        self._check_settings()
+        values = read_design(self, X, reset=True)
+        target, weights = self._encode(as_array(y), len(values), read_weights(sample_weight, values))
+        grid = (self.grid or GridSpec()).build(values.device if isinstance(values, Tensor) else None)
+        design = to_tensor(values, grid.device, grid.dtype)
+        source = Source(
+            Dense(design),
+            to_tensor(target, design.device, design.dtype),
+            to_tensor(weights.reshape(-1, 1), design.device, design.dtype),
+        )
+        loss = self._loss(target)
+        problem = Problem(loss, self._limits(loss, *self._shape(source)), self.gamma, self.sparsity, self.fit_intercept)
+        self.result_ = solve(problem, source, self.solver, grid, self._start(source))
+        if self.verbose:
+            print(self.result_)
+        return self
+
+    @abstractmethod
+    def _encode(self, y: Any, rows: int, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Targets as floats ``(m, c)`` and the weights to use; remembers what `predict` needs."""
+
+    @abstractmethod
+    def _loss(self, target: np.ndarray) -> Loss:
+        """The loss to minimise."""
+
+    def _predictor(self, X: Any) -> np.ndarray:
+        """``X coef + intercept``, shape ``(m, c)``; tensors are multiplied where they lie."""
+        check_is_fitted(self)
+        values = read_design(self, X, reset=False)
+        if isinstance(values, Tensor):
+            coef = torch.as_tensor(self.result_.coef, dtype=values.dtype, device=values.device)
+            return np.asarray((values @ coef).cpu().numpy() + self.result_.intercept)
+        return np.asarray(values @ self.result_.coef + self.result_.intercept)
+
+    def _shape(self, source: Source) -> tuple[int, int]:
+        return source.matrix.shape[1], source.outputs
+
+    def _limits(self, loss: Loss, p: int, c: int) -> tuple[int, ...]:
+        """Kappa as a number for each independent problem."""
+        problems = 1 if loss.joint or (self.sparsity == "feature" and c > 1) else c
+        items = p * c if loss.joint and self.sparsity == "element" else p
+        kappa = self.kappa
+        if kappa is None:
+            kappa = max(1, p // 10) * (items // p)
+        if isinstance(kappa, (float, np.floating)) and not float(kappa).is_integer():
+            if not 0 < kappa < 1:
+                raise ValueError(f"kappa={kappa!r}: a share must lie between 0 and 1; for a count pass an integer")
+            kappa = max(1, round(kappa * items))
+        if not 1 <= kappa <= items:
+            raise ValueError(f"kappa={self.kappa!r} must be between 1 and {items}, the number of items it limits")
+        return (int(kappa),) * problems
+
+    def _check_settings(self) -> None:
+        if isinstance(self.kappa, (str, bool)):
+            raise TypeError(f"kappa={self.kappa!r} must be an integer, a share between 0 and 1, or None")
+        if not isinstance(self.gamma, (int, float, np.number)) or not 0 < self.gamma < np.inf:
+            raise ValueError(f"gamma={self.gamma!r} must be a positive number; a large one means hardly any ridge")
+        if self.sparsity not in ("element", "feature"):
+            raise ValueError(f"sparsity={self.sparsity!r} is unknown; use 'element' or 'feature'")
+        if self.solver is not None and not isinstance(self.solver, BiCADMM):
+            raise TypeError(f"solver={self.solver!r} must be a psfit.BiCADMM or None")
+        if self.grid is not None and not isinstance(self.grid, GridSpec):
+            raise TypeError(f"grid={self.grid!r} must be a psfit.GridSpec or None")
+
+    def _start(self, source: Source) -> tuple[Tensor, Tensor] | None:
+        previous = getattr(self, "result_", None)
+        if not self.warm_start or previous is None or previous.coef.shape != self._shape(source):
+            return None
+        device = source.matrix.device
+        return torch.from_numpy(previous.coef).to(device), torch.from_numpy(previous.intercept).to(device)
+
+    @property
+    def support_(self) -> np.ndarray:
+        """Sorted indices of the features with a nonzero coefficient."""
+        return self.result_.support
+
+    @property
+    def objective_(self) -> float:
+        """The objective, summed over independent problems."""
+        return self.result_.objective
+
+    @property
+    def n_iter_(self) -> int:
+        """Outer iterations."""
+        return self.result_.n_iter
+
+    @property
+    def history_(self) -> tuple[Record, ...]:
+        """A record for every outer iteration."""
+        return self.result_.history

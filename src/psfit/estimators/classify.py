@@ -1,0 +1,191 @@
+"""Classification: logistic and softmax regression, support vector machines."""
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, log_expit, log_softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils import check_consistent_length, column_or_1d, compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+
+from psfit.bicadmm import BiCADMM
+from psfit.comm import GridSpec
+from psfit.estimators._base import SparseModel
+from psfit.losses import Hinge, Logistic, Loss, Softmax, SquaredHinge
+from psfit.problem import Sparsity
+
+
+class _Classifier(ClassifierMixin, SparseModel):
+    """Labels of any type become +-1 columns or one-hot rows; `class_weight` multiplies the sample weights.
+
+    Parameters
+    ----------
+    class_weight : dict, "balanced" or None
+        Weights of the classes, as in scikit-learn. See `SparseModel` for the others.
+    """
+
+    classes_: np.ndarray
+
+    def __init__(
+        self,
+        kappa: int | float | None = None,
+        *,
+        gamma: float = 1.0,
+        fit_intercept: bool = True,
+        class_weight: dict[Any, float] | str | None = None,
+        sparsity: Sparsity = "element",
+        solver: BiCADMM | None = None,
+        grid: GridSpec | None = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            kappa,
+            gamma=gamma,
+            fit_intercept=fit_intercept,
+            sparsity=sparsity,
+            solver=solver,
+            grid=grid,
+            warm_start=warm_start,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
+
+    def _encode(self, y: Any, rows: int, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        check_consistent_length(np.empty(rows), y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        counted = np.unique(codes[weights > 0])
+        if len(counted) < 2:
+            only = self.classes_[counted[0]]
+            raise ValueError(f"y holds only one class ({only!r}) among the samples that count; two or more are needed")
+        weights = weights * compute_sample_weight(self.class_weight, y)
+        return self._columns(codes), weights
+
+    @abstractmethod
+    def _columns(self, codes: np.ndarray) -> np.ndarray:
+        """Class numbers as targets of the loss."""
+
+    def _one_hot(self, codes: np.ndarray) -> np.ndarray:
+        return np.eye(len(self.classes_))[codes]
+
+    def _signs(self, codes: np.ndarray) -> np.ndarray:
+        """One column of +-1 for two classes, else one per class against the rest."""
+        if len(self.classes_) == 2:
+            return np.where(codes == 1, 1.0, -1.0).reshape(-1, 1)
+        return 2 * self._one_hot(codes) - 1
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """Coefficients ``(1, p)`` for two classes with one predictor, else ``(classes, p)``."""
+        return self.result_.coef.T
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """One intercept per row of `coef_`."""
+        return self.result_.intercept
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Predictors: ``(m,)`` for two classes, positive for ``classes_[1]``; else ``(m, classes)``."""
+        predictor = self._predictor(X)
+        if predictor.shape[1] == 1:
+            return predictor[:, 0]
+        return predictor[:, 1] - predictor[:, 0] if predictor.shape[1] == 2 else predictor
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most likely label of each sample."""
+        decision = self.decision_function(X)
+        return self.classes_[(decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(axis=1)]
+
+
+class _ProbabilisticClassifier(_Classifier):
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the class probabilities, ``(m, classes)``, accurate far into the tails."""
+        decision = self.decision_function(X)
+        if decision.ndim == 1:
+            return np.column_stack([log_expit(-decision), log_expit(decision)])
+        return np.asarray(log_softmax(decision, axis=1))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities, ``(m, classes)``."""
+        decision = self.decision_function(X)
+        if decision.ndim == 1:
+            return np.column_stack([expit(-decision), expit(decision)])
+        return np.exp(log_softmax(decision, axis=1))
+
+
+class SparseLogisticRegression(_ProbabilisticClassifier):
+    """Logistic regression with at most kappa nonzero coefficients; softmax regression for more than two classes.
+
+    Minimises ``sum log(1 + exp(-y eta)) + ||x||^2 / (2 gamma)``; `gamma` is scikit-learn's `C`.
+    """
+
+    def _columns(self, codes: np.ndarray) -> np.ndarray:
+        return self._signs(codes) if len(self.classes_) == 2 else self._one_hot(codes)
+
+    def _loss(self, target: np.ndarray) -> Loss:
+        return Logistic() if len(self.classes_) == 2 else Softmax()
+
+
+class SparseSoftmaxRegression(_ProbabilisticClassifier):
+    """Softmax regression, one predictor per class, with kappa over all of their coefficients (or rows of them).
+
+    Minimises ``sum logsumexp(eta) - eta_y + ||x||^2 / (2 gamma)``.
+    """
+
+    def _columns(self, codes: np.ndarray) -> np.ndarray:
+        return self._one_hot(codes)
+
+    def _loss(self, target: np.ndarray) -> Loss:
+        return Softmax()
+
+
+class SparseSVC(_Classifier):
+    """A linear support vector machine with at most kappa nonzero coefficients; one against the rest for several classes.
+
+    Parameters
+    ----------
+    loss : {"squared_hinge", "hinge"}, default="squared_hinge"
+        ``max(0, 1 - y eta)``, squared or not; `gamma` is scikit-learn's `C`. The other parameters are the logistic regression's;
+        kappa limits each class's coefficients, unless ``sparsity="feature"``.
+    """
+
+    def __init__(
+        self,
+        kappa: int | float | None = None,
+        *,
+        gamma: float = 1.0,
+        fit_intercept: bool = True,
+        loss: str = "squared_hinge",
+        class_weight: dict[Any, float] | str | None = None,
+        sparsity: Sparsity = "element",
+        solver: BiCADMM | None = None,
+        grid: GridSpec | None = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            kappa,
+            gamma=gamma,
+            fit_intercept=fit_intercept,
+            class_weight=class_weight,
+            sparsity=sparsity,
+            solver=solver,
+            grid=grid,
+            warm_start=warm_start,
+            verbose=verbose,
+        )
+        self.loss = loss
+
+    def _columns(self, codes: np.ndarray) -> np.ndarray:
+        return self._signs(codes)
+
+    def _loss(self, target: np.ndarray) -> Loss:
+        losses: dict[str, Loss] = {"squared_hinge": SquaredHinge(), "hinge": Hinge()}
+        if self.loss not in losses:
+            raise ValueError(f"loss={self.loss!r} is unknown; use 'squared_hinge' or 'hinge'")
+        return losses[self.loss]

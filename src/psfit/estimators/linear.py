@@ -1,0 +1,127 @@
+"""Regression of numbers: squared and Huber loss, and counts with the Poisson loss."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
+
+from psfit.bicadmm import BiCADMM
+from psfit.comm import GridSpec
+from psfit.estimators._base import SparseModel
+from psfit.losses import Huber, Loss, Poisson, Squared
+from psfit.problem import Sparsity
+
+
+class _Regressor(RegressorMixin, SparseModel):
+    """Targets are numbers, one column per output."""
+
+    _single: bool
+
+    def _encode(self, y: Any, rows: int, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        target = check_array(y, ensure_2d=False, allow_nd=False, dtype=np.float64, input_name="y")
+        self._single = target.ndim == 1
+        check_consistent_length(np.empty(rows), target)
+        return target.reshape(rows, -1), weights
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """Coefficients ``(p,)``, or ``(targets, p)`` if y had two dimensions."""
+        coef = self.result_.coef
+        return coef[:, 0] if self._single else coef.T
+
+    @property
+    def intercept_(self) -> float | np.ndarray:
+        """The intercept, or one per target."""
+        return float(self.result_.intercept[0]) if self._single else self.result_.intercept
+
+
+class SparseLinearRegression(_Regressor):
+    """Linear regression with at most kappa nonzero coefficients.
+
+    Minimises ``sum (X x + intercept - y)^2 + ||x||^2 / (2 gamma)`` subject to ``||x||_0 <= kappa``, or the Huber loss in place of
+    the square.
+
+    Parameters
+    ----------
+    loss : {"squared", "huber"}, default="squared"
+    huber_delta : float, default=1.35
+        Residuals beyond it count linearly; in units of y.
+
+    See `SparseModel` for the others. With several targets each has its own kappa, unless ``sparsity="feature"``.
+    """
+
+    def __init__(
+        self,
+        kappa: int | float | None = None,
+        *,
+        gamma: float = 1.0,
+        fit_intercept: bool = True,
+        loss: str = "squared",
+        huber_delta: float = 1.35,
+        sparsity: Sparsity = "element",
+        solver: BiCADMM | None = None,
+        grid: GridSpec | None = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            kappa,
+            gamma=gamma,
+            fit_intercept=fit_intercept,
+            sparsity=sparsity,
+            solver=solver,
+            grid=grid,
+            warm_start=warm_start,
+            verbose=verbose,
+        )
+        self.loss = loss
+        self.huber_delta = huber_delta
+
+    def _loss(self, target: np.ndarray) -> Loss:
+        if self.loss == "squared":
+            return Squared()
+        if self.loss == "huber":
+            if not self.huber_delta > 0:
+                raise ValueError(f"huber_delta={self.huber_delta!r} must be positive")
+            return Huber(float(self.huber_delta))
+        raise ValueError(f"loss={self.loss!r} is unknown; use 'squared' or 'huber'")
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predicted targets, shaped like y was."""
+        predictor = self._predictor(X)
+        return predictor[:, 0] if self._single else predictor
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class SparsePoissonRegression(_Regressor):
+    """Regression of counts with a log link and at most kappa nonzero coefficients.
+
+    Minimises ``sum exp(eta) - y eta + ||x||^2 / (2 gamma)``, ``eta = X x + intercept``. See `SparseModel` for the parameters.
+    """
+
+    def _encode(self, y: Any, rows: int, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        target, weights = super()._encode(column_or_1d(y, warn=True) if y is not None else y, rows, weights)
+        if (target < 0).any():
+            raise ValueError(f"y must not be negative for counts; entry {int((target < 0).argmax())} is")
+        if self.fit_intercept and not (weights @ target > 0).all():
+            raise ValueError("y is zero for every sample that counts: the intercept has no finite optimum")
+        return target, weights
+
+    def _loss(self, target: np.ndarray) -> Loss:
+        return Poisson()
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Expected counts ``exp(X coef + intercept)``."""
+        return np.exp(self._predictor(X)[:, 0])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags

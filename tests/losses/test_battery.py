@@ -1,0 +1,290 @@
+"""One battery for every loss: value, derivatives, prox and conjugate belong to one function."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from oracles import (
+    assert_prox_optimal,
+    kink_distance,
+    loss_gradient,
+    loss_value,
+    prox_residual,
+    random_targets,
+)
+from scipy.special import entr
+from torch.func import grad, jacrev, vmap
+
+from psfit.losses import Hinge, Huber, Logistic, Loss, Poisson, Softmax, Squared, SquaredHinge
+
+SAMPLES = 24
+
+
+@dataclass(frozen=True)
+class Case:
+    """A loss and its number of outputs."""
+
+    loss: Loss
+    outputs: int
+
+    def __str__(self) -> str:
+        return f"{self.loss.name}-{getattr(self.loss, 'delta', self.outputs)}"
+
+
+CASES = [
+    Case(Squared(), 2),
+    Case(Huber(1.35), 2),
+    Case(Huber(0.2), 2),
+    Case(Logistic(), 2),
+    Case(Softmax(), 2),
+    Case(Softmax(), 4),
+    Case(Hinge(), 2),
+    Case(SquaredHinge(), 2),
+    Case(Poisson(), 2),
+]
+SMOOTH = [case for case in CASES if case.loss.smooth]
+every_loss = pytest.mark.parametrize("case", CASES, ids=str)
+every_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
+
+
+def draw(case: Case, dtype: torch.dtype, spread: float = 3.0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Predictors and targets, representable in `dtype`."""
+    rng = np.random.default_rng(7)
+    eta = spread * rng.normal(size=(SAMPLES, case.outputs))
+    b = random_targets(case.loss, SAMPLES, case.outputs, rng)
+    return torch.tensor(eta, dtype=dtype), torch.tensor(b, dtype=dtype)
+
+
+def draw_smooth(case: Case, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same without rows on a kink, where derivatives are a matter of convention."""
+    eta, b = draw(case, dtype)
+    away = (kink_distance(case.loss, eta.numpy(), b.numpy()) > 1e-3).all(axis=1)
+    assert away.sum() > SAMPLES // 2
+    return eta[away], b[away]
+
+
+def as64(*tensors: torch.Tensor) -> list[np.ndarray]:
+    return [tensor.double().numpy() for tensor in tensors]
+
+
+def one_sample(loss: Loss):
+    """The loss of a single sample as a function of vectors, for autograd."""
+    return lambda eta, b: loss.value(eta.unsqueeze(0), b.unsqueeze(0)).sum()
+
+
+def close(actual: torch.Tensor, expected, dtype: torch.dtype) -> None:
+    assert actual.dtype == dtype
+    tolerance = 64 * torch.finfo(dtype).eps
+    np.testing.assert_allclose(*as64(actual), np.asarray(expected), rtol=tolerance, atol=tolerance)
+
+
+@every_loss
+@every_dtype
+def test_value_is_the_formula(case, dtype):
+    eta, b = draw(case, dtype)
+    close(case.loss.value(eta, b), loss_value(case.loss, *as64(eta, b)), dtype)
+
+
+@every_loss
+@every_dtype
+def test_gradient_is_that_of_the_value(case, dtype):
+    eta, b = draw_smooth(case, dtype)
+    close(case.loss.gradient(eta, b), vmap(grad(one_sample(case.loss)))(eta, b), dtype)
+
+
+@every_loss
+@every_dtype
+def test_curvature_is_that_of_the_value(case, dtype):
+    eta, b = draw_smooth(case, dtype)
+    second = vmap(jacrev(grad(one_sample(case.loss))))(eta, b)
+    close(case.loss.curvature(eta, b), second.diagonal(dim1=1, dim2=2), dtype)
+    if not case.loss.joint:
+        with pytest.raises(TypeError, match="independent"):
+            case.loss.cross_curvature(eta, b, 0, 1)
+        return
+    for k in range(case.outputs):
+        for q in range(case.outputs):
+            close(case.loss.cross_curvature(eta, b, k, q), second[:, k, q], dtype)
+
+
+@every_loss
+def test_typical_curvature_is_that_of_the_best_constant(case):
+    if not case.loss.smooth:
+        assert case.loss.typical_curvature(0.0, case.outputs) > 0
+        return
+    mean = 2.5
+    # The best constant predictor of counts is their log mean; of balanced classes it is zero.
+    eta = torch.full((1, case.outputs), np.log(mean) if case.loss.name == "poisson" else 0.0)
+    b = torch.zeros(1, case.outputs)
+    expected = case.loss.curvature(eta, b).mean().item()
+    assert case.loss.typical_curvature(mean, case.outputs) == pytest.approx(expected, rel=1e-6)
+
+
+@every_loss
+@every_dtype
+@pytest.mark.parametrize("step", [1e-3, 1e-2, 0.3, 1.0, 10.0, 1e3])
+def test_prox_beats_brute_force(case, dtype, step):
+    v, b = draw(case, dtype)
+    w = case.loss.prox(v, b, step)
+    assert w.dtype == dtype
+    steps = np.full((SAMPLES, 1 if case.loss.joint else case.outputs), step)
+    check_prox(case.loss, w, v, b, steps)
+
+
+@every_loss
+@every_dtype
+@pytest.mark.parametrize("shape", [(), (1, 1), ("m", 1), (1, "c"), ("m", "c")], ids=str)
+def test_prox_takes_steps_that_broadcast(case, dtype, shape):
+    if case.loss.joint and "c" in shape:
+        pytest.skip("a joint prox has one step per sample")
+    v, b = draw(case, dtype)
+    sizes = {1: 1, "m": SAMPLES, "c": case.outputs}
+    step = torch.tensor(
+        10.0 ** np.random.default_rng(3).uniform(-3, 3, size=[sizes[k] for k in shape]), dtype=dtype
+    )
+    w = case.loss.prox(v, b, step)
+    assert w.dtype == dtype
+    columns = 1 if case.loss.joint else case.outputs
+    check_prox(case.loss, w, v, b, *as64(step.expand(SAMPLES, columns)))
+
+
+def check_prox(loss: Loss, w: torch.Tensor, v: torch.Tensor, b: torch.Tensor, step: np.ndarray):
+    """As good as brute force, and stationary to machine accuracy."""
+    eps = torch.finfo(w.dtype).eps
+    assert_prox_optimal(loss, *as64(w, v, b), step, eps, np.random.default_rng(5))
+    assert_stationary(loss, w, v, b, step)
+
+
+def assert_stationary(
+    loss: Loss, w: torch.Tensor, v: torch.Tensor, b: torch.Tensor, step: np.ndarray
+):
+    """The residual of ``w - v + step g(w) = 0`` is what rounding its terms makes of it."""
+    eps = torch.finfo(w.dtype).eps
+    slope = 1 + step * loss.curvature(w.double(), b.double()).numpy()
+    w, v, b = as64(w, v, b)
+    # Softmax adds step b to v, and so is exact relative to their sum.
+    terms = 1 + np.abs(v) + np.abs(w) + (step if loss.joint else np.abs(w - v))
+    assert (prox_residual(loss, w, v, b, step) <= 16 * eps * slope * terms).all()
+
+
+@every_loss
+@every_dtype
+def test_fenchel_young(case, dtype):
+    eta, b = draw(case, dtype)
+    rounding = 64 * torch.finfo(dtype).eps
+
+    def surplus(eta, a):
+        """``loss(eta) + conjugate(a) - a'eta >= 0``, relative to its terms."""
+        inner = a * eta
+        inner = inner.sum(dim=1, keepdim=True) if case.loss.joint else inner
+        value, conjugate = case.loss.value(eta, b), case.loss.conjugate(a, b)
+        assert value.shape == conjugate.shape == inner.shape
+        return (value + conjugate - inner) / (1 + value.abs() + inner.abs())
+
+    a = case.loss.gradient(eta, b)
+    assert (surplus(eta, a).abs() <= rounding).all()
+    generator = torch.Generator().manual_seed(1)
+    for spread in (0.1, 1.0, 3.0):
+        other = eta + spread * torch.randn(eta.shape, generator=generator, dtype=dtype)
+        # Slopes taken elsewhere lie in the domain; slopes drawn at random mostly do not.
+        assert (surplus(other, a) >= -rounding).all()
+        wild = spread * torch.randn(eta.shape, generator=generator, dtype=dtype)
+        assert (surplus(eta, wild) >= -rounding).all()
+
+
+# The ends of the conjugate's domain, as slopes for a target b: (target, end, step outwards).
+ENDS = [
+    (Huber(1.35), 0.7, 2.7, 1),
+    (Huber(1.35), 0.7, -2.7, -1),
+    (Huber(0.2), -3.0, 0.4, 1),
+    (Logistic(), 1.0, -1.0, -1),
+    (Logistic(), 1.0, 0.0, 1),
+    (Logistic(), -1.0, 1.0, 1),
+    (Hinge(), 1.0, -1.0, -1),
+    (Hinge(), 1.0, 0.0, 1),
+    (Hinge(), -1.0, 1.0, 1),
+    (SquaredHinge(), 1.0, 0.0, 1),
+    (SquaredHinge(), -1.0, 0.0, -1),
+    (Poisson(), 3.0, -3.0, -1),
+]
+
+
+@every_dtype
+@pytest.mark.parametrize(("loss", "target", "end", "outwards"), ENDS)
+def test_conjugate_ends_where_its_domain_does(loss, target, end, outwards, dtype):
+    def conjugate(slope):
+        return loss.conjugate(slope.reshape(1, 1), torch.full((1, 1), target, dtype=dtype)).item()
+
+    at_end = torch.tensor(end, dtype=dtype)
+    past = torch.nextafter(at_end, torch.tensor(outwards * torch.inf, dtype=dtype))
+    past = past if end else torch.tensor(outwards * torch.finfo(dtype).tiny, dtype=dtype)
+    # The supremum over a long grid, attained or approached at its end.
+    eta = np.linspace(-50, 50, 100_001)[:, None]
+    supremum = (end * eta - loss_value(loss, eta, np.full_like(eta, target))).max()
+    assert conjugate(at_end) == pytest.approx(supremum, abs=1e-5)
+    assert conjugate(past) == np.inf
+
+
+@every_dtype
+def test_conjugate_inside_the_domain_of_the_hinge(dtype):
+    # The hinge's slopes are all ends of its domain; between them the supremum is at the kink.
+    b = torch.tensor([[1.0], [-1.0]], dtype=dtype)
+    eta = np.linspace(-50, 50, 100_001)
+    for share in (0.2, 0.5, 0.9):
+        expected = [(-share * y * eta - np.maximum(1 - y * eta, 0)).max() for y in (1, -1)]
+        conjugate = Hinge().conjugate(-share * b, b)
+        np.testing.assert_allclose(conjugate.flatten(), expected, atol=1e-5)
+
+
+@every_dtype
+def test_conjugate_of_softmax_lives_on_the_simplex(dtype):
+    corner, edge, inside = [1.0, 0, 0], [0.25, 0.75, 0], [0.5, 0.25, 0.25]
+    y = torch.tensor([corner, edge, inside], dtype=dtype)
+    b = torch.eye(3, dtype=dtype)[[1, 0, 2]]
+    close(Softmax().conjugate(y - b, b), -entr(y.double().numpy()).sum(1, keepdims=True), dtype)
+    heavy = torch.tensor([[0.5, 0.501, 0.0], [0.2, 0.2, 0.2], [1.01, -0.01, 0.0]], dtype=dtype)
+    assert (Softmax().conjugate(heavy - b, b) == torch.inf).all()
+
+
+@every_loss
+@every_dtype
+@pytest.mark.parametrize("size", [-1e4, 1e4])
+def test_extreme_margins(case, dtype, size):
+    _, b = draw(case, dtype)
+    eta = torch.full_like(b, size)
+    # All predictors equal say nothing to softmax; there the first class is the extreme one.
+    eta[:, case.outputs // 2 :] = 0.0 if case.loss.joint else size
+    value, gradient = case.loss.value(eta, b), case.loss.gradient(eta, b)
+    if case.loss.name == "poisson" and size > 0:
+        # exp(1e4) is beyond every floating-point number, and the loss says so.
+        assert (value == torch.inf).all()
+        assert (gradient == torch.inf).all()
+    else:
+        close(value, loss_value(case.loss, *as64(eta, b)), dtype)
+        if case.loss.smooth:
+            close(gradient, loss_gradient(case.loss, *as64(eta, b)), dtype)
+    assert gradient.isnan().sum() == 0
+    for step in (1e-3, 1.0, 1e3):
+        w = case.loss.prox(eta, b, step)
+        assert w.isfinite().all()
+        assert_stationary(case.loss, w, eta, b, np.full((SAMPLES, 1), step))
+
+
+@pytest.mark.parametrize("step", [1e-3, 0.5, 4.0])
+def test_hinge_prox_slope_is_that_of_the_prox(step):
+    v = torch.linspace(-7, 3, 401, dtype=torch.float64).unsqueeze(1)
+    b = torch.where(torch.arange(401) % 3 > 0, 1.0, -1.0).unsqueeze(1).double()
+    h = 1e-6
+    numeric = (Hinge().prox(v + h, b, step) - Hinge().prox(v - h, b, step)) / (2 * h)
+    margin = b * v
+    away = ((margin - 1).abs() > 2 * h) & ((margin - 1 + step).abs() > 2 * h)
+    assert away.sum() > 390
+    np.testing.assert_allclose(Hinge().prox_slope(v, b, step)[away], numeric[away], atol=1e-6)
+
+
+@pytest.mark.parametrize("case", SMOOTH, ids=str)
+def test_smooth_losses_need_no_prox_slope(case):
+    eta, b = draw(case, torch.float64)
+    with pytest.raises(TypeError, match=case.loss.name):
+        case.loss.prox_slope(eta, b, 1.0)
