@@ -82,9 +82,7 @@ def random_targets(loss, m: int, c: int, rng: np.random.Generator) -> Array:
 # Proximal operators -------------------------------------------------------------------------------
 
 
-def assert_prox_optimal(
-    loss, ours: Array, v: Array, b: Array, step: Array, eps: float, rng
-) -> None:
+def assert_prox_optimal(loss, ours: Array, v: Array, b: Array, step: Array, eps: float, rng) -> None:
     """No point of a search around `ours`, nor SciPy's minimiser, has a smaller prox objective.
 
     `ours`, `v`, `b` are ``(m, c)`` and `step` is ``(m, c)``, or ``(m, 1)`` for softmax; `eps` is
@@ -151,9 +149,7 @@ def local_prox(loss, A: Array, b: Array, sample: Array, w: Array, v: Array) -> A
     The objective is strongly convex, so the gradient left over bounds the error of the answer.
     """
     if loss.name == "hinge":
-        return np.stack(
-            [_hinge_prox(A, b[:, k], sample, w, v[:, k]) for k in range(b.shape[1])], axis=1
-        )
+        return np.stack([_hinge_prox(A, b[:, k], sample, w, v[:, k]) for k in range(b.shape[1])], axis=1)
 
     def gradient(x: Array) -> Array:
         X = x.reshape(v.shape)
@@ -248,9 +244,7 @@ def s_step(z: Array, t: float, v: float, kappa: int) -> float:
         format="csc",
     )
     h = np.r_[t - v, np.zeros(2 * n), np.ones(n), kappa]
-    x = conic(
-        P, np.zeros(2 * n + 1), G, h, [clarabel.ZeroConeT(1), clarabel.NonnegativeConeT(3 * n + 1)]
-    )
+    x = conic(P, np.zeros(2 * n + 1), G, h, [clarabel.ZeroConeT(1), clarabel.NonnegativeConeT(3 * n + 1)])
     return x[-1] ** 2
 
 
@@ -259,8 +253,6 @@ def conic(P, q: Array, G, h: Array, cones: list, tol: float = 1e-8) -> Array:
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tol
-    solution = clarabel.DefaultSolver(
-        sparse.triu(P, format="csc"), q, G, h, cones, settings
-    ).solve()
+    solution = clarabel.DefaultSolver(sparse.triu(P, format="csc"), q, G, h, cones, settings).solve()
     assert solution.status == clarabel.SolverStatus.Solved, solution.status
     return np.array(solution.x)

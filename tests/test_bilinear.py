@@ -211,9 +211,7 @@ def test_from_v_zero_pressure_only_grows(data, n, ratio):
 @quick
 @given(
     st.integers(1, 8).flatmap(
-        lambda n: st.tuples(
-            arrays(float, n, elements=st.floats(0, 10)), arrays(float, n, elements=st.floats(0, 2))
-        )
+        lambda n: st.tuples(arrays(float, n, elements=st.floats(0, 10)), arrays(float, n, elements=st.floats(0, 2)))
     ),
     numbers,
     st.floats(0.01, 100),

@@ -11,8 +11,8 @@ and it ends when the paper's residuals
 
     p = sum_i ||x_i - z||,   d = sqrt(N) rho_c ||z - z_old||,   b = |s'z - t|
 
-are small against the numbers they compare. The sums over nodes that the residuals need ride along with the next iteration's
-reduction, so they are known one iteration late.
+are small against the numbers they compare. The sums over nodes that the residuals need ride along with the next
+iteration's reduction, so they are known one iteration late.
 """
 
 from dataclasses import dataclass
@@ -51,7 +51,8 @@ class Setup:
 @dataclass(frozen=True)
 class State:
     """The iterates. `sums` are this rank's contributions to the residuals of the current iteration, `measured` the
-    residuals of the one before, a column per problem: p, d, b, their three limits, nonzeros of z, step of z."""
+    residuals of the one before, a column per problem: p, d, b, their three limits, nonzeros of z, step of z.
+    """
 
     iteration: int
     local: LocalState
@@ -70,8 +71,8 @@ class BiCADMM:
     Parameters
     ----------
     rho_c, rho_b, rho_l : float or "auto"
-        Penalties of consensus, of the bilinear constraint and of the feature decomposition, in coordinates where all columns have
-        the same norm. "auto" follows the curvature of the data.
+        Penalties of consensus, of the bilinear constraint and of the feature decomposition, in coordinates where all
+        columns have the same norm. "auto" follows the curvature of the data.
     tol : float, default=1e-4
         Relative tolerance of the residuals.
     max_iter : int, default=1000
@@ -129,7 +130,12 @@ class BiCADMM:
         inst, N, layout = setup.instance, setup.instance.grid.nodes.size, setup.instance.layout
         z, u = state.bilinear.z, state.u
         # x_i: the ridge is folded into the weight, so the centre is (rho_c / w)(z - u_i).
-        local = setup.solver.prox(setup.sub, state.local, setup.rho_c / setup.sub.weight * (z - u), self._inner(setup, state))
+        local = setup.solver.prox(
+            setup.sub,
+            state.local,
+            setup.rho_c / setup.sub.weight * (z - u),
+            self._inner(setup, state),
+        )
         x = local.x
         # Collect: the mean of x_i + u_i, and the residual sums of the previous iteration with it.
         summed = inst.grid.nodes.total(torch.cat([(x + u).sum(dim=0).flatten(), state.sums.flatten()]))
@@ -141,7 +147,9 @@ class BiCADMM:
         # u_i, and this rank's share of the new residuals.
         gap = x - bilinear.z
         u = u + gap
-        kept = ((bilinear.s != 0) == (state.bilinear.s != 0)).all(dim=1) & (bilinear.residual <= self.tol * bilinear.t)[:, 0]
+        kept = ((bilinear.s != 0) == (state.bilinear.s != 0)).all(dim=1) & (bilinear.residual <= self.tol * bilinear.t)[
+            :, 0
+        ]
         shares = [layout.norms(gap), layout.norms(x), layout.norms(u).square()]
         return State(
             iteration=state.iteration + 1,
@@ -170,8 +178,8 @@ class BiCADMM:
         N, M = inst.grid.nodes.size, inst.grid.blocks.size
         loss, (_, n) = inst.problem.loss, inst.source.matrix.shape
         curvature = loss.typical_curvature(inst.mean_target, inst.source.outputs)
-        # A mean diagonal of a node's Hessian. The harmonic one, since in these coordinates a column with a tiny norm carries
-        # a huge ridge, which must not set the pace of all others.
+        # A mean diagonal of a node's Hessian. The harmonic one, since in these coordinates a column with a tiny norm
+        # carries a huge ridge, which must not set the pace of all others.
         diagonal = curvature * inst.column_norm**2 + inst.ridge[: inst.layout.features]
         node_curvature = 1 / (N * float((1 / diagonal).mean()))
         rho_c = node_curvature if self.rho_c == "auto" else float(self.rho_c)

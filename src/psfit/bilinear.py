@@ -1,7 +1,7 @@
 """The bilinear step: all there is of sparsity in Bi-cADMM.
 
-The limit ``||z||_0 <= kappa`` is written as ``s'z = t``, ``||z||_1 <= t``, ``||s||_1 <= kappa``, ``||s||_inf <= 1``. Given the
-consensus mean ``c`` of ``x_i + u_i`` the paper's global updates are, with ``g(z, s, t) = s'z - t``,
+The limit ``||z||_0 <= kappa`` is written as ``s'z = t``, ``||z||_1 <= t``, ``||s||_1 <= kappa``, ``||s||_inf <= 1``.
+Given the consensus mean ``c`` of ``x_i + u_i`` the paper's global updates are, with ``g(z, s, t) = s'z - t``,
 
     (z, t) = argmin_{||z||_1 <= t}  N rho_c / 2 ||z - c||^2 + rho_b / 2 (g(z, s, t) + v)^2
     s      = argmin_{s in S_kappa}  (g(z, s, t) + v)^2
@@ -69,9 +69,9 @@ def bilinear_step(state: BilinearState, mean: Tensor, kappa: Tensor, ratio: Tens
 def threshold(a: Tensor, w: Tensor, v: Tensor, ratio: Tensor) -> Tensor:
     """The root ``tau >= 0`` of ``tau = ratio [h(tau) - v]_+``, ``h(tau) = sum_j w_j max(a_j - tau w_j, 0)``.
 
-    The right side falls piecewise linearly with kinks at ``a_j / w_j``. With the kinks sorted downwards and two cumulative
-    sums, the equation is tested at every kink at once; those above the root are the active entries, and on them it is
-    linear. All arguments are ``(problems, size)`` or ``(problems, 1)``, ``a, w >= 0``.
+    The right side falls piecewise linearly with kinks at ``a_j / w_j``. With the kinks sorted downwards and two
+    cumulative sums, the equation is tested at every kink at once; those above the root are the active entries, and
+    on them it is linear. All arguments are ``(problems, size)`` or ``(problems, 1)``, ``a, w >= 0``.
     """
     kinks = torch.where(w > 0, a / w, 0.0)
     kinks, order = kinks.sort(dim=1, descending=True)

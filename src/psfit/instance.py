@@ -1,9 +1,9 @@
 """A problem posed on data: the coordinates in which everything below `solve` works.
 
-The limit on nonzeros does not care for the scale of a column, but penalties and tolerances do. So each column is divided by its
-norm (relative to the root mean square of all norms, which leaves data of the paper's kind as they are) and, when an
-intercept absorbs the means, centred. Both are implicit and exact: the ridge becomes a weight per coordinate and the
-objective keeps its value.
+The limit on nonzeros does not care for the scale of a column, but penalties and tolerances do. So each column is
+divided by its norm (relative to the root mean square of all norms, which leaves data of the paper's kind as they
+are) and, when an intercept absorbs the means, centred. Both are implicit and exact: the ridge becomes a weight per
+coordinate and the objective keeps its value.
 """
 
 from dataclasses import dataclass

@@ -66,9 +66,7 @@ def solve(
     )
 
 
-def _iterate(
-    solver: BiCADMM, setup: Setup, state: State, began: float
-) -> tuple[State, Status, tuple[Record, ...]]:
+def _iterate(solver: BiCADMM, setup: Setup, state: State, began: float) -> tuple[State, Status, tuple[Record, ...]]:
     """Step until the status says so; a diverged run falls back to its last finite point."""
     rows: list[tuple[Tensor, float, float | None]] = []
     every = CHECK_EVERY[setup.instance.source.matrix.device.type]

@@ -11,7 +11,7 @@ from oracles import local_prox, random_targets
 
 from psfit.comm import Axis, Serial
 from psfit.data import Affine, Dense, Source
-from psfit.local import Direct, FeatureSplit, Newton, Subproblem
+from psfit.local import Direct, FeatureSplit, Newton, Subproblem, choose
 from psfit.local.ridge import GramFactor, WoodburyFactor, ridge_factor
 from psfit.losses import Hinge, Huber, Logistic, Poisson, Softmax, Squared, SquaredHinge
 
@@ -132,9 +132,7 @@ def test_feature_split_warm_start_carries_everything(loss):
     cold = start(single, posed, sub)
     converged = FeatureSplit(max_inner=20_000).prox(sub, cold, v, EXACT)
     # One step from the whole state stays where it is; the same x with the rest forgotten does not.
-    torch.testing.assert_close(
-        single.prox(sub, converged, v, EXACT).x, converged.x, atol=1e-7, rtol=0
-    )
+    torch.testing.assert_close(single.prox(sub, converged, v, EXACT).x, converged.x, atol=1e-7, rtol=0)
     forgotten = single.prox(sub, single.init(sub, converged.x), v, EXACT).x
     assert (forgotten - converged.x).abs().max() > 1e-3
 
@@ -193,7 +191,7 @@ def test_gram_and_woodbury_are_the_same_inverse(shape, nodes, sigma):
 
 
 def test_newton_converges_where_the_curvature_misleads():
-    # Far from the minimum a sharp Huber loss has no curvature: with a small weight, steps go astray.
+    # Far from the minimum a sharp Huber loss has no curvature; with a small weight steps go astray.
     rng, loss, sample = np.random.default_rng(0), Huber(0.1), np.ones((24, 1))
     A, weight, v = rng.normal(size=(24, 7)), np.full((7, 1), 0.05), np.zeros((1, 7, 30))
     b = A @ (2 * rng.normal(size=(7, 30))) + 2 * rng.standard_t(2, size=(24, 30))
@@ -202,3 +200,67 @@ def test_newton_converges_where_the_curvature_misleads():
     x = Newton().prox(sub, Newton().init(sub, tensor(v)), tensor(v), EXACT).x[0].numpy()
     expected = [local_prox(loss, A, b[:, [k]], sample, weight, v[0, :, [k]].T) for k in range(30)]
     np.testing.assert_allclose(x, np.hstack(expected), atol=1e-6)
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: solver.name)
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_objections_are_sentences(solver, loss, blocks):
+    objection = solver.objection(loss, blocks)
+    able = {
+        "direct": loss.name == "squared" and blocks == 1,
+        "newton": loss.name != "hinge" and blocks == 1,
+        "feature_split": True,
+    }
+    assert (objection is None) == able[solver.name]
+    if objection is not None:
+        # It names what is in the way, and a solver that would do.
+        assert loss.name in objection or "4 blocks" in objection
+        assert "use 'feature_split'" in objection
+        assert len(objection.split()) > 6
+
+
+@pytest.mark.parametrize(
+    ("loss", "features", "outputs", "blocks", "expected"),
+    [
+        (Squared(), 5, 1, 1, "direct"),
+        (Squared(), 5000, 3, 1, "direct"),
+        (Squared(), 5, 1, 2, "feature_split"),
+        (Logistic(), 64, 9, 1, "newton"),
+        (Logistic(), 65, 1, 1, "feature_split"),
+        (Poisson(), 10, 1, 2, "feature_split"),
+        (Softmax(), 32, 2, 1, "newton"),
+        (Softmax(), 33, 2, 1, "feature_split"),
+        (Hinge(), 5, 1, 1, "feature_split"),
+    ],
+)
+def test_choose_follows_its_table(loss, features, outputs, blocks, expected):
+    assert choose(None, loss, features, outputs, blocks).name == expected
+
+
+def test_choose_takes_what_is_asked_for():
+    assert choose("newton", Squared(), 1000, 1, 1) == Newton()
+    assert choose("direct", Squared(), 5, 1, 1) == Direct()
+    assert choose("feature_split", Logistic(), 5, 1, 3) == FeatureSplit()
+    mine = FeatureSplit(max_inner=3)
+    assert choose(mine, Logistic(), 5, 1, 1) is mine
+
+
+@pytest.mark.parametrize(
+    ("asked", "loss", "blocks", "word"),
+    [
+        ("direct", Logistic(), 1, "logistic"),
+        ("direct", Squared(), 2, "2 blocks"),
+        ("newton", Hinge(), 1, "hinge"),
+        (Newton(), Logistic(), 3, "3 blocks"),
+        ("simplex", Logistic(), 1, "'direct', 'feature_split', 'newton'"),
+    ],
+)
+def test_choose_refuses_and_says_why(asked, loss, blocks, word):
+    with pytest.raises(ValueError, match=rf"^local=.*{word}"):
+        choose(asked, loss, 5, 1, blocks)
+
+
+def test_choose_refuses_other_types():
+    with pytest.raises(TypeError, match="^local=3 "):
+        choose(3, Squared(), 5, 1, 1)

@@ -140,9 +140,7 @@ def test_prox_takes_steps_that_broadcast(case, dtype, shape):
         pytest.skip("a joint prox has one step per sample")
     v, b = draw(case, dtype)
     sizes = {1: 1, "m": SAMPLES, "c": case.outputs}
-    step = torch.tensor(
-        10.0 ** np.random.default_rng(3).uniform(-3, 3, size=[sizes[k] for k in shape]), dtype=dtype
-    )
+    step = torch.tensor(10.0 ** np.random.default_rng(3).uniform(-3, 3, size=[sizes[k] for k in shape]), dtype=dtype)
     w = case.loss.prox(v, b, step)
     assert w.dtype == dtype
     columns = 1 if case.loss.joint else case.outputs
@@ -156,9 +154,7 @@ def check_prox(loss: Loss, w: torch.Tensor, v: torch.Tensor, b: torch.Tensor, st
     assert_stationary(loss, w, v, b, step)
 
 
-def assert_stationary(
-    loss: Loss, w: torch.Tensor, v: torch.Tensor, b: torch.Tensor, step: np.ndarray
-):
+def assert_stationary(loss: Loss, w: torch.Tensor, v: torch.Tensor, b: torch.Tensor, step: np.ndarray):
     """The residual of ``w - v + step g(w) = 0`` is what rounding its terms makes of it."""
     eps = torch.finfo(w.dtype).eps
     slope = 1 + step * loss.curvature(w.double(), b.double()).numpy()

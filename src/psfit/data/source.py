@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -33,7 +34,7 @@ class Source:
         bounds = self.bounds or tuple(even_bounds(self.matrix.shape[0], nodes))
         if len(bounds) != nodes + 1 or bounds[0] != 0 or bounds[-1] != self.matrix.shape[0]:
             raise ValueError(f"bounds={bounds} must hold {nodes + 1} row numbers from 0 to {self.matrix.shape[0]}")
-        if any(b <= a for a, b in zip(bounds[:-1], bounds[1:], strict=True)):
+        if any(b <= a for a, b in pairwise(bounds)):
             raise ValueError(f"nodes={nodes} is more than {self.matrix.shape[0]} samples allow: every node needs a row")
         return NodeSplit(self, bounds)
 
@@ -42,8 +43,8 @@ class Source:
 class NodeSplit:
     """Rows dealt to nodes: node ``i`` has the rows ``bounds[i]`` to ``bounds[i + 1] - 1``.
 
-    Coefficients carry a leading axis of nodes, ``(N, n, c)``; predictors do not, ``(m, c)``, since the rows of all nodes
-    lie one after the other. So whatever works on samples works on all nodes at once, however uneven they are.
+    Coefficients carry a leading axis of nodes, ``(N, n, c)``; predictors do not, ``(m, c)``, since the rows of all
+    nodes lie one after the other. So whatever works on samples works on all nodes at once, however uneven they are.
     """
 
     source: Source
@@ -60,7 +61,7 @@ class NodeSplit:
 
     @property
     def _ranges(self) -> list[tuple[int, int]]:
-        return list(zip(self.bounds[:-1], self.bounds[1:], strict=True))
+        return list(pairwise(self.bounds))
 
     @property
     def heights(self) -> list[int]:

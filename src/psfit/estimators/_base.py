@@ -89,7 +89,13 @@ class SparseModel(BaseEstimator, ABC):
             to_tensor(weights.reshape(-1, 1), design.device, design.dtype),
         )
         loss = self._loss(target)
-        problem = Problem(loss, self._limits(loss, *self._shape(source)), self.gamma, self.sparsity, self.fit_intercept)
+        problem = Problem(
+            loss,
+            self._limits(loss, *self._shape(source)),
+            self.gamma,
+            self.sparsity,
+            self.fit_intercept,
+        )
         self.result_ = solve(problem, source, self.solver, grid, self._start(source))
         if self.verbose:
             print(self.result_)

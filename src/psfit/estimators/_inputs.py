@@ -73,9 +73,10 @@ def _read_tensor(estimator: Any, X: Tensor, reset: bool) -> Tensor:
 
 
 def _require_finite(estimator: Any, X: np.ndarray | Tensor) -> None:
-    sums = X.sum(axis=0)
     # A sum can overflow although no entry is infinite; only then, and on bad data, look at every entry.
-    if bool(np.isfinite(sums).all() if isinstance(sums, np.ndarray) else sums.isfinite().all()):
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = np.isfinite(X.sum()) if isinstance(X, np.ndarray) else X.sum().isfinite()
+    if bool(finite):
         return
     bad = ~np.isfinite(X) if isinstance(X, np.ndarray) else ~X.isfinite().cpu().numpy()
     if bad.any():

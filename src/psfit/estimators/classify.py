@@ -145,13 +145,14 @@ class SparseSoftmaxRegression(_ProbabilisticClassifier):
 
 
 class SparseSVC(_Classifier):
-    """A linear support vector machine with at most kappa nonzero coefficients; one against the rest for several classes.
+    """A linear support vector machine with at most kappa nonzero coefficients; one against the rest for several
+    classes.
 
     Parameters
     ----------
     loss : {"squared_hinge", "hinge"}, default="squared_hinge"
-        ``max(0, 1 - y eta)``, squared or not; `gamma` is scikit-learn's `C`. The other parameters are the logistic regression's;
-        kappa limits each class's coefficients, unless ``sparsity="feature"``.
+        ``max(0, 1 - y eta)``, squared or not; `gamma` is scikit-learn's `C`. The other parameters are the logistic
+        regression's; kappa limits each class's coefficients, unless ``sparsity="feature"``.
     """
 
     def __init__(

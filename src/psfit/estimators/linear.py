@@ -41,8 +41,8 @@ class _Regressor(RegressorMixin, SparseModel):
 class SparseLinearRegression(_Regressor):
     """Linear regression with at most kappa nonzero coefficients.
 
-    Minimises ``sum (X x + intercept - y)^2 + ||x||^2 / (2 gamma)`` subject to ``||x||_0 <= kappa``, or the Huber loss in place of
-    the square.
+    Minimises ``sum (X x + intercept - y)^2 + ||x||^2 / (2 gamma)`` subject to ``||x||_0 <= kappa``, or the Huber
+    loss in place of the square.
 
     Parameters
     ----------
@@ -103,7 +103,8 @@ class SparseLinearRegression(_Regressor):
 class SparsePoissonRegression(_Regressor):
     """Regression of counts with a log link and at most kappa nonzero coefficients.
 
-    Minimises ``sum exp(eta) - y eta + ||x||^2 / (2 gamma)``, ``eta = X x + intercept``. See `SparseModel` for the parameters.
+    Minimises ``sum exp(eta) - y eta + ||x||^2 / (2 gamma)``, ``eta = X x + intercept``. See `SparseModel` for the
+    parameters.
     """
 
     def _encode(self, y: Any, rows: int, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,7 @@
 """The contract of a local solver: the proximal operator of each node's data.
 
-With the ridge folded into the weight ``w_j = ridge_j / N + rho_c`` and the centre ``v = (rho_c / w)(z - u)``, the node's update is
+With the ridge folded into the weight ``w_j = ridge_j / N + rho_c`` and the centre ``v = (rho_c / w)(z - u)``, the
+node's update is
 
     x = argmin  sum_k weight_k loss(A_i x; b_i)_k + 1/2 ||x - v||_w^2
 

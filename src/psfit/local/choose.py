@@ -1,5 +1,7 @@
 """Which local solver: a small table over loss, shape and grid."""
 
+from typing import Any
+
 from psfit.local.base import LocalSolver
 from psfit.local.direct import Direct
 from psfit.local.feature_split import FeatureSplit
@@ -8,10 +10,12 @@ from psfit.losses import Loss
 
 NEWTON_VARIABLES = 64
 
-BY_NAME: dict[str, LocalSolver] = {solver.name: solver for solver in (Direct(), FeatureSplit(), Newton())}
+BY_NAME: dict[str, LocalSolver[Any]] = {solver.name: solver for solver in (Direct(), FeatureSplit(), Newton())}
 
 
-def choose(asked: LocalSolver | str | None, loss: Loss, features: int, outputs: int, blocks: int) -> LocalSolver:
+def choose(
+    asked: LocalSolver[Any] | str | None, loss: Loss, features: int, outputs: int, blocks: int
+) -> LocalSolver[Any]:
     """The solver asked for, if it can work; else the first of the table that can.
 
     Direct solves the squared loss exactly. Newton's Gram product per step pays while it has few variables. The feature
@@ -20,11 +24,13 @@ def choose(asked: LocalSolver | str | None, loss: Loss, features: int, outputs: 
     if asked is not None:
         return _checked(asked, loss, blocks)
     variables = features * outputs if loss.joint else features
-    table = [Direct(), Newton(), FeatureSplit()] if variables <= NEWTON_VARIABLES else [Direct(), FeatureSplit()]
+    table: list[LocalSolver[Any]] = [Direct(), FeatureSplit()]
+    if variables <= NEWTON_VARIABLES:
+        table.insert(1, Newton())
     return next(solver for solver in table if solver.objection(loss, blocks) is None)
 
 
-def _checked(asked: LocalSolver | str, loss: Loss, blocks: int) -> LocalSolver:
+def _checked(asked: LocalSolver[Any] | str, loss: Loss, blocks: int) -> LocalSolver[Any]:
     if isinstance(asked, str):
         if asked not in BY_NAME:
             raise ValueError(f"local={asked!r} is unknown; use one of {sorted(BY_NAME)} or None")

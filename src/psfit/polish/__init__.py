@@ -26,7 +26,12 @@ def polish(inst: Instance, z: Tensor) -> Polished:
     """Take the kappa largest items of `z`, improve them by swaps, and refit in float64."""
     Z = z.double()
     supports = largest(inst.layout.pack(Z), inst.kappa)
-    Z = torch.cat([torch.where(inst.layout.mask(supports), Z[: inst.layout.features], 0.0), Z[inst.layout.features :]])
+    Z = torch.cat(
+        [
+            torch.where(inst.layout.mask(supports), Z[: inst.layout.features], 0.0),
+            Z[inst.layout.features :],
+        ]
+    )
     # What a score can resolve: differences below the rounding of the data's own precision are not improvements.
     rel_tol = 100 * torch.finfo(inst.source.matrix.dtype).eps
     values = []

@@ -4,8 +4,8 @@ For ``min_x sum loss(A x) + r(x)`` the augmented Lagrangian of the splitting ``o
 
     r(x) + sum  env(A x + step y) - step y^2 / 2,      env(q) = min_omega loss(omega) + (q - omega)^2 / (2 step),
 
-differentiable in x, so Newton's method applies. Then ``y = env'(A x + step y)`` and a smaller step; on piecewise linear losses
-this reaches the exact minimiser after a few rounds.
+differentiable in x, so Newton's method applies. Then ``y = env'(A x + step y)`` and a smaller step; on piecewise
+linear losses this reaches the exact minimiser after a few rounds.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,9 @@
 """The objective around a fitted support, as a quadratic model that the swap search can score.
 
-For one problem with fitted variables S (its chosen items and intercepts) the model holds the gradient at the fit for all
-coefficients, the diagonal blocks of the Hessian, and the Hessian's columns of S. Two ways to get them: from the pooled Gram
-matrix, which costs nothing once it is there and is exact for the squared loss; or by one pass over the data, for any loss.
+For one problem with fitted variables S (its chosen items and intercepts) the model holds the gradient at the fit for
+all coefficients, the diagonal blocks of the Hessian, and the Hessian's columns of S. Two ways to get them: from the
+pooled Gram matrix, which costs nothing once it is there and is exact for the squared loss; or by one pass over the
+data, for any loss.
 """
 
 from abc import ABC, abstractmethod
@@ -107,8 +108,7 @@ class DataLandscape(Landscape):
         summed = inst.grid.nodes.total(torch.cat([gradient.flatten(), blocks.flatten(), columns.flatten()]))
         sizes = [gradient.numel(), blocks.numel(), columns.numel()]
         gradient, blocks, columns = (
-            part.view_as(like)
-            for part, like in zip(summed.split(sizes), (gradient, blocks, columns), strict=True)
+            part.view_as(like) for part, like in zip(summed.split(sizes), (gradient, blocks, columns), strict=True)
         )
         gradient = gradient + inst.ridge * Z
         blocks = blocks + torch.diag_embed(inst.ridge.expand(n, c))

@@ -51,6 +51,7 @@ def _refit_kinked(inst: Instance, outputs: list[int], mask: Tensor, target: Tens
     """Method of multipliers with Newton steps inside, until the duality gap is at rounding level."""
     loss = inst.problem.loss
     y, step = torch.zeros_like(target, dtype=torch.float64), 2.0
+    gap = value = residual = float("inf")
     exact = Restricted(inst, outputs, mask, loss, target)
     x = exact.gather(Z)
     for _ in range(ENVELOPE_ROUNDS):
@@ -58,14 +59,14 @@ def _refit_kinked(inst: Instance, outputs: list[int], mask: Tensor, target: Tens
         joined = with_multiplier(target, y)
         view = Restricted(inst, outputs, mask, envelope, joined)
         smooth = newton(view.evaluate, view.value, x, tol=TOL, max_iter=60)
-        x = smooth.x
+        x, residual = smooth.x, float(smooth.residual)
         eta = view.predictors(x)
-        gap = (inst.source.weight * envelope.duality_gap(eta, joined)).sum().reshape(1)
-        gap = float(inst.grid.nodes.total(gap))
+        local = (inst.source.weight * envelope.duality_gap(eta, joined)).sum().reshape(1)
+        gap = float(inst.grid.nodes.total(local))
         value = float(exact.value(x))
         y = envelope.gradient(eta, joined)
-        if gap <= GAP_TOL * abs(value) and smooth.residual <= TOL:
+        if gap <= GAP_TOL * abs(value) and residual <= TOL:
             break
         step /= 3
-    residual = max(gap / max(abs(value), torch.finfo(torch.float64).tiny), float(smooth.residual))
-    return Fit(exact.scatter(x, Z), value, residual, y)
+    relative_gap = gap / max(abs(value), torch.finfo(torch.float64).tiny)
+    return Fit(exact.scatter(x, Z), value, max(relative_gap, residual), y)

@@ -50,9 +50,7 @@ class Restricted:
 
     def value(self, x: Tensor) -> Tensor:
         """The objective ``(1,)`` at ``x (1, size)``."""
-        total = sum(
-            (weight * self.loss.value(eta, b)).sum() for _, _, eta, b, weight in self._passes(x)
-        )
+        total = sum((weight * self.loss.value(eta, b)).sum() for _, _, eta, b, weight in self._passes(x))
         return self._reduce(torch.as_tensor(total, device=x.device).reshape(1)) + self._penalty(x)
 
     def evaluate(self, x: Tensor) -> Evaluation:

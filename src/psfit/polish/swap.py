@@ -1,7 +1,7 @@
 """Swap search: exchange one chosen item for one outside as long as the objective falls.
 
-With ``K = H_SS^-1`` on the fitted variables S, taking item j out costs ``x_j^2 / (2 K_jj)`` and moves the gradient and the curvature
-of an outside item i, so that the best objective after the exchange is known in closed form:
+With ``K = H_SS^-1`` on the fitted variables S, taking item j out costs ``x_j^2 / (2 K_jj)`` and moves the gradient
+and the curvature of an outside item i, so that the best objective after the exchange is known in closed form:
 
     gain(j, i) = (d_i - T_ji x_j / K_jj)^2 / (2 (q_i + T_ji^2 / K_jj)) - x_j^2 / (2 K_jj),
     T = K H_S,out,   q_i = H_ii - H_i,S T_,i,   d = gradient.
@@ -36,8 +36,8 @@ class Swap:
 def swap_search(scene: Landscape, chosen: Tensor, Z: Tensor, rel_tol: float) -> tuple[Tensor, Fit, int]:
     """From the items ``chosen (size,)`` to a support that no single swap improves by more than `rel_tol`.
 
-    Returns the support, its fit and the number of rounds. Several swaps that do not touch each other are tried at once, best
-    first, and halved until the objective falls.
+    Returns the support, its fit and the number of rounds. Several swaps that do not touch each other are tried at
+    once, best first, and halved until the objective falls.
     """
     fit = scene.fit(chosen, Z)
     if bool(chosen.all()) or not bool(chosen.any()):
