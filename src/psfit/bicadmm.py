@@ -29,7 +29,7 @@ from psfit.result import Status
 
 Penalty = float | Literal["auto"]
 
-# From an all-zero start the first residuals may vanish by accident; no run ends before this iteration.
+# From an all-zero start the first residuals may vanish by accident; no run converges before this iteration.
 FIRST_STOP = 4
 # A sparse support that stayed the same for so many iterations is final: what is left to do is a convex problem on it,
 # which the polish solves exactly and faster.
@@ -77,7 +77,7 @@ class BiCADMM:
         Relative tolerance of the residuals.
     max_iter : int, default=1000
     time_limit : float or None
-        Seconds after which the iteration ends with the best it has.
+        Seconds after which the iteration ends; the polish of what it has comes on top.
     local : str, LocalSolver or None
         The local solver: "direct", "newton", "feature_split"; None chooses by loss, shape and grid.
     record_objective : bool, default=False
@@ -140,7 +140,7 @@ class BiCADMM:
         # Collect: the mean of x_i + u_i, and the residual sums of the previous iteration with it.
         summed = inst.grid.nodes.total(torch.cat([(x + u).sum(dim=0).flatten(), state.sums.flatten()]))
         mean, sums = summed[: z.numel()].view_as(z) / N, summed[z.numel() :].view_as(state.sums)
-        measured = self._measure(setup, state, sums)
+        measured = self._residuals(setup, state, sums)
         # Global updates (z, t), s, v, computed alike on every rank.
         ratio = torch.full_like(state.bilinear.v, setup.rho_b / (N * setup.rho_c))
         bilinear = bilinear_step(state.bilinear, mean, inst.kappa, ratio, layout)
@@ -194,14 +194,18 @@ class BiCADMM:
             axis=inst.grid.blocks,
             rho_l=rho_l,
         )
-        solver = choose(self.local, loss, n, inst.source.outputs, M)
+        solver = choose(self.local, loss, inst.layout.features, inst.source.outputs, M)
         # The size of a coefficient fitted alone: what "small" means when the answer itself is zero.
         source = inst.source
         slope = source.matrix.rmv(source.weight * loss.gradient(torch.zeros_like(source.target), source.target))
         unit = inst.layout.norms(inst.grid.nodes.total(slope)) / (N * node_curvature)
         return Setup(inst, solver, sub, rho_c, rho_b, unit)
 
-    def _measure(self, setup: Setup, state: State, sums: Tensor) -> Tensor:
+    def measure(self, setup: Setup, state: State) -> Tensor:
+        """The residuals of the current iteration, for which the next one would have waited."""
+        return self._residuals(setup, state, setup.instance.grid.nodes.total(state.sums))
+
+    def _residuals(self, setup: Setup, state: State, sums: Tensor) -> Tensor:
         """The previous iteration's residuals and limits from the sums over all nodes."""
         N, bilinear = setup.instance.grid.nodes.size, state.bilinear
         size = setup.instance.layout.norms(bilinear.z)

@@ -52,9 +52,15 @@ class Instance:
         return self.source.split(len(self.grid.nodes.hosted))
 
     @cached_property
-    def pooled_gram(self) -> Tensor:
-        """The Gram matrix of all nodes together, ``(n, n)`` in float64."""
-        return self.grid.nodes.total(self.split.gram.sum(dim=0).double())
+    def normal_equations(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The squared loss as ``x'Hx / 2 - Q'x + power``: ``H (n, n)``, ``Q (n, c)``, ``power (c,)``, in float64."""
+        source = self.source
+        H = 2 * self.grid.nodes.total(self.split.gram.sum(dim=0).double())
+        H.diagonal().add_(self.ridge[:, 0])
+        Q = source.matrix.rmv(2 * source.weight * source.target).double()
+        power = (source.weight * source.target.square()).double().sum(dim=0, keepdim=True)
+        summed = self.grid.nodes.total(torch.cat([Q, power]))
+        return H, summed[:-1], summed[-1]
 
     @cached_property
     def kappa(self) -> Tensor:
@@ -66,7 +72,8 @@ class Instance:
         source = self.source
         eta = source.matrix.mv(Z.to(source.matrix.dtype))
         fit = (source.weight * self.problem.loss.value(eta, source.target)).double().sum(dim=0)
-        return self.per_problem(self.grid.nodes.total(fit) + 0.5 * (self.ridge * Z.double().square()).sum(dim=0))
+        penalty = 0.5 * (self.ridge * Z.double().square()).sum(dim=0)
+        return self.per_problem(self.grid.nodes.total(fit)) + self.per_problem(penalty)
 
     def per_problem(self, by_output: Tensor) -> Tensor:
         """Sums over outputs ``(c,)`` gathered to the problems they belong to."""
@@ -89,6 +96,9 @@ def pose(problem: Problem, source: Source, grid: Grid) -> Instance:
     """Standardise the columns over all nodes (sums only) and set up the coordinates."""
     matrix, weight = source.matrix, source.weight.double()
     p, c = matrix.shape[1], source.outputs
+    layout = problem.layout(p, c)
+    if len(problem.kappa) != layout.problems or not all(1 <= k <= layout.size for k in problem.kappa):
+        raise ValueError(f"kappa={problem.kappa} must hold {layout.problems} number(s) from 1 to {layout.size}")
     sums = torch.cat([matrix.column_sums(weight), weight.sum(dim=0), (weight * source.target).sum(dim=0)])
     sums = torch.cat([sums, sums.new_tensor([float(matrix.shape[0])])])
     sums = grid.nodes.total(sums)
@@ -111,7 +121,7 @@ def pose(problem: Problem, source: Source, grid: Grid) -> Instance:
         problem=problem,
         grid=grid,
         source=Source(standard, source.target, source.weight, source.bounds),
-        layout=problem.layout(p, c),
+        layout=layout,
         samples=int(sums[-1]),
         ridge=ridge,
         shift=shift,

@@ -56,18 +56,21 @@ def newton(
     x : Tensor (B, d)
         Where to start.
     tol : float
-        Stop when the Newton decrement ``g'H^-1 g`` is below ``tol^2`` times the size of the objective, everywhere.
+        Stop when the Newton decrement ``g'H^-1 g`` is below ``tol^2`` times the objective, everywhere; or when rounding
+        keeps it from shrinking any further.
     """
-    scale = torch.zeros_like(x[:, 0])
-    damping = torch.zeros_like(scale)
+    damping = torch.zeros_like(x[:, 0])
+    previous = torch.full_like(damping, torch.inf)
     for k in range(max_iter + 1):
         current, gradient, hessian = evaluate(x)
-        scale = torch.maximum(scale, current.abs())
+        scale = current.abs()
         direction = -solve_spd(hessian, gradient.unsqueeze(-1)).squeeze(-1)
         decrement = -(gradient * direction).sum(dim=-1)
         residual = (decrement.clamp(min=0) / scale.clamp(min=torch.finfo(x.dtype).tiny)).sqrt()
-        if k == max_iter or bool((residual <= tol).all()):
+        at_rounding = (residual < 1e-5) & (residual > previous / 4)
+        if k == max_iter or bool(((residual <= tol) | at_rounding).all()):
             break
+        previous = residual
         if bool((damping > 0).any()):
             shifted = hessian + torch.diag_embed(damping.unsqueeze(-1) * _diagonal_unit(hessian))
             direction = -solve_spd(shifted, gradient.unsqueeze(-1)).squeeze(-1)

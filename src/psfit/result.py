@@ -47,6 +47,8 @@ class Result:
         Objective of each independent problem.
     kappa : tuple of int
         The limit of each independent problem.
+    residual : float
+        Relative size of the gradient (or duality gap) that the final refit left over; rounding level in a healthy fit.
     """
 
     coef: np.ndarray
@@ -62,6 +64,7 @@ class Result:
     status: Status
     n_iter: int
     seconds: float
+    residual: float
     penalties: dict[str, float]
     history: tuple[Record, ...] = field(repr=False, default=())
 

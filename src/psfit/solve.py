@@ -21,7 +21,7 @@ def solve(
     problem: Problem,
     source: Source,
     solver: BiCADMM | None = None,
-    grid: Grid | None = None,
+    grid: Grid | GridSpec | None = None,
     start: tuple[Tensor, Tensor] | None = None,
 ) -> Result:
     """Fit a sparse model: Bi-cADMM finds the support, the polish improves it and refits it exactly.
@@ -34,14 +34,14 @@ def solve(
         This rank's samples.
     solver : BiCADMM, optional
         Configuration; the default suits all scales.
-    grid : Grid, optional
-        Nodes and blocks; one of each in this process by default.
+    grid : Grid or GridSpec, optional
+        Nodes and blocks; one of each by default. The data must already be where and what it asks for.
     start : tuple of Tensor, optional
         Coefficients ``(p, c)`` and intercepts ``(c,)`` to start from.
     """
     began = time.perf_counter()
     solver = solver or BiCADMM()
-    grid = grid or GridSpec().build(source.matrix.device)
+    grid = _built(grid, source)
     inst = pose(problem, source, grid)
     setup, state = solver.init(inst, None if start is None else inst.from_user(*start))
     state, status, history = _iterate(solver, setup, state, began)
@@ -61,9 +61,23 @@ def solve(
         status=status,
         n_iter=state.iteration,
         seconds=time.perf_counter() - began,
+        residual=answer.residual,
         penalties={"rho_c": setup.rho_c, "rho_b": setup.rho_b, "rho_l": setup.sub.rho_l},
         history=history,
     )
+
+
+def _built(grid: Grid | GridSpec | None, source: Source) -> Grid:
+    """The grid itself, checked against where the data lie."""
+    if not isinstance(grid, Grid):
+        grid = (grid or GridSpec()).build(source.matrix.device)
+    if grid.device.type != source.matrix.device.type:
+        raise ValueError(
+            f"device={str(grid.device)!r}, but the data lie on {str(source.matrix.device)!r}; move them first"
+        )
+    if grid.dtype not in (None, source.matrix.dtype):
+        raise ValueError(f"dtype={grid.dtype}, but the data are {source.matrix.dtype}; convert them first")
+    return grid
 
 
 def _iterate(solver: BiCADMM, setup: Setup, state: State, began: float) -> tuple[State, Status, tuple[Record, ...]]:
@@ -82,18 +96,16 @@ def _iterate(solver: BiCADMM, setup: Setup, state: State, began: float) -> tuple
         finite = state
         if status is Status.RUNNING and solver.time_limit is not None and rows[-1][1] > solver.time_limit:
             status = Status.TIME_LIMIT
-    return state, status, _history(rows)
+    return state, status, _history(rows, solver.measure(setup, state))
 
 
 def _objective(inst: Instance, state: State) -> float:
     return float(inst.objective(state.bilinear.z).sum())
 
 
-def _history(rows: list[tuple[Tensor, float, float | None]]) -> tuple[Record, ...]:
-    """Records from the measurements, each of which describes the iteration before its own."""
-    if len(rows) < 2:
-        return ()
-    measured = torch.stack([row[0] for row in rows[1:]]).amax(dim=2).tolist()
+def _history(rows: list[tuple[Tensor, float, float | None]], last: Tensor) -> tuple[Record, ...]:
+    """A record an iteration; each measurement describes the iteration before its own."""
+    measured = torch.stack([row[0] for row in rows[1:]] + [last]).amax(dim=2).tolist()
     return tuple(
         Record(
             iteration=k + 1,

@@ -1,4 +1,4 @@
-"""Design matrices against the NumPy arrays that they stand for, and nodes against loops over rows."""
+"""Design matrices against the NumPy arrays that they stand for, and nodes against loops."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -143,15 +143,17 @@ def test_chunks_are_all_rows_in_order(form, dtype, chunking):
     chunks = list(matrix.chunks(dtype))
     assert len(chunks) == (1 if chunking == "one chunk" else 3)
     assert [at.start for at, _ in chunks] == [0, *(at.stop for at, _ in chunks[:-1])]
+    assert chunks[-1][0].stop == ROWS
     for at, block in chunks:
         close(block, explicit[at], torch.float32 if dtype == torch.float32 else torch.float64)
     close(torch.cat([block for _, block in matrix.chunks()]), explicit, torch.float32)
 
 
 SLICES = [slice(None), slice(0, 2), slice(2, 5), slice(3, None), slice(-2, None), slice(2, 2)]
+STEPS = [slice(None, None, 2), slice(1, 6, 3)]
 
 
-@pytest.mark.parametrize("index", [*SLICES, slice(5, 6), slice(6, 7)], ids=str)
+@pytest.mark.parametrize("index", [*SLICES, slice(5, 6), slice(6, 7), *STEPS], ids=str)
 def test_columns_by_slice(form, index):
     matrix, explicit, rng = make(form)
     check_equal(matrix.columns(index), explicit[:, index], rng)
@@ -267,5 +269,5 @@ def test_tall_is_decided_by_the_highest_node(bounds, tall):
 )
 def test_bad_bounds_are_refused(bounds, nodes):
     values = torch.zeros(10, 2)
-    with pytest.raises(ValueError, match="bounds=|nodes="):
+    with pytest.raises(ValueError, match=r"bounds=|nodes="):
         Source(Dense(values), values[:, :1], values[:, :1], bounds).split(nodes)

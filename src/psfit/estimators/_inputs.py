@@ -55,6 +55,8 @@ def as_array(y: Any) -> Any:
 
 
 def _read_tensor(estimator: Any, X: Tensor, reset: bool) -> Tensor:
+    if X.layout != torch.strided:
+        raise TypeError(f"X: tensors of layout {X.layout} are not supported; pass X.to_dense()")
     if X.ndim != 2:
         raise ValueError(f"X must have two dimensions, samples by features; it has {X.ndim}. Use X.reshape(-1, 1)")
     if X.is_complex():
@@ -63,13 +65,14 @@ def _read_tensor(estimator: Any, X: Tensor, reset: bool) -> Tensor:
         raise ValueError(f"X is empty: {X.shape[0]} sample(s) by {X.shape[1]} feature(s)")
     if reset:
         estimator.n_features_in_ = X.shape[1]
+        vars(estimator).pop("feature_names_in_", None)
     elif X.shape[1] != estimator.n_features_in_:
         raise ValueError(
             f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
             f"{estimator.n_features_in_} features as input"
         )
     X = X.detach()
-    return X if X.dtype in FLOATS else X.to(torch.float32 if X.dtype == torch.float16 else torch.float64)
+    return X if X.dtype in FLOATS else X.to(torch.float32 if X.is_floating_point() else torch.float64)
 
 
 def _require_finite(estimator: Any, X: np.ndarray | Tensor) -> None:

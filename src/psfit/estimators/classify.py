@@ -59,11 +59,15 @@ class _Classifier(ClassifierMixin, SparseModel):
         check_classification_targets(y)
         check_consistent_length(np.empty(rows), y)
         self.classes_, codes = np.unique(y, return_inverse=True)
+        weights = weights * compute_sample_weight(self.class_weight, y)
+        if (weights < 0).any():
+            raise ValueError(f"class_weight={self.class_weight!r} must not be negative")
         counted = np.unique(codes[weights > 0])
         if len(counted) < 2:
-            only = self.classes_[counted[0]]
-            raise ValueError(f"y holds only one class ({only!r}) among the samples that count; two or more are needed")
-        weights = weights * compute_sample_weight(self.class_weight, y)
+            raise ValueError(
+                f"y holds only one class ({self.classes_[counted]!r}) among the samples whose weight is not zero; "
+                "two or more are needed"
+            )
         return self._columns(codes), weights
 
     @abstractmethod

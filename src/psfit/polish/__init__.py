@@ -16,10 +16,11 @@ __all__ = ["Polished", "polish"]
 
 @dataclass(frozen=True)
 class Polished:
-    """Coefficients ``Z (n, c)`` in float64, optimal on their support, and the objective of each problem."""
+    """Coefficients ``Z (n, c)`` in float64, optimal on their support up to `residual`; the problems' objectives."""
 
     Z: Tensor
     objectives: Tensor
+    residual: float
 
 
 def polish(inst: Instance, z: Tensor) -> Polished:
@@ -34,11 +35,12 @@ def polish(inst: Instance, z: Tensor) -> Polished:
     )
     # What a score can resolve: differences below the rounding of the data's own precision are not improvements.
     rel_tol = 100 * torch.finfo(inst.source.matrix.dtype).eps
-    values = []
+    values, residual = [], 0.0
     for problem in range(inst.layout.problems):
         scene = landscape(inst, problem)
         chosen, found, _ = swap_search(scene, supports[problem], Z, rel_tol)
         exact = refit(inst, problem, chosen, found.Z)
         Z = exact.Z
         values.append(exact.value)
-    return Polished(Z, torch.tensor(values, dtype=torch.float64))
+        residual = max(residual, exact.residual)
+    return Polished(Z, torch.tensor(values, dtype=torch.float64), residual)

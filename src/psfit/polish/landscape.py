@@ -121,7 +121,8 @@ class DataLandscape(Landscape):
         loss = self.inst.problem.loss
         if loss.smooth:
             return all_curvature(loss, eta, b)
-        return all_curvature(Envelope(loss, 1.0), eta, with_multiplier(b, torch.zeros_like(b)))
+        # Smoothed over the margins from zero to two: the multiplier -b / 2 centres the envelope on the kink.
+        return all_curvature(Envelope(loss, 2.0), eta, with_multiplier(b, -b / 2))
 
 
 class GramLandscape(Landscape):
@@ -129,14 +130,8 @@ class GramLandscape(Landscape):
 
     def __init__(self, inst: Instance, problem: int) -> None:
         super().__init__(inst, problem)
-        source = inst.source
-        self.H = 2 * inst.pooled_gram
-        self.H.diagonal().add_(inst.ridge[:, 0])
-        target = source.target[:, self.outputs]
-        cross = source.matrix.rmv(2 * source.weight * target).double()
-        power = (source.weight * target.square()).double().sum(dim=0, keepdim=True)
-        summed = inst.grid.nodes.total(torch.cat([cross, power]))
-        self.q, self.power = summed[:-1], summed[-1].sum()
+        self.H, Q, power = inst.normal_equations
+        self.q, self.power = Q[:, self.outputs], power[self.outputs].sum()
 
     def fit(self, chosen: Tensor, Z: Tensor) -> Fit:
         view = self._view(chosen)

@@ -21,7 +21,7 @@ from psfit.polish.refit import Fit
 
 MAX_ROUNDS = 100
 SCORE_ENTRIES = 1 << 24
-SINGLE_TRIES = 4
+SINGLE_TRIES = 8
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,11 @@ def _improve(
     scene: Landscape, chosen: Tensor, fit: Fit, swaps: list[Swap], threshold: float
 ) -> tuple[Tensor, Fit] | None:
     """The first group of swaps, from many to one and then the runners-up, that lowers the objective."""
+    apart = _disjoint(swaps)
     groups = []
-    count = len(swaps)
+    count = len(apart)
     while count > 1:
-        groups.append(swaps[:count])
+        groups.append(apart[:count])
         count //= 4
     groups += [[swap] for swap in swaps[:SINGLE_TRIES]]
     for group in groups:
@@ -73,7 +74,7 @@ def _improve(
 
 
 def propose(model: Model, chosen: Tensor) -> list[Swap]:
-    """Swaps with a positive predicted gain that do not share an item, best first."""
+    """Swaps with a positive predicted gain, best first."""
     K = torch.cholesky_inverse(cholesky(model.inner))
     outside = (~chosen).nonzero().flatten()
     p, c = model.gradient.shape
@@ -83,7 +84,7 @@ def propose(model: Model, chosen: Tensor) -> list[Swap]:
         found = _best(rows, inside, outside)
     else:
         found = _score_by_blocks(model, K, outside)
-    return _disjoint(found)
+    return sorted(found, key=lambda s: (-s.gain, s.out, s.into))
 
 
 def _score_by_blocks(model: Model, K: Tensor, outside: Tensor) -> list[Swap]:
@@ -138,9 +139,10 @@ def _best(scores: Tensor, inside: Tensor, outside: Tensor) -> list[Swap]:
 
 
 def _disjoint(swaps: list[Swap]) -> list[Swap]:
+    """The best swaps of which no two share an item."""
     taken: set[int] = set()
     picked = []
-    for swap in sorted(swaps, key=lambda s: (-s.gain, s.out, s.into)):
+    for swap in swaps:
         if swap.out not in taken and swap.into not in taken:
             taken |= {swap.out, swap.into}
             picked.append(swap)

@@ -1,0 +1,10 @@
+"""Tests marked `gpu` run where there is one; on machines without, they are not collected at all."""
+
+import torch
+
+
+def pytest_collection_modifyitems(config, items):
+    if not torch.cuda.is_available():
+        absent = [item for item in items if item.get_closest_marker("gpu")]
+        config.hook.pytest_deselected(items=absent)
+        items[:] = [item for item in items if item not in absent]

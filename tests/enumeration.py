@@ -1,0 +1,89 @@
+"""The optimum over all supports, each fitted by a solver that shares nothing with the package."""
+
+import itertools
+
+import clarabel
+import numpy as np
+from scipy import optimize, sparse, special
+
+
+def best_objective(problem, source) -> float:
+    """The least objective over every support that the limit allows."""
+    A, b = source.matrix.values.numpy(), source.target.numpy()
+    p, c = A.shape[1], b.shape[1]
+    items = p * c if problem.loss.joint and problem.sparsity == "element" else p
+    kappa = problem.kappa[0]
+    return min(_fit(problem, A, b, _mask(problem, s, p, c)) for s in itertools.combinations(range(items), kappa))
+
+
+def _mask(problem, chosen, p, c):
+    if problem.loss.joint and problem.sparsity == "element":
+        mask = np.zeros(p * c, bool)
+        mask[list(chosen)] = True
+        return mask.reshape(p, c)
+    mask = np.zeros((p, c), bool)
+    mask[list(chosen)] = True
+    return mask
+
+
+def _fit(problem, A, b, mask):
+    name = problem.loss.name
+    if name == "squared":
+        return _ridge(A[:, mask[:, 0]], b[:, 0], problem.gamma)
+    if name == "hinge":
+        return _hinge(A[:, mask[:, 0]], b[:, 0], problem.gamma)
+    return _smooth(name, problem, A, b, mask)
+
+
+def _ridge(A, b, gamma):
+    A, b = A - A.mean(0), b - b.mean()
+    H = 2 * A.T @ A + np.eye(A.shape[1]) / gamma
+    x = np.linalg.solve(H, 2 * A.T @ b)
+    return ((A @ x - b) ** 2).sum() + (x**2).sum() / (2 * gamma)
+
+
+def _hinge(A, b, gamma):
+    """The support vector machine as a quadratic program in (x, intercept, slacks)."""
+    m, k = A.shape
+    P = sparse.diags(np.r_[np.full(k, 1 / gamma), np.zeros(1 + m)], format="csc")
+    q = np.r_[np.zeros(k + 1), np.ones(m)]
+    margin = sparse.hstack([-b[:, None] * A, -b[:, None], -sparse.eye(m)])
+    positive = sparse.hstack([sparse.csc_matrix((m, k + 1)), -sparse.eye(m)])
+    rows = sparse.vstack([margin, positive], format="csc")
+    rhs = np.r_[-np.ones(m), np.zeros(m)]
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    cones = [clarabel.NonnegativeConeT(2 * m)]
+    return clarabel.DefaultSolver(P, q, rows, rhs, cones, settings).solve().obj_val
+
+
+def _smooth(name, problem, A, b, mask):
+    """Quasi-Newton on value and gradient written out here."""
+    c, gamma = b.shape[1], problem.gamma
+
+    def objective(v):
+        x = np.zeros(mask.shape)
+        x[mask], shift = v[: mask.sum()], v[mask.sum() :]
+        eta = A @ x + shift
+        value, slope = _pointwise(name, problem, eta, b)
+        gradient = np.r_[(A.T @ slope)[mask] + x[mask] / gamma, slope.sum(0)]
+        return value.sum() + (x**2).sum() / (2 * gamma), gradient
+
+    start = np.zeros(mask.sum() + c)
+    return optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options={"ftol": 1e-13, "gtol": 1e-8}).fun
+
+
+def _pointwise(name, problem, eta, b):
+    if name == "logistic":
+        return np.logaddexp(0, -b * eta), -b * special.expit(-b * eta)
+    if name == "squared_hinge":
+        gap = np.maximum(0, 1 - b * eta)
+        return gap**2, -2 * b * gap
+    if name == "poisson":
+        return np.exp(eta) - b * eta, np.exp(eta) - b
+    if name == "huber":
+        r, delta = eta - b, problem.loss.delta
+        return special.huber(delta, r) * 2, 2 * np.clip(r, -delta, delta)
+    if name == "softmax":
+        return special.logsumexp(eta, axis=1) - (b * eta).sum(1), special.softmax(eta, axis=1) - b
+    raise KeyError(name)

@@ -1,0 +1,118 @@
+"""What scikit-learn expects of an estimator."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from psfit import (
+    BiCADMM,
+    GridSpec,
+    SparseLinearRegression,
+    SparseLogisticRegression,
+    SparsePoissonRegression,
+    SparseSoftmaxRegression,
+    SparseSVC,
+)
+
+ESTIMATORS = [
+    SparseLinearRegression(),
+    SparseLinearRegression(loss="huber"),
+    SparseLogisticRegression(),
+    SparseSoftmaxRegression(),
+    SparseSVC(),
+    SparseSVC(loss="hinge"),
+    SparsePoissonRegression(),
+]
+
+
+def checks():
+    for estimator in ESTIMATORS:
+        for copy, check in estimator_checks_generator(estimator):
+            name = getattr(check, "func", check).__name__
+            # Array API support is opt-in through SciPy's environment switch and is not offered.
+            if name != "check_array_api_input":
+                yield pytest.param(copy, check, id=f"{estimator!r}-{name}")
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")
+@pytest.mark.parametrize(("estimator", "check"), list(checks()))
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
+def test_clone_and_pickle(estimator):
+    X, y = load_breast_cancer(return_X_y=True)
+    model = clone(estimator).set_params(kappa=3, grid=GridSpec(nodes=2), solver=BiCADMM(max_iter=50))
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    X = StandardScaler().fit_transform(X[:, :8])
+    restored = pickle.loads(pickle.dumps(model.fit(X, y)))
+    np.testing.assert_array_equal(restored.predict(X), model.predict(X))
+    assert str(restored.result_) == str(model.result_)
+
+
+def test_pipeline_and_grid_search_over_kappa():
+    X, y = load_diabetes(return_X_y=True)
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), SparseLinearRegression(gamma=100.0)),
+        {"sparselinearregression__kappa": [1, 3, 8]},
+        cv=3,
+    ).fit(X, y)
+    scores = search.cv_results_["mean_test_score"]
+    assert len(np.unique(scores)) == 3
+    assert search.best_params_["sparselinearregression__kappa"] > 1
+    assert len(search.best_estimator_[-1].support_) == search.best_params_["sparselinearregression__kappa"]
+
+
+def test_feature_names_are_kept_and_checked():
+    frame = load_diabetes(as_frame=True)
+    model = SparseLinearRegression(kappa=3).fit(frame.data, frame.target)
+    assert list(model.feature_names_in_) == list(frame.data.columns)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame.data.rename(columns={"bmi": "BMI"}))
+
+
+def test_results_are_what_the_result_holds():
+    X, y = load_diabetes(return_X_y=True)
+    model = SparseLinearRegression(kappa=4, gamma=100.0).fit(X, y)
+    residual = y - model.predict(X)
+    objective = (residual**2).sum() + (model.coef_**2).sum() / 200
+    assert model.objective_ == pytest.approx(objective, rel=1e-12)
+    np.testing.assert_array_equal(np.flatnonzero(model.coef_), model.support_)
+    assert model.n_iter_ == model.history_[-1].iteration
+    for word in ("442 samples", "10 features", f"{model.objective_:.8g}", model.result_.status.name):
+        assert word in str(model.result_)
+
+
+def test_verbose_prints_the_result(capsys):
+    X, y = load_diabetes(return_X_y=True)
+    model = SparseLinearRegression(kappa=2, verbose=1).fit(X, y)
+    assert str(model.result_) in capsys.readouterr().out
+    model.set_params(verbose=0).fit(X, y)
+    assert capsys.readouterr().out == ""
+
+
+def test_warm_start_begins_at_the_last_answer():
+    X, y = load_diabetes(return_X_y=True)
+    cold = SparseLinearRegression(kappa=4, gamma=100.0).fit(X, y)
+    warm = SparseLinearRegression(kappa=4, gamma=100.0, warm_start=True).fit(X, y).fit(X, y)
+    assert warm.objective_ <= cold.objective_ * (1 + 1e-12)
+    assert warm.history_[0].nonzeros != cold.history_[0].nonzeros or warm.n_iter_ < cold.n_iter_
+    assert warm.fit(X[:, :6], y).coef_.shape == (6,)
+
+
+def test_pandas_and_numpy_agree():
+    X, y = load_diabetes(return_X_y=True)
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(10)])
+    one = SparseLinearRegression(kappa=4).fit(X, y)
+    two = SparseLinearRegression(kappa=4).fit(frame, pd.Series(y))
+    np.testing.assert_allclose(one.coef_, two.coef_, rtol=1e-9)

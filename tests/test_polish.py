@@ -1,0 +1,140 @@
+"""Refit and swap search against references that share no code with them."""
+
+import numpy as np
+import pytest
+import torch
+from enumeration import _fit
+from problems import LOSSES, make_source
+
+from psfit import GridSpec, Problem
+from psfit.instance import pose
+from psfit.losses import Hinge, Logistic, Softmax, Squared
+from psfit.polish import polish
+from psfit.polish.landscape import DataLandscape, GramLandscape
+from psfit.polish.refit import refit
+from psfit.polish.swap import propose, swap_search
+
+
+def posed(loss, kappa, *, nodes=1, sparsity="element", gamma=3.0, dtype=torch.float64, **shape):
+    source = make_source(loss, **{"samples": 80, "features": 8, "nonzeros": 3, "seed": 0, **shape})
+    source = type(source)(
+        type(source.matrix)(source.matrix.values.to(dtype)), source.target.to(dtype), source.weight.to(dtype)
+    )
+    problem = Problem(loss, (kappa,), gamma, sparsity)
+    return pose(problem, source, GridSpec(nodes=nodes).build(torch.device("cpu")))
+
+
+def zero(inst):
+    return torch.zeros(inst.source.matrix.shape[1], inst.source.outputs, dtype=torch.float64)
+
+
+def items(inst, chosen):
+    mask = torch.zeros(inst.layout.size, dtype=torch.bool)
+    mask[list(chosen)] = True
+    return mask
+
+
+@pytest.mark.parametrize("gamma", [0.01, 3.0, 1e4])
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_refit_is_the_minimum_on_its_support(loss, gamma):
+    inst = posed(loss, 3, gamma=gamma, nodes=3)
+    chosen = items(inst, [0, 2, 5])
+    fit = refit(inst, 0, chosen, zero(inst))
+    base = inst.source.matrix.base
+    mask = inst.layout.mask(chosen.unsqueeze(0)).numpy()
+    expected = _fit(inst.problem, base.values.numpy(), inst.source.target.numpy(), mask)
+    assert fit.value == pytest.approx(expected, rel=1e-7)
+    assert fit.value <= expected + 1e-8 * abs(expected)
+    assert fit.residual < 1e-8
+    assert float(inst.objective(fit.Z).sum()) == pytest.approx(fit.value, rel=1e-10)
+
+
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss.smooth], ids=lambda loss: loss.name)
+def test_refit_gradient_vanishes(loss):
+    """Relative gradient in the caller's coordinates, by automatic differentiation."""
+    inst = posed(loss, 3, seed=4)
+    chosen = items(inst, [1, 2, 6])
+    Z = refit(inst, 0, chosen, zero(inst)).Z
+    coef, intercept = inst.to_user(Z)
+    A, b = inst.source.matrix.base.values, inst.source.target
+
+    def gradient(coef, intercept):
+        coef, intercept = coef.clone().requires_grad_(), intercept.clone().requires_grad_()
+        value = loss.value(A @ coef + intercept, b).sum() + coef.square().sum() / 6
+        return torch.autograd.grad(value, [coef, intercept])
+
+    mask = inst.layout.mask(chosen.unsqueeze(0))
+    at_answer, at_zero = gradient(coef, intercept), gradient(0 * coef, 0 * intercept)
+    scale = torch.cat([at_zero[0][mask], at_zero[1]]).norm()
+    assert torch.cat([at_answer[0][mask], at_answer[1]]).norm() <= 1e-8 * scale
+
+
+def test_refit_from_float32_data_is_exact_in_float64():
+    inst = posed(Logistic(), 3, dtype=torch.float32)
+    fit = refit(inst, 0, items(inst, [0, 1, 2]), zero(inst))
+    A = inst.source.matrix.base.values.double().numpy()
+    mask = np.isin(np.arange(8), [0, 1, 2])[:, None]
+    assert fit.value == pytest.approx(_fit(inst.problem, A, inst.source.target.double().numpy(), mask), rel=1e-9)
+
+
+@pytest.mark.parametrize("scene", [DataLandscape, GramLandscape])
+def test_scores_of_the_squared_loss_are_exact(scene):
+    inst = posed(Squared(), 3, nodes=2)
+    chosen = items(inst, [0, 4, 7])
+    landscape = scene(inst, 0)
+    fit = landscape.fit(chosen, zero(inst))
+    swaps = propose(landscape.model(fit, chosen), chosen)
+    assert swaps
+    for swap in swaps:
+        trial = chosen.clone()
+        trial[swap.out], trial[swap.into] = False, True
+        actual = fit.value - refit(inst, 0, trial, zero(inst)).value
+        assert swap.gain == pytest.approx(actual, rel=1e-7, abs=1e-9)
+
+
+def test_scores_of_whole_rows_are_exact():
+    source = make_source(Squared(), samples=80, features=8, nonzeros=3, seed=0)
+    target = torch.cat([source.target, source.target.flip(0)], dim=1)
+    problem = Problem(Squared(), (3,), 3.0, "feature")
+    inst = pose(problem, source.with_target(target), GridSpec().build(torch.device("cpu")))
+    chosen = items(inst, [0, 4, 7])
+    for landscape in (DataLandscape(inst, 0), GramLandscape(inst, 0)):
+        fit = landscape.fit(chosen, zero(inst))
+        swaps = propose(landscape.model(fit, chosen), chosen)
+        assert swaps
+        for swap in swaps:
+            trial = chosen.clone()
+            trial[swap.out], trial[swap.into] = False, True
+            assert swap.gain == pytest.approx(fit.value - refit(inst, 0, trial, zero(inst)).value, rel=1e-7)
+
+
+@pytest.mark.parametrize("loss", [Squared(), Logistic(), Softmax(), Hinge()], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("start", [[0, 1, 2], [5, 6, 7]])
+def test_no_single_swap_improves_the_answer(loss, start):
+    inst = posed(loss, 3, samples=60, features=8)
+    chosen, fit, _ = swap_search(DataLandscape(inst, 0), items(inst, start), zero(inst), 1e-12)
+    assert int(chosen.sum()) == 3
+    for out in chosen.nonzero().flatten().tolist():
+        for into in (~chosen).nonzero().flatten().tolist():
+            trial = chosen.clone()
+            trial[out], trial[into] = False, True
+            assert refit(inst, 0, trial, zero(inst)).value >= fit.value * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("loss", [Squared(), Softmax()], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("kappa", [1, 8])
+def test_the_ends_of_the_range_of_kappa(loss, kappa):
+    inst = posed(loss, kappa, sparsity="feature")
+    answer = polish(inst, torch.ones_like(zero(inst)))
+    assert int((answer.Z[:8] != 0).any(dim=1).sum()) == kappa
+
+
+def test_duplicate_columns_with_hardly_any_ridge():
+    source = make_source(Squared(), samples=60, features=4, nonzeros=2, seed=0)
+    doubled = type(source)(type(source.matrix)(source.matrix.values.repeat(1, 2)), source.target, source.weight)
+    inst = pose(Problem(Squared(), (8,), 1e14), doubled, GridSpec().build(torch.device("cpu")))
+    answer = polish(inst, torch.ones_like(zero(inst)))
+    single = pose(Problem(Squared(), (4,), 1e14), source, GridSpec().build(torch.device("cpu")))
+    expected = polish(single, torch.ones_like(zero(single)))
+    assert answer.Z.isfinite().all()
+    assert float(answer.objectives) == pytest.approx(float(expected.objectives), rel=1e-9)
