@@ -2,6 +2,9 @@
 
 import torch
 
+# The problems here are small and the workers many: one thread each is fastest, and reproducible.
+torch.set_num_threads(1)
+
 
 def pytest_collection_modifyitems(config, items):
     if not torch.cuda.is_available():

@@ -209,15 +209,11 @@ def test_from_v_zero_pressure_only_grows(data, n, ratio):
 
 
 @quick
-@given(
-    st.integers(1, 8).flatmap(
-        lambda n: st.tuples(arrays(float, n, elements=st.floats(0, 10)), arrays(float, n, elements=st.floats(0, 2)))
-    ),
-    numbers,
-    st.floats(0.01, 100),
-)
-def test_threshold_solves_its_equation(aw, v, ratio):
-    a, w = aw
+@given(st.data(), st.integers(1, 8), numbers, st.floats(0.01, 100))
+def test_threshold_solves_its_equation(data, n, v, ratio):
+    a = data.draw(arrays(float, n, elements=st.floats(0, 10)))
+    # w = 1 - s sign(c) with s in [-1, 1]: zero, or at least half a unit of rounding.
+    w = 1 - data.draw(arrays(float, n, elements=st.floats(-1, 1)))
     tau = threshold(tensor(a)[None], tensor(w)[None], tensor([[v]]), tensor([[ratio]])).item()
     h = (w * np.maximum(a - tau * w, 0)).sum()
     # The map falls in tau with slope at least -ratio ||w||^2, which scales the rounding of tau.

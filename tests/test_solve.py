@@ -75,27 +75,6 @@ def test_paper_recipe_is_no_worse_than_the_truth(level, dtype):
     assert result.objective <= truth.objective(10.0) * (1 + 1e-9)
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("level", [0.8, 0.9])
-def test_paper_recipe_on_a_gpu(level):
-    source, truth = paper_source(20_000, 1_000, level, nodes=4, dtype=torch.float32, device="cuda")
-    result = solve(
-        Problem(Squared(), (truth.kappa,), 10.0, fit_intercept=False), source, grid=GridSpec(nodes=4).build()
-    )
-    assert result.objective <= truth.objective(10.0) * (1 + 1e-9)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
-@pytest.mark.parametrize(("nodes", "blocks"), [(1, 1), (3, 2)])
-def test_a_gpu_gives_the_same_objective(loss, nodes, blocks):
-    source = make_source(loss, samples=120, features=9, nonzeros=3, seed=5)
-    problem = Problem(loss, (3,), gamma=5.0)
-    control = solve(problem, source, grid=grid(nodes, blocks)).objective
-    moved = solve(problem, source.to("cuda"), grid=GridSpec(nodes=nodes, blocks=blocks).build())
-    assert moved.objective == pytest.approx(control, rel=1e-6)
-
-
 def test_columns_are_independent_problems():
     source = make_source(Squared(), samples=80, features=10, nonzeros=3, seed=1)
     other = make_source(Squared(), samples=80, features=10, nonzeros=3, seed=2)

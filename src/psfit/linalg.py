@@ -67,7 +67,7 @@ def newton(
         direction = -solve_spd(hessian, gradient.unsqueeze(-1)).squeeze(-1)
         decrement = -(gradient * direction).sum(dim=-1)
         residual = (decrement.clamp(min=0) / scale.clamp(min=torch.finfo(x.dtype).tiny)).sqrt()
-        at_rounding = (residual < 1e-5) & (residual > previous / 4)
+        at_rounding = (residual < torch.finfo(x.dtype).eps ** 0.5) & (residual > previous / 4)
         if k == max_iter or bool(((residual <= tol) | at_rounding).all()):
             break
         previous = residual

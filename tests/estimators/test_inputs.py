@@ -176,14 +176,6 @@ def test_tensors_and_arrays_are_used_in_place(data):
     assert to_tensor(read_design(model, tensor, reset=True), cpu, None).data_ptr() == tensor.data_ptr()
 
 
-@pytest.mark.gpu
-def test_tensors_on_a_gpu(data):
-    X, y = data
-    model = SparseLinearRegression(2).fit(torch.as_tensor(X).cuda(), torch.as_tensor(y).cuda())
-    host = SparseLinearRegression(2, grid=GridSpec(device="cpu")).fit(X, y)
-    np.testing.assert_allclose(model.coef_, host.coef_, rtol=1e-6)
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_grid_sets_the_precision(data, dtype):
     model = SparseLinearRegression(2, gamma=100.0, grid=GridSpec(dtype=dtype, nodes=3)).fit(*data)

@@ -126,9 +126,9 @@ class Affine(DesignMatrix):
     def columns(self, index: slice | Tensor) -> "Affine":
         n = self.base.shape[1]
         if isinstance(index, slice):
-            start, stop, _ = index.indices(self.shape[1])
-            inner: slice | Tensor = slice(min(start, n), min(stop, n))
-            ones = self.ones and start <= n < stop
+            start, stop, step = index.indices(self.shape[1])
+            inner: slice | Tensor = slice(min(start, n), min(stop, n), step)
+            ones = self.ones and n in range(start, stop, step)
         else:
             inner = index[index < n]
             ones = self.ones and bool((index == n).any())

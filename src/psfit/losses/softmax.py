@@ -21,7 +21,8 @@ class Softmax(Loss):
     joint: ClassVar[bool] = True
 
     def value(self, eta: Tensor, b: Tensor) -> Tensor:
-        return eta.logsumexp(dim=1, keepdim=True) - (b * eta).sum(dim=1, keepdim=True)
+        # Subtracting the label's predictor first leaves nothing large to cancel.
+        return (eta - (b * eta).sum(dim=1, keepdim=True)).logsumexp(dim=1, keepdim=True)
 
     def gradient(self, eta: Tensor, b: Tensor) -> Tensor:
         return eta.softmax(dim=1) - b
@@ -47,7 +48,7 @@ class Softmax(Loss):
         top = u.amax(dim=1, keepdim=True)
         shifted = u - top + step.log()
         level = -step
-        tolerance = 4 * torch.finfo(v.dtype).eps
+        tolerance = torch.finfo(v.dtype).eps ** 0.75
         for k in range(1, NEWTON_STEPS + 1):
             r = wright_omega(shifted - level)
             slope = (r / (1 + r)).sum(dim=1, keepdim=True)

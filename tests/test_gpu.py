@@ -1,0 +1,44 @@
+"""The same answers on a GPU; only collected where there is one."""
+
+import numpy as np
+import pytest
+import torch
+from problems import LOSSES, make_source, paper_source
+
+from psfit import GridSpec, Problem, SparseLinearRegression, solve
+from psfit.losses import Squared
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("level", [0.8, 0.9])
+def test_paper_recipe_on_a_gpu(level):
+    source, truth = paper_source(20_000, 1_000, level, nodes=4, dtype=torch.float32, device="cuda")
+    result = solve(Problem(Squared(), (truth.kappa,), 10.0, fit_intercept=False), source, grid=GridSpec(nodes=4))
+    assert result.objective <= truth.objective(10.0) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.parametrize(("nodes", "blocks"), [(1, 1), (3, 2)])
+def test_a_gpu_gives_the_same_objective(loss, nodes, blocks):
+    source = make_source(loss, samples=120, features=9, nonzeros=3, seed=5)
+    problem = Problem(loss, (3,), gamma=5.0)
+    control = solve(problem, source, grid=GridSpec(nodes=nodes, blocks=blocks)).objective
+    moved = solve(problem, source.to("cuda"), grid=GridSpec(nodes=nodes, blocks=blocks))
+    assert moved.objective == pytest.approx(control, rel=1e-6)
+
+
+def test_wide_data_in_float32():
+    source = make_source(Squared(), samples=60, features=300, nonzeros=4, seed=3)
+    problem = Problem(Squared(), (4,), gamma=10.0)
+    moved = solve(problem, source.to("cuda"), grid=GridSpec(nodes=3))
+    assert moved.objective == pytest.approx(solve(problem, source, grid=GridSpec(nodes=3)).objective, rel=1e-6)
+
+
+def test_tensors_on_a_gpu():
+    source = make_source(Squared(), samples=60, features=9, nonzeros=3, seed=0)
+    X, y = source.matrix.values, source.target[:, 0]
+    model = SparseLinearRegression(2).fit(X.cuda(), y.cuda())
+    host = SparseLinearRegression(2, grid=GridSpec(device="cpu")).fit(X.numpy(), y.numpy())
+    np.testing.assert_allclose(model.coef_, host.coef_, rtol=1e-6)
+    np.testing.assert_allclose(model.predict(X.cuda()), host.predict(X.numpy()), rtol=1e-6)
