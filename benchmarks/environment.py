@@ -36,5 +36,7 @@ def _processor() -> str:
 
 
 def _commit() -> str:
+    if "GIT_COMMIT" in os.environ:
+        return os.environ["GIT_COMMIT"]
     done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
