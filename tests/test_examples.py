@@ -1,0 +1,44 @@
+"""The examples run, at tiny sizes, and leave the pictures they promise."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from psfit.plots import plot_convergence
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_main_job(tmp_path):
+    command = [sys.executable, str(ROOT / "examples/four_nodes.py"), "--output", str(tmp_path)]
+    done = subprocess.run(
+        [*command, "--samples", "2000", "--features", "100"], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert "recovered  10 of the 10 true features" in done.stdout
+    assert "bmi" in done.stdout
+    for name in ("convergence-generated.png", "convergence-diabetes.png"):
+        picture = Image.open(tmp_path / name).convert("L")
+        assert picture.width > 600
+        assert len(picture.getcolors()) > 50
+        assert str(tmp_path / name) in done.stdout
+
+
+def test_convergence_picture_shows_the_residuals():
+    import matplotlib as mpl
+    import numpy as np
+
+    from psfit import SparseLinearRegression
+
+    mpl.use("Agg")
+    X = np.random.default_rng(0).normal(size=(50, 8))
+    model = SparseLinearRegression(2).fit(X, X[:, 1] + X[:, 3])
+    axes = plot_convergence(model.result_, title="mine")
+    assert axes.get_yscale() == "log"
+    assert axes.get_title() == "mine"
+    drawn = {line.get_label(): line.get_ydata() for line in axes.lines}
+    expected = [record.primal for record in model.history_]
+    assert drawn["p: consensus"][: len(expected)] == pytest.approx(expected, nan_ok=True)
+    assert len(drawn) == 3
