@@ -34,6 +34,8 @@ FIRST_STOP = 4
 # A sparse support that stayed the same for so many iterations is final: what is left to do is a convex problem on it,
 # which the polish solves exactly and faster.
 SETTLED_AFTER = 20
+# rho_b as a share of rho_c. Gentle pressure often finds the better support, but not always.
+PRESSURES = (0.3, 1.0, 0.1)
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,9 @@ class Setup:
     solver: LocalSolver[Any]
     sub: Subproblem
     rho_c: float
-    rho_b: float
+    rho_b: Tensor
     unit: Tensor
+    copies: int
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,10 @@ class BiCADMM:
         Seconds after which the iteration ends; the polish of what it has comes on top.
     local : str, LocalSolver or None
         The local solver: "direct", "newton", "feature_split"; None chooses by loss, shape and grid.
+    effort : {"low", "medium", "high"}, default="medium"
+        How hard to look for the support. "low" is the paper's algorithm with a refit. "medium" runs a portfolio of
+        penalties as columns of one batch and improves the best support by swaps and a few perturbed restarts; "high"
+        restarts until many of them in a row bring nothing.
     record_objective : bool, default=False
         Write the objective at z into every history record (one more pass over the data each).
     """
@@ -91,6 +98,7 @@ class BiCADMM:
     max_iter: int = 1000
     time_limit: float | None = None
     local: LocalSolver[Any] | str | None = None
+    effort: Literal["low", "medium", "high"] = "medium"
     record_objective: bool = False
 
     def __post_init__(self) -> None:
@@ -98,6 +106,8 @@ class BiCADMM:
             value = getattr(self, name)
             if value != "auto" and not (isinstance(value, (int, float)) and 0 < value < float("inf")):
                 raise ValueError(f"{name}={value!r} must be a positive number or 'auto'")
+        if self.effort not in ("low", "medium", "high"):
+            raise ValueError(f"effort={self.effort!r} is unknown; use 'low', 'medium' or 'high'")
         if not 0 < self.tol < 1:
             raise ValueError(f"tol={self.tol!r} must lie between 0 and 1")
         if self.max_iter < 1:
@@ -108,9 +118,10 @@ class BiCADMM:
     def init(self, instance: Instance, start: Tensor | None = None) -> tuple[Setup, State]:
         """Choose penalties and local solver, factor, and place all nodes at `start` (or zero)."""
         setup = self._setup(instance)
+        instance = setup.instance
         n, c = instance.source.matrix.shape[1], instance.source.outputs
         zero = instance.ridge.new_zeros(n, c, dtype=instance.source.matrix.dtype)
-        z = zero if start is None else start
+        z = zero if start is None else start.repeat(1, setup.copies)
         x = z.expand(instance.split.nodes, n, c).clone()
         nothing = torch.zeros(3, instance.layout.problems, dtype=x.dtype, device=x.device)
         state = State(
@@ -142,7 +153,7 @@ class BiCADMM:
         mean, sums = summed[: z.numel()].view_as(z) / N, summed[z.numel() :].view_as(state.sums)
         measured = self._residuals(setup, state, sums)
         # Global updates (z, t), s, v, computed alike on every rank.
-        ratio = torch.full_like(state.bilinear.v, setup.rho_b / (N * setup.rho_c))
+        ratio = setup.rho_b / (N * setup.rho_c)
         bilinear = bilinear_step(state.bilinear, mean, inst.kappa, ratio, layout)
         # u_i, and this rank's share of the new residuals.
         gap = x - bilinear.z
@@ -183,7 +194,10 @@ class BiCADMM:
         diagonal = curvature * inst.column_norm**2 + inst.ridge[: inst.layout.features]
         node_curvature = 1 / (N * float((1 / diagonal).mean()))
         rho_c = node_curvature if self.rho_c == "auto" else float(self.rho_c)
-        rho_b = 0.3 * rho_c if self.rho_b == "auto" else float(self.rho_b)
+        shares = self._pressures(inst)
+        inst = inst.batched(len(shares))
+        rho_b = torch.tensor([share * rho_c if self.rho_b == "auto" else self.rho_b for share in shares])
+        rho_b = rho_b.repeat_interleave(inst.layout.problems // len(shares)).unsqueeze(1)
         rho_l = M * curvature if self.rho_l == "auto" else float(self.rho_l)
         bounds = even_bounds(n, M)
         sub = Subproblem(
@@ -199,7 +213,12 @@ class BiCADMM:
         source = inst.source
         slope = source.matrix.rmv(source.weight * loss.gradient(torch.zeros_like(source.target), source.target))
         unit = inst.layout.norms(inst.grid.nodes.total(slope)) / (N * node_curvature)
-        return Setup(inst, solver, sub, rho_c, rho_b, unit)
+        return Setup(inst, solver, sub, rho_c, rho_b.to(unit), unit, len(shares))
+
+    def _pressures(self, inst: Instance) -> tuple[float, ...]:
+        """Shares rho_b / rho_c to try side by side: one, unless columns are free to be copies of a problem."""
+        single = self.effort == "low" or self.rho_b != "auto" or inst.layout.kind != "columns"
+        return PRESSURES[:1] if single else PRESSURES
 
     def measure(self, setup: Setup, state: State) -> Tensor:
         """The residuals of the current iteration, for which the next one would have waited."""

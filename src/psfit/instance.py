@@ -6,7 +6,7 @@ are) and, when an intercept absorbs the means, centred. Both are implicit and ex
 coordinate and the objective keeps its value.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -66,6 +66,17 @@ class Instance:
     def kappa(self) -> Tensor:
         """The limits, ``(problems, 1)``."""
         return torch.tensor(self.problem.kappa, device=self.source.matrix.device).unsqueeze(1)
+
+    def batched(self, copies: int) -> "Instance":
+        """The same problems `copies` times over, as further columns that share the data and its factors."""
+        if copies == 1:
+            return self
+        return replace(
+            self,
+            problem=replace(self.problem, kappa=self.problem.kappa * copies),
+            source=replace(self.source, target=self.source.target.repeat(1, copies)),
+            layout=replace(self.layout, outputs=self.layout.outputs * copies),
+        )
 
     def objective(self, Z: Tensor) -> Tensor:
         """Objective of each problem ``(problems,)`` at coefficients ``Z (n, c)``, one pass over the data."""

@@ -30,11 +30,12 @@ def solve_spd(H: Tensor, rhs: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class NewtonResult:
-    """The point, its value, and the relative size of the gradient left over, a number per problem."""
+    """The point, its value, the relative size of the gradient left over; and how often the Hessian was made."""
 
     x: Tensor
     value: Tensor
     residual: Tensor
+    evaluations: int
 
 
 def newton(
@@ -81,7 +82,7 @@ def newton(
         damping = torch.where(step > 0, (damping / 10) * (damping > 1e-6), (10 * damping).clamp(min=1e-3))
         if bool((damping > 1e9).any()):
             break
-    return NewtonResult(x, current, residual)
+    return NewtonResult(x, current, residual, k + 1)
 
 
 def _diagonal_unit(H: Tensor) -> Tensor:

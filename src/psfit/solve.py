@@ -45,7 +45,7 @@ def solve(
     inst = pose(problem, source, grid)
     setup, state = solver.init(inst, None if start is None else inst.from_user(*start))
     state, status, history = _iterate(solver, setup, state, began)
-    answer = polish(inst, state.bilinear.z)
+    answer = polish(setup.instance, state.bilinear.z, setup.copies, solver.effort)
     coef, intercept = inst.to_user(answer.Z)
     return Result(
         coef=coef.cpu().numpy(),
@@ -62,7 +62,7 @@ def solve(
         n_iter=state.iteration,
         seconds=time.perf_counter() - began,
         residual=answer.residual,
-        penalties={"rho_c": setup.rho_c, "rho_b": setup.rho_b, "rho_l": setup.sub.rho_l},
+        penalties={"rho_c": setup.rho_c, "rho_b": float(setup.rho_b[0]), "rho_l": setup.sub.rho_l},
         history=history,
     )
 

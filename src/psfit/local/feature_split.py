@@ -49,11 +49,11 @@ class FeatureSplit(LocalSolver[FeatureSplitState]):
 
     Parameters
     ----------
-    max_inner : int, default=20
+    max_inner : int, default=5
         Inner steps per call at most. The warm start makes a few enough; how many is decided by `tol`.
     """
 
-    max_inner: int = 20
+    max_inner: int = 5
     name: ClassVar[str] = "feature_split"
 
     def objection(self, loss: Loss, blocks: int) -> str | None:

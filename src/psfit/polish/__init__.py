@@ -7,11 +7,11 @@ from torch import Tensor
 
 from psfit.bilinear import largest
 from psfit.instance import Instance
+from psfit.polish.explore import EFFORTS, explore
 from psfit.polish.landscape import landscape
 from psfit.polish.refit import refit
-from psfit.polish.swap import swap_search
 
-__all__ = ["Polished", "polish"]
+__all__ = ["EFFORTS", "Polished", "polish"]
 
 
 @dataclass(frozen=True)
@@ -23,24 +23,32 @@ class Polished:
     residual: float
 
 
-def polish(inst: Instance, z: Tensor) -> Polished:
-    """Take the kappa largest items of `z`, improve them by swaps, and refit in float64."""
+def polish(inst: Instance, z: Tensor, copies: int = 1, effort: str = "medium") -> Polished:
+    """Take the kappa largest items of each copy of `z`, improve them by swaps, and refit the best in float64.
+
+    Parameters
+    ----------
+    inst : Instance
+    z : Tensor (n, c)
+        Where the iteration ended.
+    copies : int
+        How often each problem occurs among the columns of `z` (see `Instance.batched`).
+    effort : {"low", "medium", "high"}
+        Only a refit; swaps from all copies and a few restarts; many restarts.
+    """
     Z = z.double()
     supports = largest(inst.layout.pack(Z), inst.kappa)
-    Z = torch.cat(
-        [
-            torch.where(inst.layout.mask(supports), Z[: inst.layout.features], 0.0),
-            Z[inst.layout.features :],
-        ]
-    )
+    Z = torch.cat([torch.where(inst.layout.mask(supports), Z[: inst.layout.features], 0.0), Z[inst.layout.features :]])
     # What a score can resolve: differences below the rounding of the data's own precision are not improvements.
     rel_tol = 100 * torch.finfo(inst.source.matrix.dtype).eps
+    problems = inst.layout.problems // copies
     values, residual = [], 0.0
-    for problem in range(inst.layout.problems):
+    for problem in range(problems):
         scene = landscape(inst, problem)
-        chosen, found, _ = swap_search(scene, supports[problem], Z, rel_tol)
+        chosen, found = explore(scene, list(supports[problem::problems]), Z, rel_tol, EFFORTS[effort])
         exact = refit(inst, problem, chosen, found.Z)
         Z = exact.Z
         values.append(exact.value)
         residual = max(residual, exact.residual)
-    return Polished(Z, torch.tensor(values, dtype=torch.float64), residual)
+    outputs = inst.layout.outputs // copies
+    return Polished(Z[:, :outputs], torch.tensor(values, dtype=torch.float64), residual)

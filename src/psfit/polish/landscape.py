@@ -52,6 +52,13 @@ class Landscape(ABC):
     def __init__(self, inst: Instance, problem: int) -> None:
         self.inst, self.problem = inst, problem
         self.outputs = inst.layout.outputs_of(problem)
+        # Floating-point operations so far, estimated alike on every rank and in every run.
+        self.work = 0.0
+
+    @property
+    def pass_work(self) -> float:
+        """Operations of one product with the data and one with its transpose."""
+        return 4.0 * self.inst.samples * self.inst.layout.features * len(self.outputs)
 
     @abstractmethod
     def fit(self, chosen: Tensor, Z: Tensor) -> Fit:
@@ -65,6 +72,10 @@ class Landscape(ABC):
         inst = self.inst
         mask = support_mask(inst, chosen)
         return Restricted(inst, self.outputs, mask, inst.problem.loss, inst.source.target[:, self.outputs])
+
+    def _variables(self, chosen: Tensor) -> int:
+        """How many coefficients the chosen items stand for."""
+        return int(support_mask(self.inst, chosen).sum())
 
     def _items(self, view: Restricted) -> Tensor:
         """The packed item of each fitted variable."""
@@ -81,10 +92,13 @@ class DataLandscape(Landscape):
     """Any loss; every fit is a few passes over the support's columns, every model one pass over all columns."""
 
     def fit(self, chosen: Tensor, Z: Tensor) -> Fit:
-        return refit(self.inst, self.problem, chosen, Z)
+        fit = refit(self.inst, self.problem, chosen, Z)
+        self.work += 2.0 * fit.evaluations * self.inst.samples * self._variables(chosen) ** 2
+        return fit
 
     def model(self, fit: Fit, chosen: Tensor) -> Model:
         inst, view = self.inst, self._view(chosen)
+        self.work += 0.5 * self.pass_work * view.size
         p, c = inst.layout.features, len(self.outputs)
         x = view.gather(fit.Z)
         Z = fit.Z[:, self.outputs]
@@ -136,12 +150,14 @@ class GramLandscape(Landscape):
     def fit(self, chosen: Tensor, Z: Tensor) -> Fit:
         view = self._view(chosen)
         rows = view.rows
+        self.work += len(rows) ** 3 / 3
         x = solve_spd(self.H[rows.unsqueeze(1), rows], self.q[rows])
         value = self.power - 0.5 * (self.q[rows] * x).sum()
         return Fit(view.scatter(x.T.reshape(1, -1), Z), float(value), 0.0)
 
     def model(self, fit: Fit, chosen: Tensor) -> Model:
         view = self._view(chosen)
+        self.work += 2.0 * view.size**2 * self.inst.layout.size
         p, c = self.inst.layout.features, len(self.outputs)
         rows, width = view.rows, len(view.rows)
         x = view.gather(fit.Z)[0]

@@ -26,6 +26,7 @@ class Fit:
     value: float
     residual: float
     slope: Tensor | None = None
+    evaluations: int = 1
 
 
 def refit(inst: Instance, problem: int, chosen: Tensor, Z: Tensor) -> Fit:
@@ -36,7 +37,8 @@ def refit(inst: Instance, problem: int, chosen: Tensor, Z: Tensor) -> Fit:
     if inst.problem.loss.smooth:
         view = Restricted(inst, outputs, mask, inst.problem.loss, target)
         result = newton(view.evaluate, view.value, view.gather(Z), tol=TOL, max_iter=60)
-        return Fit(view.scatter(result.x, Z), float(result.value), float(result.residual))
+        answer = view.scatter(result.x, Z)
+        return Fit(answer, float(result.value), float(result.residual), evaluations=result.evaluations)
     return _refit_kinked(inst, outputs, mask, target, Z)
 
 
@@ -52,6 +54,7 @@ def _refit_kinked(inst: Instance, outputs: list[int], mask: Tensor, target: Tens
     loss = inst.problem.loss
     y, step = torch.zeros_like(target, dtype=torch.float64), 2.0
     gap = value = residual = float("inf")
+    evaluations = 0
     exact = Restricted(inst, outputs, mask, loss, target)
     x = exact.gather(Z)
     for _ in range(ENVELOPE_ROUNDS):
@@ -60,6 +63,7 @@ def _refit_kinked(inst: Instance, outputs: list[int], mask: Tensor, target: Tens
         view = Restricted(inst, outputs, mask, envelope, joined)
         smooth = newton(view.evaluate, view.value, x, tol=TOL, max_iter=60)
         x, residual = smooth.x, float(smooth.residual)
+        evaluations += smooth.evaluations
         eta = view.predictors(x)
         local = (inst.source.weight * envelope.duality_gap(eta, joined)).sum().reshape(1)
         gap = float(inst.grid.nodes.total(local))
@@ -69,4 +73,4 @@ def _refit_kinked(inst: Instance, outputs: list[int], mask: Tensor, target: Tens
             break
         step /= 3
     relative_gap = gap / max(abs(value), torch.finfo(torch.float64).tiny)
-    return Fit(exact.scatter(x, Z), value, max(relative_gap, residual), y)
+    return Fit(exact.scatter(x, Z), value, max(relative_gap, residual), y, evaluations)

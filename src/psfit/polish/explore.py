@@ -1,0 +1,94 @@
+"""From several starting supports to one good one: swap search from each, then from perturbations of the best.
+
+A swap search ends where no single swap helps. Exchanging a random half of the best support and searching again escapes
+most such points. All random draws come from one seeded generator on the host, so that the same problem has the same
+answer on every rank, device and day.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from psfit.polish.landscape import Landscape
+from psfit.polish.refit import Fit
+from psfit.polish.swap import swap_search
+
+# Floating-point operations that perturbed restarts may spend: a share that is small against any machine, and some
+# hundred passes over the data, which is about what the iteration before them cost.
+FREE_WORK = 2e10
+PASSES = 400
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """How hard to look: restarts without improvement before giving up, and a factor on the work they may cost."""
+
+    patience: int
+    work: float
+
+
+EFFORTS = {"low": None, "medium": Exploration(12, 1.0), "high": Exploration(40, 16.0)}
+SHARES = (0.5, 0.25, 0.75)
+
+
+def explore(
+    scene: Landscape, starts: list[Tensor], Z: Tensor, rel_tol: float, plan: Exploration | None
+) -> tuple[Tensor, Fit]:
+    """The best support found from the items ``starts`` (each ``(size,)``) and its fit; no search without a plan."""
+    if plan is None:
+        return starts[0], scene.fit(starts[0], Z)
+    count = int(starts[0].sum())
+    chosen, fit = starts[0], None
+    for start in _distinct([*starts, _marginal(scene, starts[0], Z)]):
+        found, reached, _ = swap_search(scene, start, Z, rel_tol)
+        if fit is None or reached.value < fit.value:
+            chosen, fit = found, reached
+    assert fit is not None
+    if 0 < count < len(chosen):
+        chosen, fit = _restart(scene, chosen, fit, rel_tol, plan)
+    return chosen, fit
+
+
+def _restart(scene: Landscape, chosen: Tensor, fit: Fit, rel_tol: float, plan: Exploration) -> tuple[Tensor, Fit]:
+    generator = torch.Generator().manual_seed(0)
+    limit = scene.work + plan.work * (FREE_WORK + PASSES * scene.pass_work)
+    failures, attempt = 0, 0
+    while failures < plan.patience and scene.work < limit:
+        start = _perturbed(chosen, SHARES[attempt % len(SHARES)], generator)
+        found, reached, _ = swap_search(scene, start, fit.Z, rel_tol)
+        attempt += 1
+        failures += 1
+        if reached.value < fit.value - rel_tol * abs(fit.value):
+            chosen, fit, failures = found, reached, 0
+    return chosen, fit
+
+
+def _perturbed(chosen: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """Exchange a share of the chosen items for others at random."""
+    inside, outside = chosen.nonzero().flatten(), (~chosen).nonzero().flatten()
+    count = min(max(1, round(share * len(inside))), len(outside))
+    trial = chosen.clone()
+    trial[inside[torch.randperm(len(inside), generator=generator)[:count].to(chosen.device)]] = False
+    trial[outside[torch.randperm(len(outside), generator=generator)[:count].to(chosen.device)]] = True
+    return trial
+
+
+def _marginal(scene: Landscape, like: Tensor, Z: Tensor) -> Tensor:
+    """The items that would help most if each were alone: a greedy start from a single look at the gradient."""
+    nothing = torch.zeros_like(like)
+    model = scene.model(scene.fit(nothing, Z), nothing)
+    gradient, blocks = model.gradient, model.blocks.diagonal(dim1=1, dim2=2)
+    gain = gradient.square() / blocks.clamp(min=torch.finfo(blocks.dtype).tiny)
+    gain = gain.sum(dim=1) if len(like) == len(gain) else gain.flatten()
+    best = torch.zeros_like(like)
+    best[gain.topk(int(like.sum())).indices] = True
+    return best
+
+
+def _distinct(starts: list[Tensor]) -> list[Tensor]:
+    kept: list[Tensor] = []
+    for start in starts:
+        if not any(bool((start == other).all()) for other in kept):
+            kept.append(start)
+    return kept
