@@ -16,8 +16,8 @@ from psfit.polish.swap import swap_search
 
 # Floating-point operations that perturbed restarts may spend: a share that is small against any machine, and some
 # hundred passes over the data, which is about what the iteration before them cost.
-FREE_WORK = 2e10
-PASSES = 400
+FREE_WORK = 2e9
+PASSES = 50
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,12 @@ rows and then over the grid.
 """
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from psfit.data import DesignMatrix
 from psfit.instance import Instance
 from psfit.linalg import Evaluation
 from psfit.losses import Loss
@@ -31,9 +33,13 @@ class Restricted:
         ends = torch.tensor([len(a) for a in self.at]).cumsum(0).tolist()
         self.slices = [slice(end - len(a), end) for end, a in zip(ends, self.at, strict=True)]
         self.size = ends[-1]
-        self.matrix = inst.source.matrix.columns(self.rows)
         self.ridge = torch.cat([inst.ridge[self.rows[a], 0] for a in self.at])
         self._hessian: Tensor | None = None
+
+    @cached_property
+    def matrix(self) -> DesignMatrix:
+        """The columns of the support, gathered when the data are first asked for."""
+        return self.inst.source.matrix.columns(self.rows)
 
     def gather(self, Z: Tensor) -> Tensor:
         """The variables ``(1, size)`` of coefficients ``Z (n, c)``."""

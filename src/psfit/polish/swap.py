@@ -131,11 +131,11 @@ def score_rows(model: Model, K: Tensor, outside: Tensor) -> Tensor:
 
 def _best(scores: Tensor, inside: Tensor, outside: Tensor) -> list[Swap]:
     """The highest positive scores; enough of them that many disjoint swaps can be picked."""
-    count = min(scores.numel(), 8 * len(inside))
-    gains, index = scores.flatten().topk(count)
+    gains, index = scores.flatten().topk(min(scores.numel(), 8 * len(inside) + 64))
+    helpful = gains > 0
+    gains, index = gains[helpful], index[helpful]
     out, into = inside[index // len(outside)], outside[index % len(outside)]
-    rows = zip(gains.tolist(), out.tolist(), into.tolist(), strict=True)
-    return [Swap(gain, j, i) for gain, j, i in rows if gain > 0]
+    return [Swap(*row) for row in zip(gains.tolist(), out.tolist(), into.tolist(), strict=True)]
 
 
 def _disjoint(swaps: list[Swap]) -> list[Swap]:
