@@ -1,9 +1,11 @@
 """The problems of the quality benchmark: what makes supports hard to find, one family at a time."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from scipy import sparse
 
 Model = Literal["linear", "logistic", "softmax", "svm"]
 CLASSES = 4
@@ -36,7 +38,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        return f"{self.spec.name}#{self.seed}"
+        return self.spec.name if self.seed < 0 else f"{self.spec.name}#{self.seed}"
 
 
 LINEAR = [
@@ -49,9 +51,11 @@ LINEAR = [
     Spec("linear equicorrelated 0.8, decaying", design="equal", correlation=0.8, decay=True),
     Spec("linear p>n independent", samples=100, features=500),
     Spec("linear p>n ar 0.7", samples=120, features=600, correlation=0.7),
-    Spec("linear p>n equicorrelated 0.5, low signal", samples=100, features=400, design="equal", correlation=0.5,
-    snr=1.0), Spec("linear ar 0.7, decaying, kappa 40", samples=800, features=400, kappa=40, correlation=0.7,
-    decay=True), Spec("linear small ar 0.8", samples=80, features=30, kappa=5, correlation=0.8, snr=2.0),
+    Spec(
+        "linear p>n equicorrelated 0.5, low signal", samples=100, features=400, design="equal", correlation=0.5, snr=1.0
+    ),
+    Spec("linear ar 0.7, decaying, kappa 40", samples=800, features=400, kappa=40, correlation=0.7, decay=True),
+    Spec("linear small ar 0.8", samples=80, features=30, kappa=5, correlation=0.8, snr=2.0),
 ]
 OTHERS = [
     Spec("logistic independent", "logistic"),
@@ -99,6 +103,28 @@ def _design(spec: Spec, rng: np.random.Generator) -> np.ndarray:
     return Z
 
 
-def fresh(case: Case) -> Case:
-    """The same family with a seed no tuning has seen."""
-    return draw(replace(case.spec), case.seed + 10_000)
+REAL = {
+    "communities": ("linear", 10),
+    "riboflavin": ("linear", 8),
+    "blogfeedback": ("linear", 20),
+    "madelon": ("logistic", 10),
+    "mushrooms": ("logistic", 8),
+    "a9a": ("logistic", 15),
+    "leukemia_golub": ("logistic", 4),
+    "isolet1560": ("softmax", 60),
+}
+
+
+def real_case(name: str, folder: Path) -> Case:
+    """A real data set, its columns standardised (so that every method's own scaling is the same)."""
+    model, kappa = REAL[name]
+    raw = np.load(folder / f"{name}.npz")
+    if "X" in raw.files:
+        X = raw["X"].astype(float)
+    else:
+        X = sparse.csr_matrix((raw["X_data"], raw["X_indices"], raw["X_indptr"]), shape=tuple(raw["X_shape"])).toarray()
+    X = X[:, X.std(axis=0) > 0]
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    y = raw["y"]
+    y = (y - y.mean()) / y.std() if model == "linear" else np.unique(y, return_inverse=True)[1]
+    return Case(Spec(name, model, *X.shape, kappa), -1, X, y)

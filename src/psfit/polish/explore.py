@@ -28,8 +28,8 @@ class Exploration:
     work: float
 
 
-EFFORTS = {"low": None, "medium": Exploration(12, 1.0), "high": Exploration(40, 16.0)}
-SHARES = (0.5, 0.25, 0.75)
+EFFORTS = {"low": None, "medium": Exploration(16, 1.0), "high": Exploration(40, 16.0)}
+SHARES = (0.5, 0.25, 0.75, 1.0)
 
 
 def explore(

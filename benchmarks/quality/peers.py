@@ -1,0 +1,137 @@
+"""The peers: every one returns the support it found, as items (features, or entries for softmax), and is timed."""
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, lars_path
+from sklearn.linear_model import OrthogonalMatchingPursuit as Omp
+from sklearn.svm import LinearSVC
+from suite import Case
+
+Finder = Callable[[Case], np.ndarray]
+
+
+def abess_fixed(case: Case) -> np.ndarray:
+    """Abess at exactly kappa features."""
+    return _abess(case, [case.spec.kappa])
+
+
+def abess_path(case: Case) -> np.ndarray:
+    """Abess along all sizes up to kappa, each started from the one before."""
+    return _abess(case, list(range(1, case.spec.kappa + 1)))
+
+
+def _abess(case: Case, sizes: list[int]) -> np.ndarray:
+    from abess.linear import LinearRegression
+    from abess.linear import LogisticRegression as AbessLogistic
+
+    kind = LinearRegression if case.spec.model == "linear" else AbessLogistic
+    # Among the sizes of a path the information criterion must not decide: the last, largest one is wanted.
+    model = kind(support_size=sizes, ic_type="loss", alpha=1 / (4 * case.spec.gamma * len(case.y)), thread=1)
+    model.fit(case.X, case.y)
+    return np.flatnonzero(model.coef_)
+
+
+def skscope(case: Case) -> np.ndarray:
+    """Skscope's splicing solver on the same objective."""
+    import jax
+    import jax.numpy as jnp
+    from skscope import ScopeSolver
+
+    jax.config.update("jax_enable_x64", True)
+    A, gamma = jnp.asarray(case.X), case.spec.gamma
+    b = jnp.asarray(case.y if case.spec.model == "linear" else 2.0 * case.y - 1)
+    n = A.shape[1]
+
+    def objective(params: jnp.ndarray) -> jnp.ndarray:
+        eta = A @ params[:n] + params[n]
+        losses = {
+            "linear": lambda: (eta - b) ** 2,
+            "logistic": lambda: jnp.logaddexp(0.0, -b * eta),
+            "svm": lambda: jnp.maximum(0.0, 1 - b * eta) ** 2,
+        }[case.spec.model]()
+        return losses.sum() + (params[:n] ** 2).sum() / (2 * gamma)
+
+    solver = ScopeSolver(n + 1, case.spec.kappa + 1, preselect=[n])
+    solver.solve(objective, jit=True)
+    support = np.asarray(solver.get_support())
+    return support[support < n]
+
+
+def matching_pursuit(case: Case) -> np.ndarray:
+    """Orthogonal matching pursuit."""
+    return np.flatnonzero(Omp(n_nonzero_coefs=case.spec.kappa).fit(case.X, case.y).coef_)
+
+
+def l1(case: Case) -> np.ndarray:
+    """The l1 model with as many nonzeros as the limit allows."""
+    kappa = case.spec.kappa
+    if case.spec.model == "linear":
+        X, y = case.X - case.X.mean(axis=0), case.y - case.y.mean()
+        _, _, path = lars_path(X, y, method="lasso", max_iter=4 * kappa)
+        fitting = path[:, (path != 0).sum(axis=0) <= kappa]
+        return np.flatnonzero(fitting[:, -1])
+    low, high, best = -5.0, 2.0, np.array([], dtype=int)
+    for _ in range(12):
+        C = 10 ** ((low + high) / 2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            coef = _l1_model(case, C).fit(case.X, case.y).coef_
+        found = np.flatnonzero(coef.T if len(coef) > 1 else coef)
+        if len(found) <= kappa:
+            low, best = np.log10(C), found
+        else:
+            high = np.log10(C)
+    return best
+
+
+def _l1_model(case: Case, C: float) -> LogisticRegression | LinearSVC:
+    if case.spec.model == "svm":
+        return LinearSVC(penalty="l1", C=C, dual=False, max_iter=5000)
+    solver = "saga" if case.spec.model == "softmax" else "liblinear"
+    return LogisticRegression(l1_ratio=1.0, C=C, solver=solver, max_iter=300)
+
+
+def scip(case: Case) -> np.ndarray:
+    """The mixed-integer program solved by SCIP, with an indicator per feature; exact unless its minute runs out."""
+    from pyscipopt import Model, quicksum
+
+    X, y = case.X - case.X.mean(axis=0), case.y - case.y.mean()
+    n = X.shape[1]
+    # ||X x - y||^2 + ||x||^2 / (2 gamma) = ||R x - r||^2 + constant with a triangular R.
+    H = X.T @ X + np.eye(n) / (2 * case.spec.gamma)
+    R = np.linalg.cholesky(H).T
+    r = np.linalg.solve(R.T, X.T @ y)
+    bound = 10 * np.abs(np.linalg.solve(R, r)).max()
+    model = Model()
+    model.hideOutput()
+    model.setParam("limits/time", 60)
+    x = [model.addVar(lb=-bound, ub=bound) for _ in range(n)]
+    on = [model.addVar(vtype="B") for _ in range(n)]
+    gap = [model.addVar(lb=None) for _ in range(n)]
+    total = model.addVar(lb=0)
+    for j in range(n):
+        model.addCons(x[j] <= bound * on[j])
+        model.addCons(x[j] >= -bound * on[j])
+        model.addCons(gap[j] == quicksum(R[j, k] * x[k] for k in range(j, n)) - r[j])
+    model.addCons(quicksum(on) <= case.spec.kappa)
+    model.addCons(quicksum(g * g for g in gap) <= total)
+    model.setObjective(total)
+    model.optimize()
+    return np.flatnonzero([model.getVal(v) > 0.5 for v in on])
+
+
+def peers_of(case: Case) -> dict[str, Finder]:
+    """Those that can work on this model; abess's softmax limits rows, not entries, and is not comparable."""
+    found: dict[str, Finder] = {"l1": l1}
+    if case.spec.model in ("linear", "logistic"):
+        found |= {"abess": abess_fixed, "abess path": abess_path}
+    if case.spec.model != "softmax":
+        found["skscope"] = skscope
+    if case.spec.model == "linear":
+        found["matching pursuit"] = matching_pursuit
+        if case.spec.features <= 60:
+            found["SCIP"] = scip
+    return found
