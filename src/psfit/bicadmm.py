@@ -196,7 +196,9 @@ class BiCADMM:
         rho_c = node_curvature if self.rho_c == "auto" else float(self.rho_c)
         shares = self._pressures(inst)
         inst = inst.batched(len(shares))
-        rho_b = torch.tensor([share * rho_c if self.rho_b == "auto" else self.rho_b for share in shares])
+        rho_b = torch.tensor(
+            [share * rho_c if self.rho_b == "auto" else self.rho_b for share in shares], dtype=torch.float64
+        )
         rho_b = rho_b.repeat_interleave(inst.layout.problems // len(shares)).unsqueeze(1)
         rho_l = M * curvature if self.rho_l == "auto" else float(self.rho_l)
         bounds = even_bounds(n, M)

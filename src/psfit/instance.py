@@ -24,11 +24,15 @@ class Instance:
     Parameters
     ----------
     source : Source
-        This rank's samples; the matrix is standardised and ends with the intercept's column of ones, if any.
+        This rank's samples; the matrix is standardised and ends with the intercept's constant column, if any.
     samples : int
         Samples on all nodes together.
     ridge : Tensor (n, 1), float64
         Weight of ``x_j^2 / 2`` in the objective; zero for the intercept.
+    shift, scale : Tensor (p,), float64
+        What was subtracted from each column, and what it was divided by then.
+    constant : float
+        The value of the intercept's column.
     column_norm : float
         The norm that all columns have in these coordinates.
     mean_target : float
@@ -43,6 +47,7 @@ class Instance:
     ridge: Tensor
     shift: Tensor
     scale: Tensor
+    constant: float
     column_norm: float
     mean_target: float
 
@@ -93,13 +98,15 @@ class Instance:
     def to_user(self, Z: Tensor) -> tuple[Tensor, Tensor]:
         """Coefficients ``(p, c)`` and intercepts ``(c,)`` in the units of the caller's columns."""
         coef = Z[: self.layout.features].double() / self.scale.unsqueeze(1)
-        intercept = Z[self.layout.features :].double().sum(dim=0) - (self.shift.unsqueeze(1) * coef).sum(dim=0)
+        intercept = self.constant * Z[self.layout.features :].double().sum(dim=0) - (
+            self.shift.unsqueeze(1) * coef
+        ).sum(dim=0)
         return coef, intercept
 
     def from_user(self, coef: Tensor, intercept: Tensor) -> Tensor:
         """The inverse of `to_user`."""
         moved = (intercept + (self.shift.unsqueeze(1) * coef).sum(dim=0)).unsqueeze(0)
-        Z = torch.cat([coef * self.scale.unsqueeze(1), moved[: self.layout.free]])
+        Z = torch.cat([coef * self.scale.unsqueeze(1), moved[: self.layout.free] / self.constant])
         return Z.to(self.source.matrix.dtype)
 
 
@@ -127,7 +134,9 @@ def pose(problem: Problem, source: Source, grid: Grid) -> Instance:
     scale = torch.where(useful, norms / common, 1.0)
     ridge = (1 / (problem.gamma * scale.square())).unsqueeze(1)
     ridge = torch.cat([ridge, ridge.new_zeros(int(problem.fit_intercept), 1)])
-    standard = Affine(matrix, shift, scale, problem.fit_intercept)
+    # The intercept's column gets the same norm, so that its unit follows that of the data.
+    constant = common / float(total_weight.sqrt())
+    standard = Affine(matrix, shift, scale, constant if problem.fit_intercept else 0.0)
     return Instance(
         problem=problem,
         grid=grid,
@@ -137,6 +146,7 @@ def pose(problem: Problem, source: Source, grid: Grid) -> Instance:
         ridge=ridge,
         shift=shift,
         scale=scale,
+        constant=constant,
         column_norm=common,
         mean_target=float(sums[p + 1 : -1].sum() / (total_weight * c)),
     )

@@ -80,7 +80,7 @@ def pose(loss, nodes: int, intercept: bool, shape: str = "tall") -> SimpleNamesp
 def subproblem(posed: SimpleNamespace, blocks: int, dtype=torch.float64) -> Subproblem:
     matrix = Dense(tensor(posed.base, dtype))
     if posed.intercept:
-        matrix = Affine(matrix, tensor(posed.shift), tensor(posed.scale), ones=True)
+        matrix = Affine(matrix, tensor(posed.shift), tensor(posed.scale), constant=1.0)
     source = Source(matrix, tensor(posed.target, dtype), tensor(posed.sample, dtype), posed.bounds)
     ends = np.cumsum((0, *WIDTHS[blocks]))
     ends[-1] = posed.n

@@ -98,15 +98,15 @@ class Dense(DesignMatrix):
 
 
 class Affine(DesignMatrix):
-    """Columns ``(a_j - shift_j) / scale_j`` of another matrix and, if asked for, a last column of ones.
+    """Columns ``(a_j - shift_j) / scale_j`` of another matrix and, unless `constant` is zero, a last column of it.
 
     Centring, scaling and the intercept are never written into the data: the caller's memory is used as it is, and a
     sparse matrix stays sparse.
     """
 
-    def __init__(self, base: DesignMatrix, shift: Tensor, scale: Tensor, ones: bool) -> None:
-        self.base, self.shift, self.scale, self.ones = base, shift, scale, ones
-        self.shape = (base.shape[0], base.shape[1] + ones)
+    def __init__(self, base: DesignMatrix, shift: Tensor, scale: Tensor, constant: float) -> None:
+        self.base, self.shift, self.scale, self.constant = base, shift, scale, float(constant)
+        self.shape = (base.shape[0], base.shape[1] + (constant != 0))
         self.dtype = base.dtype
         self.device = base.device
         self._shift = shift.to(base.dtype).unsqueeze(1)
@@ -115,28 +115,30 @@ class Affine(DesignMatrix):
     def mv(self, X: Tensor) -> Tensor:
         n = self.base.shape[1]
         Y = X[:n] / self._scale
-        offset = X[n:].sum(dim=0) - (self._shift * Y).sum(dim=0)
+        offset = self.constant * X[n:].sum(dim=0) - (self._shift * Y).sum(dim=0)
         return self.base.mv(Y) + offset
 
     def rmv(self, R: Tensor) -> Tensor:
         total = R.sum(dim=0, keepdim=True)
         G = (self.base.rmv(R) - self._shift * total) / self._scale
-        return torch.cat([G, total]) if self.ones else G
+        return torch.cat([G, self.constant * total]) if self.constant else G
 
     def columns(self, index: slice | Tensor) -> "Affine":
         n = self.base.shape[1]
         if isinstance(index, slice):
             start, stop, step = index.indices(self.shape[1])
             inner: slice | Tensor = slice(min(start, n), min(stop, n), step)
-            ones = self.ones and n in range(start, stop, step)
+            kept = n in range(start, stop, step)
         else:
             inner = index[index < n]
-            ones = self.ones and bool((index == n).any())
-        return Affine(self.base.columns(inner), self.shift[inner], self.scale[inner], ones)
+            kept = bool((index == n).any())
+        return Affine(self.base.columns(inner), self.shift[inner], self.scale[inner], self.constant * kept)
 
     def rows(self, start: int, stop: int) -> "Affine":
-        return Affine(self.base.rows(start, stop), self.shift, self.scale, self.ones)
+        return Affine(self.base.rows(start, stop), self.shift, self.scale, self.constant)
 
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         block = (self.base.chunk(start, stop, dtype) - self.shift.to(dtype)) / self.scale.to(dtype)
-        return torch.cat([block, block.new_ones(len(block), 1)], dim=1) if self.ones else block
+        if not self.constant:
+            return block
+        return torch.cat([block, block.new_full((len(block), 1), self.constant)], dim=1)
