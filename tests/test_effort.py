@@ -126,3 +126,14 @@ def test_gamma_times_a_thousand_keeps_the_support_of_a_clear_signal():
 def test_unknown_effort():
     with pytest.raises(ValueError, match="effort"):
         BiCADMM(effort="heroic")
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("kappa", [1, 5])
+def test_without_an_intercept(loss, kappa):
+    """The empty support then has no variable at all, and the full one nothing to swap."""
+    source = make_source(loss, samples=50, features=5, nonzeros=2, seed=1)
+    limit = kappa * (3 if loss.joint and kappa == 5 else 1)
+    result = solve(Problem(loss, (limit,), gamma=2.0, fit_intercept=False), source)
+    assert (result.coef != 0).sum() == limit
+    assert (result.intercept == 0).all()

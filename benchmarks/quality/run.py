@@ -90,10 +90,12 @@ def summary(rows: list[Row]) -> list[str]:
         for method in dict.fromkeys(row.method for row in rows):
             mine = [row for row in rows if (row.group, row.method) == (group, method)]
             if mine:
-                excess = 100 * np.array([row.excess for row in mine])
+                # A support beyond the limit has no objective; such answers are counted, not averaged.
+                excess = 100 * np.array([row.excess for row in mine if np.isfinite(row.excess)])
+                broken = f" ({len(mine) - len(excess)} over the limit)" if len(excess) < len(mine) else ""
                 seconds = np.mean([row.seconds for row in mine])
                 lines.append(
-                    f"| {group} | {method} | {len(mine)} | {excess.mean():.4f} | {excess.max():.4f} | {seconds:.2f} |"
+                    f"| {group} | {method} | {len(mine)}{broken} | {excess.mean():.4f} | {excess.max():.4f} | {seconds:.2f} |"
                 )
     return lines
 
@@ -115,7 +117,7 @@ def draw(rows: list[Row], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(7.2, 4.6), layout="constrained")
     for method in dict.fromkeys(row.method for row in rows):
         mine = [row for row in rows if row.method == method]
-        excess = max(100 * float(np.mean([row.excess for row in mine])), 1e-4)
+        excess = max(100 * float(np.mean([row.excess for row in mine if np.isfinite(row.excess)])), 1e-4)
         seconds = float(np.mean([row.seconds for row in mine]))
         axes.scatter(seconds, excess, s=50, marker="o" if method.startswith("PsFiT") else "^")
         axes.annotate(method, (seconds, excess), xytext=(6, 5), textcoords="offset points", fontsize=9)
@@ -133,7 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--data", type=Path, help="folder of .npz files with real data")
-    parser.add_argument("--seeds", type=int, default=3, help="problems of each family")
+    parser.add_argument("--seeds", type=int, default=3, help="problems of each synthetic family")
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows: list[Row] = []
@@ -142,14 +144,15 @@ def main() -> None:
         rows += new
         print(case.name, " ".join(f"{r.method}={100 * r.excess:.3f}%/{r.seconds:.2f}s" for r in new), flush=True)
     options.output.mkdir(parents=True, exist_ok=True)
-    with (options.output / "quality.csv").open("w", newline="") as file:
+    stem = "quality" if options.seeds else "quality-real"
+    with (options.output / f"{stem}.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(asdict(rows[0])))
         writer.writeheader()
         writer.writerows(asdict(row) for row in rows)
     page = ["# Quality of supports", "", *summary(rows), "", "## Above the best peer", "", *against_best_peer(rows), ""]
     page += ["One thread each. Run on: " + ", ".join(f"{k} {v}" for k, v in environment().items()) + ".", ""]
-    (options.output / "quality.md").write_text("\n".join(page))
-    draw(rows, options.output / "quality.png")
+    (options.output / f"{stem}.md").write_text("\n".join(page))
+    draw(rows, options.output / f"{stem}.png")
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def newton(
         Stop when the Newton decrement ``g'H^-1 g`` is below ``tol^2`` times the objective, everywhere; or when rounding
         keeps it from shrinking any further.
     """
-    damping = torch.zeros_like(x[:, 0])
+    damping = x.new_zeros(len(x))
     previous = torch.full_like(damping, torch.inf)
     for k in range(max_iter + 1):
         current, gradient, hessian = evaluate(x)

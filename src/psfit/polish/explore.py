@@ -36,18 +36,15 @@ def explore(
     scene: Landscape, starts: list[Tensor], Z: Tensor, rel_tol: float, plan: Exploration | None
 ) -> tuple[Tensor, Fit]:
     """The best support found from the items ``starts`` (each ``(size,)``) and its fit; no search without a plan."""
-    if plan is None:
+    if plan is None or bool(starts[0].all()):
         return starts[0], scene.fit(starts[0], Z)
-    count = int(starts[0].sum())
     chosen, fit = starts[0], None
     for start in _distinct([*starts, _marginal(scene, starts[0], Z)]):
         found, reached, _ = swap_search(scene, start, Z, rel_tol)
         if fit is None or reached.value < fit.value:
             chosen, fit = found, reached
     assert fit is not None
-    if 0 < count < len(chosen):
-        chosen, fit = _restart(scene, chosen, fit, rel_tol, plan)
-    return chosen, fit
+    return _restart(scene, chosen, fit, rel_tol, plan)
 
 
 def _restart(scene: Landscape, chosen: Tensor, fit: Fit, rel_tol: float, plan: Exploration) -> tuple[Tensor, Fit]:
