@@ -18,8 +18,11 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The peers are installed on the first run; real data sets are added with --data (see the scripts).
 bench: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/models/run.py --output benchmarks/results
+	$(BIN)/python benchmarks/quality/run.py --output benchmarks/results
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

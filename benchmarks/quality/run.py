@@ -93,10 +93,8 @@ def summary(rows: list[Row]) -> list[str]:
                 # A support beyond the limit has no objective; such answers are counted, not averaged.
                 excess = 100 * np.array([row.excess for row in mine if np.isfinite(row.excess)])
                 broken = f" ({len(mine) - len(excess)} over the limit)" if len(excess) < len(mine) else ""
-                seconds = np.mean([row.seconds for row in mine])
-                lines.append(
-                    f"| {group} | {method} | {len(mine)}{broken} | {excess.mean():.4f} | {excess.max():.4f} | {seconds:.2f} |"
-                )
+                figures = f"{excess.mean():.4f} | {excess.max():.4f} | {np.mean([row.seconds for row in mine]):.2f}"
+                lines.append(f"| {group} | {method} | {len(mine)}{broken} | {figures} |")
     return lines
 
 
