@@ -160,7 +160,7 @@ def test_residuals_are_those_of_the_paper():
 
     source = make_source(Squared(), samples=60, features=10, nonzeros=3, seed=9)
     inst = pose(Problem(Squared(), (3,), 10.0), source, grid(3))
-    solver = BiCADMM()
+    solver = BiCADMM(effort="low")
     setup, before = solver.init(inst)
     for _ in range(5):
         before = solver.step(setup, before)

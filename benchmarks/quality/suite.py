@@ -111,7 +111,6 @@ REAL = {
     "mushrooms": ("logistic", 8),
     "a9a": ("logistic", 15),
     "leukemia_golub": ("logistic", 4),
-    "isolet1560": ("softmax", 60),
 }
 
 

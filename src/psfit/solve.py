@@ -8,7 +8,7 @@ from torch import Tensor
 from psfit.bicadmm import BiCADMM, Setup, State
 from psfit.comm import Grid, GridSpec
 from psfit.data import Source
-from psfit.instance import Instance, pose
+from psfit.instance import pose
 from psfit.polish import polish
 from psfit.problem import Problem
 from psfit.result import Record, Result, Status
@@ -88,7 +88,7 @@ def _iterate(solver: BiCADMM, setup: Setup, state: State, began: float) -> tuple
     while status is Status.RUNNING:
         for _ in range(min(every, solver.max_iter - state.iteration)):
             state = solver.step(setup, state)
-            objective = _objective(setup.instance, state) if solver.record_objective else None
+            objective = _objective(setup, state) if solver.record_objective else None
             rows.append((state.measured, time.perf_counter() - began, objective))
         status = solver.status(state)
         if status is Status.DIVERGED or not bool(state.bilinear.z.isfinite().all()):
@@ -99,8 +99,10 @@ def _iterate(solver: BiCADMM, setup: Setup, state: State, began: float) -> tuple
     return state, status, _history(rows, solver.measure(setup, state))
 
 
-def _objective(inst: Instance, state: State) -> float:
-    return float(inst.objective(state.bilinear.z).sum())
+def _objective(setup: Setup, state: State) -> float:
+    """The objective at z of all problems, without their copies under other penalties."""
+    objectives = setup.instance.objective(state.bilinear.z)
+    return float(objectives[: len(objectives) // setup.copies].sum())
 
 
 def _history(rows: list[tuple[Tensor, float, float | None]], last: Tensor) -> tuple[Record, ...]:

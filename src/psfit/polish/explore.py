@@ -50,8 +50,10 @@ def explore(
 def _restart(scene: Landscape, chosen: Tensor, fit: Fit, rel_tol: float, plan: Exploration) -> tuple[Tensor, Fit]:
     generator = torch.Generator().manual_seed(0)
     limit = scene.work + plan.work * (FREE_WORK + PASSES * scene.pass_work)
+    # A refit of a loss with kinks is a sequence of smooth ones: as much patience costs several times more there.
+    patience = plan.patience if scene.inst.problem.loss.smooth else plan.patience // 4
     failures, attempt = 0, 0
-    while failures < plan.patience and scene.work < limit:
+    while failures < patience and scene.work < limit:
         start = _perturbed(chosen, SHARES[attempt % len(SHARES)], generator)
         found, reached, _ = swap_search(scene, start, fit.Z, rel_tol)
         attempt += 1
