@@ -119,6 +119,7 @@ def draw(rows: list[Row], path: Path) -> None:
         seconds = float(np.mean([row.seconds for row in mine]))
         axes.scatter(seconds, excess, s=50, marker="o" if method.startswith("PsFiT") else "^")
         axes.annotate(method, (seconds, excess), xytext=(6, 5), textcoords="offset points", fontsize=9)
+    axes.margins(0.15)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("mean seconds a fit")

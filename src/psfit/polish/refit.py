@@ -71,6 +71,7 @@ def _refit_kinked(inst: Instance, outputs: list[int], mask: Tensor, target: Tens
         y = envelope.gradient(eta, joined)
         if gap <= GAP_TOL * abs(value) and residual <= TOL:
             break
-        step /= 3
+        # Narrower envelopes than this gain nothing and only lose digits.
+        step = max(step / 3, 1e-6)
     relative_gap = gap / max(abs(value), torch.finfo(torch.float64).tiny)
     return Fit(exact.scatter(x, Z), value, max(relative_gap, residual), y, evaluations)
