@@ -158,9 +158,8 @@ class BiCADMM:
         # u_i, and this rank's share of the new residuals.
         gap = x - bilinear.z
         u = u + gap
-        kept = ((bilinear.s != 0) == (state.bilinear.s != 0)).all(dim=1) & (bilinear.residual <= self.tol * bilinear.t)[
-            :, 0
-        ]
+        same = ((bilinear.s != 0) == (state.bilinear.s != 0)).all(dim=1)
+        sparse = (bilinear.residual <= self.tol * bilinear.t).squeeze(1)
         shares = [layout.norms(gap), layout.norms(x), layout.norms(u).square()]
         return State(
             iteration=state.iteration + 1,
@@ -169,7 +168,7 @@ class BiCADMM:
             u=u,
             sums=torch.stack([share.sum(dim=0) for share in shares]),
             dual=layout.norms(bilinear.z - z),
-            settled=torch.where(kept, state.settled + 1, 0),
+            settled=torch.where(same & sparse, state.settled + 1, 0),
             measured=measured,
         )
 
