@@ -112,13 +112,12 @@ def against_best_peer(rows: list[Row]) -> list[str]:
 
 def draw(rows: list[Row], path: Path) -> None:
     """Mean excess against mean time, a point per method."""
-    figure, axes = plt.subplots(figsize=(7.2, 4.6), layout="constrained")
+    figure, axes = plt.subplots(figsize=(8.4, 4.6), layout="constrained")
     for method in dict.fromkeys(row.method for row in rows):
         mine = [row for row in rows if row.method == method]
         excess = max(100 * float(np.mean([row.excess for row in mine if np.isfinite(row.excess)])), 1e-4)
         seconds = float(np.mean([row.seconds for row in mine]))
-        axes.scatter(seconds, excess, s=50, marker="o" if method.startswith("PsFiT") else "^")
-        axes.annotate(method, (seconds, excess), xytext=(6, 5), textcoords="offset points", fontsize=9)
+        axes.scatter(seconds, excess, s=60, marker="o" if method.startswith("PsFiT") else "^", label=method)
     axes.margins(0.15)
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -126,6 +125,7 @@ def draw(rows: list[Row], path: Path) -> None:
     axes.set_ylabel("mean excess objective, % (floor 1e-4)")
     axes.set_title("Excess over the best known objective against time")
     axes.grid(True, alpha=0.3)
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     figure.savefig(path, dpi=130)
 
 
