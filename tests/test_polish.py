@@ -77,6 +77,13 @@ def test_refit_from_float32_data_is_exact_in_float64():
     assert fit.value == pytest.approx(_fit(inst.problem, A, inst.source.target.double().numpy(), mask), rel=1e-9)
 
 
+def actual_gain(inst, chosen, fit, swap):
+    """What the refitted objective really gains by a swap."""
+    trial = chosen.clone()
+    trial[swap.out], trial[swap.into] = False, True
+    return fit.value - refit(inst, 0, trial, zero(inst)).value
+
+
 @pytest.mark.parametrize("scene", [DataLandscape, GramLandscape])
 def test_scores_of_the_squared_loss_are_exact(scene):
     inst = posed(Squared(), 3, nodes=2)
@@ -86,10 +93,7 @@ def test_scores_of_the_squared_loss_are_exact(scene):
     swaps = propose(landscape.model(fit, chosen), chosen)
     assert swaps
     for swap in swaps:
-        trial = chosen.clone()
-        trial[swap.out], trial[swap.into] = False, True
-        actual = fit.value - refit(inst, 0, trial, zero(inst)).value
-        assert swap.gain == pytest.approx(actual, rel=1e-7, abs=1e-9)
+        assert swap.gain == pytest.approx(actual_gain(inst, chosen, fit, swap), rel=1e-7, abs=1e-9)
 
 
 def test_scores_of_whole_rows_are_exact():
@@ -103,9 +107,7 @@ def test_scores_of_whole_rows_are_exact():
         swaps = propose(landscape.model(fit, chosen), chosen)
         assert swaps
         for swap in swaps:
-            trial = chosen.clone()
-            trial[swap.out], trial[swap.into] = False, True
-            assert swap.gain == pytest.approx(fit.value - refit(inst, 0, trial, zero(inst)).value, rel=1e-7)
+            assert swap.gain == pytest.approx(actual_gain(inst, chosen, fit, swap), rel=1e-7)
 
 
 @pytest.mark.parametrize("loss", [Squared(), Logistic(), Softmax(), Hinge()], ids=lambda loss: loss.name)

@@ -14,8 +14,8 @@ from psfit.polish.landscape import Landscape
 from psfit.polish.refit import Fit
 from psfit.polish.swap import swap_search
 
-# Floating-point operations that perturbed restarts may spend: a share that is small against any machine, and some
-# hundred passes over the data, which is about what the iteration before them cost.
+# Floating-point operations that perturbed restarts may spend: an amount that is small on any machine, and some dozens of
+# passes over the data.
 FREE_WORK = 2e9
 PASSES = 50
 
