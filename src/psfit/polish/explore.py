@@ -14,8 +14,8 @@ from psfit.polish.landscape import Landscape
 from psfit.polish.refit import Fit
 from psfit.polish.swap import swap_search
 
-# Floating-point operations that perturbed restarts may spend: an amount that is small on any machine, and some dozens of
-# passes over the data.
+# Floating-point operations that perturbed restarts may spend: an amount that is small on any machine, and some
+# dozens of passes over the data.
 FREE_WORK = 2e9
 PASSES = 50
 
