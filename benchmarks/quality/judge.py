@@ -24,7 +24,7 @@ class Judge:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        self.problem = Problem(LOSSES[case.spec.model], (case.spec.kappa,), case.spec.gamma)
+        self.problem = Problem(LOSSES[case.spec.model], (case.spec.kappa,), case.spec.gamma, case.spec.sparsity)
         self.source = Source(
             Dense(torch.as_tensor(case.X)), self._target(), torch.ones(len(case.X), 1, dtype=torch.float64)
         )

@@ -24,14 +24,15 @@ def abess_path(case: Case) -> np.ndarray:
 
 
 def _abess(case: Case, sizes: list[int]) -> np.ndarray:
-    from abess.linear import LinearRegression
+    from abess.linear import LinearRegression, MultinomialRegression
     from abess.linear import LogisticRegression as AbessLogistic
 
-    kind = LinearRegression if case.spec.model == "linear" else AbessLogistic
+    kind = {"linear": LinearRegression, "logistic": AbessLogistic, "softmax": MultinomialRegression}[case.spec.model]
     # Among the sizes of a path the information criterion must not decide: the last, largest one is wanted.
     model = kind(support_size=sizes, ic_type="loss", alpha=1 / (4 * case.spec.gamma * len(case.y)), thread=1)
     model.fit(case.X, case.y)
-    return np.flatnonzero(model.coef_)
+    coef = np.asarray(model.coef_)
+    return np.flatnonzero(np.any(coef.reshape(case.spec.features, -1) != 0, axis=1))
 
 
 def skscope(case: Case) -> np.ndarray:
@@ -124,9 +125,10 @@ def scip(case: Case) -> np.ndarray:
 
 
 def peers_of(case: Case) -> dict[str, Finder]:
-    """Those that can work on this model; abess's softmax limits rows, not entries, and is not comparable."""
-    found: dict[str, Finder] = {"l1": l1}
-    if case.spec.model in ("linear", "logistic"):
+    """Those that can work on this model and count the same way: abess's softmax limits rows, the l1 model entries."""
+    by_row = case.spec.sparsity == "feature"
+    found: dict[str, Finder] = {} if by_row else {"l1": l1}
+    if case.spec.model in ("linear", "logistic") or by_row:
         found |= {"abess": abess_fixed, "abess path": abess_path}
     if case.spec.model != "softmax":
         found["skscope"] = skscope

@@ -57,8 +57,8 @@ def compare(case: Case, group: str) -> list[Row]:
         began = time.perf_counter()
         result = solve(judge.problem, judge.source, BiCADMM(effort=effort), GridSpec(nodes=nodes, device="cpu"))
         seconds = time.perf_counter() - began
-        mask = result.coef.reshape(-1) if case.spec.model == "softmax" else result.coef[:, 0]
-        rows.append(_row(group, case, name, judge.objective(np.flatnonzero(mask)), seconds))
+        items = np.flatnonzero(result.coef) if judge.inst.layout.kind == "entries" else result.support
+        rows.append(_row(group, case, name, judge.objective(items), seconds))
     for name, find in peers_of(case).items():
         began = time.perf_counter()
         support = find(case)

@@ -15,7 +15,7 @@ are small against the numbers they compare. The sums over nodes that the residua
 iteration's reduction, so they are known one iteration late.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -36,6 +36,11 @@ FIRST_STOP = 4
 SETTLED_AFTER = 20
 # rho_b as a share of rho_c. Gentle pressure often finds the better support, but not always.
 PRESSURES = (0.3, 1.0, 0.1)
+# After a gentle start the pressure grows by this factor an iteration, up to a limit: data with many more features than
+# samples would otherwise wait for it several times as long, for the same supports.
+GENTLE = 30
+GROWTH = 1.05
+MOST_PRESSURE = 1e3
 
 
 @dataclass(frozen=True)
@@ -153,8 +158,10 @@ class BiCADMM:
         mean, sums = summed[: z.numel()].view_as(z) / N, summed[z.numel() :].view_as(state.sums)
         measured = self._residuals(setup, state, sums)
         # Global updates (z, t), s, v, computed alike on every rank.
-        ratio = setup.rho_b / (N * setup.rho_c)
-        bilinear = bilinear_step(state.bilinear, mean, inst.kappa, ratio, layout)
+        pressure, last = self._pressure(state.iteration), self._pressure(state.iteration - 1)
+        before = replace(state.bilinear, v=state.bilinear.v * (last / pressure))
+        ratio = pressure * setup.rho_b / (N * setup.rho_c)
+        bilinear = bilinear_step(before, mean, inst.kappa, ratio, layout)
         # u_i, and this rank's share of the new residuals.
         gap = x - bilinear.z
         u = u + gap
@@ -220,6 +227,15 @@ class BiCADMM:
         """Shares rho_b / rho_c to try side by side: one, unless columns are free to be copies of a problem."""
         single = self.effort == "low" or self.rho_b != "auto" or inst.layout.kind != "columns"
         return PRESSURES[:1] if single else PRESSURES
+
+    def _pressure(self, iteration: int) -> float:
+        """The factor on rho_b: one for a gentle start, then growing.
+
+        Only the data-free step knows rho_b, so no factor is made again; its scaled multiplier v shrinks as rho_b grows.
+        """
+        if self.effort == "low" or self.rho_b != "auto":
+            return 1.0
+        return min(GROWTH ** max(0, iteration - GENTLE), MOST_PRESSURE)
 
     def measure(self, setup: Setup, state: State) -> Tensor:
         """The residuals of the current iteration, for which the next one would have waited."""

@@ -45,6 +45,7 @@ def newton(
     *,
     tol: float,
     max_iter: int,
+    give_up: float = float("inf"),
 ) -> NewtonResult:
     """Damped Newton's method for a batch of convex problems.
 
@@ -59,6 +60,8 @@ def newton(
     tol : float
         Stop when the Newton decrement ``g'H^-1 g`` is below ``tol^2`` times the objective, everywhere; or when rounding
         keeps it from shrinking any further.
+    give_up : float
+        Stop when the objective is so far above this value that four times the predicted decrease would not reach it.
     """
     damping = x.new_zeros(len(x))
     previous = torch.full_like(damping, torch.inf)
@@ -69,7 +72,8 @@ def newton(
         decrement = -(gradient * direction).sum(dim=-1)
         residual = (decrement.clamp(min=0) / scale.clamp(min=torch.finfo(x.dtype).tiny)).sqrt()
         at_rounding = (residual < torch.finfo(x.dtype).eps ** 0.5) & (residual > previous / 4)
-        if k == max_iter or bool(((residual <= tol) | at_rounding).all()):
+        done = (residual <= tol) | at_rounding | (current - 2 * decrement > give_up)
+        if k == max_iter or bool(done.all()):
             break
         previous = residual
         if bool((damping > 0).any()):

@@ -43,9 +43,17 @@ class Loss(ABC):
     def typical_curvature(self, mean_target: float, outputs: int) -> float:
         """A representative second derivative: the unit in which penalties are chosen."""
 
-    def cross_curvature(self, eta: Tensor, b: Tensor) -> Tensor:
-        """Second derivatives of a joint loss in all pairs of outputs, shape ``(m, c, c)``."""
+    def coupling(self, eta: Tensor, b: Tensor) -> Tensor:
+        """``u (m, c)`` of a joint loss, whose second derivative is ``diag(curvature + u^2) - u u'``."""
         raise TypeError(f"the outputs of the {self.name} loss are independent")
+
+    def cross_curvature(self, eta: Tensor, b: Tensor) -> Tensor:
+        """Second derivatives in all pairs of outputs, ``(m, c, c)``; diagonal unless the loss is joint."""
+        diagonal = self.curvature(eta, b)
+        if not self.joint:
+            return diagonal.diag_embed()
+        u = self.coupling(eta, b)
+        return (diagonal + u.square()).diag_embed() - u.unsqueeze(2) * u.unsqueeze(1)
 
     def prox_slope(self, v: Tensor, b: Tensor, step: float) -> Tensor:
         """Derivative of `prox` in ``v`` of a loss that is not smooth, shape ``(m, c)``."""

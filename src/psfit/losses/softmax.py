@@ -31,9 +31,8 @@ class Softmax(Loss):
         probability = eta.softmax(dim=1)
         return probability * (1 - probability)
 
-    def cross_curvature(self, eta: Tensor, b: Tensor) -> Tensor:
-        probability = eta.softmax(dim=1)
-        return probability.diag_embed() - probability.unsqueeze(2) * probability.unsqueeze(1)
+    def coupling(self, eta: Tensor, b: Tensor) -> Tensor:
+        return eta.softmax(dim=1)
 
     def prox(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
         """The c-dimensional prox of each sample, reduced to one scalar equation.

@@ -14,10 +14,10 @@ from psfit.polish.landscape import Landscape
 from psfit.polish.refit import Fit
 from psfit.polish.swap import swap_search
 
-# Floating-point operations that perturbed restarts may spend: an amount that is small on any machine, and some
-# dozens of passes over the data.
+# Floating-point operations that perturbed restarts may spend: an amount that is small on any machine and some passes
+# over the data, or as much as the first searches did.
 FREE_WORK = 2e9
-PASSES = 50
+PASSES = 20
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,10 @@ class Exploration:
 
 EFFORTS = {"low": None, "medium": Exploration(16, 1.0), "high": Exploration(40, 16.0)}
 SHARES = (0.5, 0.25, 0.75, 1.0)
+# Restarts that mostly come home to the best support say that there is little else to find. Where fewer than this share
+# do, every search ends somewhere else, and it pays to go on several times as long.
+HOMING = 0.25
+RUGGED = 4
 
 
 def explore(
@@ -49,17 +53,19 @@ def explore(
 
 def _restart(scene: Landscape, chosen: Tensor, fit: Fit, rel_tol: float, plan: Exploration) -> tuple[Tensor, Fit]:
     generator = torch.Generator().manual_seed(0)
-    limit = scene.work + plan.work * (FREE_WORK + PASSES * scene.pass_work)
+    limit = scene.work + plan.work * max(FREE_WORK + PASSES * scene.pass_work, scene.work)
     # A refit of a loss with kinks is a sequence of smooth ones: as much patience costs several times more there.
     patience = plan.patience if scene.inst.problem.loss.smooth else plan.patience // 4
-    failures, attempt = 0, 0
-    while failures < patience and scene.work < limit:
+    failures, returns, attempt = 0, 0, 0
+    while failures < patience * (1 if returns >= HOMING * failures else RUGGED) and scene.work < limit:
         start = _perturbed(chosen, SHARES[attempt % len(SHARES)], generator)
         found, reached, _ = swap_search(scene, start, fit.Z, rel_tol)
         attempt += 1
         failures += 1
         if reached.value < fit.value - rel_tol * abs(fit.value):
-            chosen, fit, failures = found, reached, 0
+            chosen, fit, failures, returns = found, reached, 0, 0
+        elif reached.value <= fit.value + rel_tol * abs(fit.value):
+            returns += 1
     return chosen, fit
 
 

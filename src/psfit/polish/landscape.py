@@ -16,7 +16,7 @@ from psfit.instance import Instance
 from psfit.linalg import solve_spd
 from psfit.polish.envelope import Envelope, with_multiplier
 from psfit.polish.refit import Fit, refit, support_mask
-from psfit.polish.restricted import Restricted, all_curvature
+from psfit.polish.restricted import Restricted
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Landscape(ABC):
         return 4.0 * self.inst.samples * self.inst.layout.features * len(self.outputs)
 
     @abstractmethod
-    def fit(self, chosen: Tensor, Z: Tensor) -> Fit:
-        """The minimiser over the items ``chosen (size,)``, starting at `Z`."""
+    def fit(self, chosen: Tensor, Z: Tensor, give_up: float = float("inf")) -> Fit:
+        """The minimiser over the items ``chosen (size,)``, starting at `Z`; or any point clearly above `give_up`."""
 
     @abstractmethod
     def model(self, fit: Fit, chosen: Tensor) -> Model:
@@ -91,8 +91,8 @@ class Landscape(ABC):
 class DataLandscape(Landscape):
     """Any loss; every fit is a few passes over the support's columns, every model one pass over all columns."""
 
-    def fit(self, chosen: Tensor, Z: Tensor) -> Fit:
-        fit = refit(self.inst, self.problem, chosen, Z)
+    def fit(self, chosen: Tensor, Z: Tensor, give_up: float = float("inf")) -> Fit:
+        fit = refit(self.inst, self.problem, chosen, Z, give_up)
         self.work += 2.0 * fit.evaluations * self.inst.samples * self._variables(chosen) ** 2
         return fit
 
@@ -111,14 +111,13 @@ class DataLandscape(Landscape):
             b, weight = view.target[at], inst.source.weight[at]
             slope = inst.problem.loss.gradient(eta, b) if fit.slope is None else fit.slope[at].to(eta.dtype)
             gradient += block.T @ (weight * slope)
-            squares = block.square().T
             curvature = weight.unsqueeze(2) * self._curvature(eta, b)
+            blocks += (block.square().T @ curvature.flatten(1)).view_as(blocks)
+            parts = [block[:, view.rows[rows]] for rows in view.at]
             for k in range(c):
-                for q in range(c) if inst.problem.loss.joint else [k]:
-                    h = curvature[:, k, q : q + 1]
-                    blocks[:, k, q] += (squares @ h).squeeze(1)
-                    chosen_columns = block[:, view.rows[view.at[q]]]
-                    columns[:, k, view.slices[q]] += block.T @ (h * chosen_columns)
+                coupled = range(c) if inst.problem.loss.joint else [k]
+                curved = torch.cat([curvature[:, k, q : q + 1] * parts[q] for q in coupled], dim=1)
+                columns[:, k, slice(None) if inst.problem.loss.joint else view.slices[k]] += block.T @ curved
         summed = inst.grid.nodes.total(torch.cat([gradient.flatten(), blocks.flatten(), columns.flatten()]))
         sizes = [gradient.numel(), blocks.numel(), columns.numel()]
         gradient, blocks, columns = (
@@ -134,9 +133,9 @@ class DataLandscape(Landscape):
         """Second derivatives in all pairs of outputs; those of the envelope where a loss has kinks."""
         loss = self.inst.problem.loss
         if loss.smooth:
-            return all_curvature(loss, eta, b)
+            return loss.cross_curvature(eta, b)
         # Smoothed over the margins from zero to two: the multiplier -b / 2 centres the envelope on the kink.
-        return all_curvature(Envelope(loss, 2.0), eta, with_multiplier(b, -b / 2))
+        return Envelope(loss, 2.0).cross_curvature(eta, with_multiplier(b, -b / 2))
 
 
 class GramLandscape(Landscape):
@@ -147,7 +146,7 @@ class GramLandscape(Landscape):
         self.H, Q, power = inst.normal_equations
         self.q, self.power = Q[:, self.outputs], power[self.outputs].sum()
 
-    def fit(self, chosen: Tensor, Z: Tensor) -> Fit:
+    def fit(self, chosen: Tensor, Z: Tensor, give_up: float = float("inf")) -> Fit:
         view = self._view(chosen)
         rows = view.rows
         self.work += len(rows) ** 3 / 3

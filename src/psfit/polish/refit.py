@@ -29,14 +29,17 @@ class Fit:
     evaluations: int = 1
 
 
-def refit(inst: Instance, problem: int, chosen: Tensor, Z: Tensor) -> Fit:
-    """Minimise problem number `problem` over the items ``chosen (size,)`` and the intercepts, from `Z`."""
+def refit(inst: Instance, problem: int, chosen: Tensor, Z: Tensor, give_up: float = float("inf")) -> Fit:
+    """Minimise problem number `problem` over the items ``chosen (size,)`` and the intercepts, from `Z`.
+
+    A minimum that would clearly lie above `give_up` is not sought to the end.
+    """
     outputs = inst.layout.outputs_of(problem)
     mask = support_mask(inst, chosen)
     target = inst.source.target[:, outputs]
     if inst.problem.loss.smooth:
         view = Restricted(inst, outputs, mask, inst.problem.loss, target)
-        result = newton(view.evaluate, view.value, view.gather(Z), tol=TOL, max_iter=60)
+        result = newton(view.evaluate, view.value, view.gather(Z), tol=TOL, max_iter=60, give_up=give_up)
         answer = view.scatter(result.x, Z)
         return Fit(answer, float(result.value), float(result.residual), evaluations=result.evaluations)
     return _refit_kinked(inst, outputs, mask, target, Z)

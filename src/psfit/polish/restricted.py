@@ -81,13 +81,14 @@ class Restricted:
         return total[:1] + self._penalty(x), gradient.unsqueeze(0), hessian.unsqueeze(0)
 
     def _add_hessian(self, H: Tensor, parts: list[Tensor], eta: Tensor, b: Tensor, weight: Tensor) -> None:
-        curvature = weight.unsqueeze(2) * all_curvature(self.loss, eta, b)
+        curvature = self.loss.curvature(eta, b)
+        if self.loss.joint:
+            u = self.loss.coupling(eta, b)
+            coupled = torch.cat([u[:, k : k + 1] * part for k, part in enumerate(parts)], dim=1)
+            H.addmm_(coupled.T, weight * coupled, alpha=-1)
+            curvature = curvature + u.square()
         for k, s in enumerate(self.slices):
-            H[s, s].addmm_(parts[k].T, curvature[:, k, k : k + 1] * parts[k])
-            for q, other in enumerate(self.slices[:k] if self.loss.joint else []):
-                block = parts[k].T @ (curvature[:, k, q : q + 1] * parts[q])
-                H[s, other] += block
-                H[other, s] += block.T
+            H[s, s].addmm_(parts[k].T, weight * curvature[:, k : k + 1] * parts[k])
 
     def pin_common_shift(self, H: Tensor) -> None:
         """A joint loss does not change when all intercepts move together; make the Hessian regular along that line.
@@ -114,8 +115,3 @@ class Restricted:
     def predictors(self, x: Tensor) -> Tensor:
         """``(m, c')`` on this rank's samples."""
         return torch.cat([eta for _, _, eta, _, _ in self._passes(x)])
-
-
-def all_curvature(loss: Loss, eta: Tensor, b: Tensor) -> Tensor:
-    """Second derivatives in all pairs of outputs, ``(m, c, c)``; diagonal unless the loss is joint."""
-    return loss.cross_curvature(eta, b) if loss.joint else loss.curvature(eta, b).diag_embed()

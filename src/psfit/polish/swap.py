@@ -67,7 +67,7 @@ def _improve(
         trial = chosen.clone()
         trial[[s.out for s in group]] = False
         trial[[s.into for s in group]] = True
-        moved = scene.fit(trial, fit.Z)
+        moved = scene.fit(trial, fit.Z, fit.value)
         if moved.value < fit.value - threshold:
             return trial, moved
     return None
