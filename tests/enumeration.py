@@ -8,8 +8,10 @@ from scipy import optimize, sparse, special
 
 
 def best_objective(problem, source) -> float:
-    """The least objective over every support that the limit allows."""
-    A, b = source.matrix.values.numpy(), source.target.numpy()
+    """The least objective over every support that the limit allows. Weights must be whole numbers: rows are repeated."""
+    times = source.weight[:, 0].long().numpy()
+    assert (times == source.weight[:, 0].numpy()).all()
+    A, b = (np.repeat(part.double().numpy(), times, axis=0) for part in (source.matrix.values, source.target))
     p, c = A.shape[1], b.shape[1]
     items = p * c if problem.loss.joint and problem.sparsity == "element" else p
     kappa = problem.kappa[0]
@@ -29,25 +31,26 @@ def _mask(problem, chosen, p, c):
 def _fit(problem, A, b, mask):
     name = problem.loss.name
     if name == "squared":
-        return _ridge(A[:, mask[:, 0]], b[:, 0], problem.gamma)
+        return _ridge(A[:, mask[:, 0]], b, problem.gamma, problem.fit_intercept)
     if name == "hinge":
-        return _hinge(A[:, mask[:, 0]], b[:, 0], problem.gamma)
+        return _hinge(A[:, mask[:, 0]], b[:, 0], problem.gamma, problem.fit_intercept)
     return _smooth(name, problem, A, b, mask)
 
 
-def _ridge(A, b, gamma):
-    A, b = A - A.mean(0), b - b.mean()
+def _ridge(A, b, gamma, fit_intercept):
+    if fit_intercept:
+        A, b = A - A.mean(0), b - b.mean(0)
     H = 2 * A.T @ A + np.eye(A.shape[1]) / gamma
     x = np.linalg.solve(H, 2 * A.T @ b)
     return ((A @ x - b) ** 2).sum() + (x**2).sum() / (2 * gamma)
 
 
-def _hinge(A, b, gamma):
+def _hinge(A, b, gamma, fit_intercept):
     """The support vector machine as a quadratic program in (x, intercept, slacks)."""
     m, k = A.shape
     P = sparse.diags(np.r_[np.full(k, 1 / gamma), np.zeros(1 + m)], format="csc")
     q = np.r_[np.zeros(k + 1), np.ones(m)]
-    margin = sparse.hstack([-b[:, None] * A, -b[:, None], -sparse.eye(m)])
+    margin = sparse.hstack([-b[:, None] * A, -b[:, None] * fit_intercept, -sparse.eye(m)])
     positive = sparse.hstack([sparse.csc_matrix((m, k + 1)), -sparse.eye(m)])
     rows = sparse.vstack([margin, positive], format="csc")
     rhs = np.r_[-np.ones(m), np.zeros(m)]
@@ -61,12 +64,17 @@ def _smooth(name, problem, A, b, mask):
     """Quasi-Newton on value and gradient written out here."""
     c, gamma = b.shape[1], problem.gamma
 
+    # Columns of unit size, so that the quasi-Newton method is not led astray by the units of the data.
+    unit = np.maximum(np.sqrt((A**2).mean(0)), 1e-300)[:, None]
+
     def objective(v):
         x = np.zeros(mask.shape)
         x[mask], shift = v[: mask.sum()], v[mask.sum() :]
-        eta = A @ x + shift
-        value, slope = _pointwise(name, problem, eta, b)
-        gradient = np.r_[(A.T @ slope)[mask] + x[mask] / gamma, slope.sum(0)]
+        x = x / unit
+        eta = A @ x + shift * problem.fit_intercept
+        with np.errstate(over="ignore"):
+            value, slope = _pointwise(name, problem, eta, b)
+        gradient = np.r_[((A.T @ slope + x / gamma) / unit)[mask], slope.sum(0) * problem.fit_intercept]
         return value.sum() + (x**2).sum() / (2 * gamma), gradient
 
     start = np.zeros(mask.sum() + c)

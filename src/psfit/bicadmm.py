@@ -85,13 +85,18 @@ class BiCADMM:
         Relative tolerance of the residuals.
     max_iter : int, default=1000
     time_limit : float or None
-        Seconds after which the iteration ends; the polish of what it has comes on top.
+        Seconds after which the iteration ends; the polish of what it has comes on top. Exact mode stops then, too.
     local : str, LocalSolver or None
         The local solver: "direct", "newton", "feature_split"; None chooses by loss, shape and grid.
     effort : {"low", "medium", "high"}, default="medium"
         How hard to look for the support. "low" is the paper's algorithm with a refit. "medium" runs a portfolio of
         penalties as columns of one batch and improves the best support by swaps and a few perturbed restarts; "high"
         restarts until many of them in a row bring nothing.
+    exact : bool, default=False
+        Go on after the polish with branch and bound until no support can be better by more than `gap_tol`, or the time
+        limit comes. Quick where the certificate's gap is small; without a limit it may search for very long elsewhere.
+    gap_tol : float, default=1e-4
+        The relative gap at which exact mode is done.
     record_objective : bool, default=False
         Write the objective at z into every history record (one more pass over the data each).
     """
@@ -104,6 +109,8 @@ class BiCADMM:
     time_limit: float | None = None
     local: LocalSolver[Any] | str | None = None
     effort: Literal["low", "medium", "high"] = "medium"
+    exact: bool = False
+    gap_tol: float = 1e-4
     record_objective: bool = False
 
     def __post_init__(self) -> None:
@@ -115,6 +122,8 @@ class BiCADMM:
             raise ValueError(f"effort={self.effort!r} is unknown; use 'low', 'medium' or 'high'")
         if not 0 < self.tol < 1:
             raise ValueError(f"tol={self.tol!r} must lie between 0 and 1")
+        if not 0 <= self.gap_tol < 1:
+            raise ValueError(f"gap_tol={self.gap_tol!r} must be at least 0 and below 1")
         if self.max_iter < 1:
             raise ValueError(f"max_iter={self.max_iter!r} must be at least 1")
         if self.time_limit is not None and not self.time_limit > 0:

@@ -83,6 +83,23 @@ class Instance:
             layout=replace(self.layout, outputs=self.layout.outputs * copies),
         )
 
+    @property
+    def tall(self) -> bool:
+        """Whether Gram matrices are cheaper than the data: some node has as many rows as columns."""
+        return self.split.tall
+
+    def single(self, problem: int) -> "Instance":
+        """One of the problems as an instance of its own."""
+        outputs = self.layout.outputs_of(problem)
+        if len(outputs) == self.layout.outputs:
+            return self
+        return replace(
+            self,
+            problem=replace(self.problem, kappa=self.problem.kappa[problem : problem + 1]),
+            source=replace(self.source, target=self.source.target[:, outputs]),
+            layout=replace(self.layout, outputs=len(outputs)),
+        )
+
     def objective(self, Z: Tensor) -> Tensor:
         """Objective of each problem ``(problems,)`` at coefficients ``Z (n, c)``, one pass over the data."""
         source = self.source

@@ -14,6 +14,10 @@ class Status(Enum):
     SETTLED = "the support no longer changes; the coefficients on it were made exact by the refit"
     MAX_ITER = "the iteration limit came first; the answer is feasible and refitted, raise max_iter for more"
     TIME_LIMIT = "the time limit came first; the answer is feasible and refitted, raise time_limit for more"
+    PROVED = "no support is better by more than gap_tol"
+    TREE_LIMIT = (
+        "the search tree filled the memory it may use; the gap is true, a smaller gamma makes it easier to close"
+    )
     DIVERGED = (
         "the iteration left the range of floating-point numbers; the answer is refitted from the last finite point. "
         "Rescale y, or leave rho_c and rho_b at 'auto'"
@@ -45,8 +49,14 @@ class Result:
         Intercepts; zeros if none was fitted.
     objectives : ndarray (problems,)
         Objective of each independent problem.
+    lower_bounds : ndarray (problems,)
+        Proved: no coefficients within the limit have a smaller objective. Minus infinity if no proof was asked for.
     kappa : tuple of int
         The limit of each independent problem.
+    certain_in, certain_out : int
+        How many items (coefficients, or rows) are proved to be in every better support, or in none.
+    tree_nodes : int
+        Nodes of the search tree of exact mode.
     residual : float
         Relative size of the gradient (or duality gap) that the final refit left over; rounding level in a healthy fit.
     """
@@ -54,6 +64,7 @@ class Result:
     coef: np.ndarray
     intercept: np.ndarray
     objectives: np.ndarray
+    lower_bounds: np.ndarray
     kappa: tuple[int, ...]
     loss: str
     sparsity: str
@@ -64,6 +75,9 @@ class Result:
     status: Status
     n_iter: int
     seconds: float
+    certain_in: int
+    certain_out: int
+    tree_nodes: int
     residual: float
     penalties: dict[str, float]
     history: tuple[Record, ...] = field(repr=False, default=())
@@ -72,6 +86,30 @@ class Result:
     def objective(self) -> float:
         """The objective, summed over independent problems."""
         return float(self.objectives.sum())
+
+    @property
+    def lower_bound(self) -> float:
+        """The proved lower bound, summed over independent problems."""
+        return float(self.lower_bounds.sum())
+
+    @property
+    def gap(self) -> float:
+        """``(objective - lower_bound) / |objective|``: by how much, at most, a better answer could be better."""
+        distance = self.objective - self.lower_bound
+        return 0.0 if distance == 0 else distance / max(abs(self.objective), np.finfo(float).tiny)
+
+    def _proved(self) -> str:
+        """The certificate in words."""
+        if not np.isfinite(self.lower_bound):
+            return "none was asked for"
+        said = f"no answer within the limit has an objective below {self.lower_bound:.8g}, gap {self.gap:.2g}"
+        if self.certain_in or self.certain_out:
+            said += f"; every better support has {self.certain_in} known items and none of {self.certain_out} others"
+        if self.tree_nodes:
+            said += f"; {self.tree_nodes:,} tree nodes"
+        if self.gap > 0.05:
+            said += " (a smaller gamma proves more, BiCADMM(exact=True) searches on)"
+        return said
 
     @property
     def support(self) -> np.ndarray:
@@ -90,6 +128,7 @@ class Result:
                 f"Sparse {self.loss} fit: {self.samples:,} samples x {p:,} features{outputs}, "
                 f"{self.nodes} node{'s' * (self.nodes > 1)} x {self.blocks} block{'s' * (self.blocks > 1)}",
                 f"  objective  {self.objective:.8g}",
+                f"  proved     {self._proved()}",
                 f"  support    {len(self.support)} features, at most {limit} {unit}{each}: {shown}",
                 f"  iterations {self.n_iter} in {self.seconds:.2f} s, local solver {self.local}",
                 f"  status     {self.status.name}: {self.status.value}",

@@ -1,16 +1,19 @@
 """`solve`: a problem, the data, a solver and a grid in; a `Result` out."""
 
 import time
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from psfit.bicadmm import BiCADMM, Setup, State
+from psfit.certificate import Progress
 from psfit.comm import Grid, GridSpec
 from psfit.data import Source
 from psfit.instance import pose
 from psfit.polish import polish
 from psfit.problem import Problem
+from psfit.proofs import Proofs, certificates, search
 from psfit.result import Record, Result, Status
 
 # On a GPU reading a number waits for the device, so the stopping test is not made at every iteration there.
@@ -23,8 +26,10 @@ def solve(
     solver: BiCADMM | None = None,
     grid: Grid | GridSpec | None = None,
     start: tuple[Tensor, Tensor] | None = None,
+    certify: bool = True,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Result:
-    """Fit a sparse model: Bi-cADMM finds the support, the polish improves it and refits it exactly.
+    """Fit a sparse model: Bi-cADMM finds the support, the polish improves it and refits it exactly, a bound proves it.
 
     Parameters
     ----------
@@ -38,6 +43,10 @@ def solve(
         Nodes and blocks; one of each by default. The data must already be where and what it asks for.
     start : tuple of Tensor, optional
         Coefficients ``(p, c)`` and intercepts ``(c,)`` to start from.
+    certify : bool, default=True
+        Prove a lower bound on the objective of every support; exact mode does so anyway.
+    progress : callable, optional
+        Hears of the `Progress` of exact mode.
     """
     began = time.perf_counter()
     solver = solver or BiCADMM()
@@ -46,11 +55,17 @@ def solve(
     setup, state = solver.init(inst, None if start is None else inst.from_user(*start))
     state, status, history = _iterate(solver, setup, state, began)
     answer = polish(setup.instance, state.bilinear.z, setup.copies, solver.effort)
+    proved = Proofs.none(len(problem.kappa))
+    if solver.exact:
+        answer, proved, status = search(inst, answer, solver, began, progress)
+    elif certify:
+        proved = certificates(inst, answer)
     coef, intercept = inst.to_user(answer.Z)
     return Result(
         coef=coef.cpu().numpy(),
         intercept=intercept.cpu().numpy(),
         objectives=answer.objectives.cpu().numpy(),
+        lower_bounds=proved.lower_bounds,
         kappa=problem.kappa,
         loss=problem.loss.name,
         sparsity=problem.sparsity,
@@ -61,6 +76,9 @@ def solve(
         status=status,
         n_iter=state.iteration,
         seconds=time.perf_counter() - began,
+        certain_in=proved.certain_in,
+        certain_out=proved.certain_out,
+        tree_nodes=proved.tree_nodes,
         residual=answer.residual,
         penalties={"rho_c": setup.rho_c, "rho_b": float(setup.rho_b[0]), "rho_l": setup.sub.rho_l},
         history=history,

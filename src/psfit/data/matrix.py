@@ -49,11 +49,11 @@ class DesignMatrix(ABC):
             stop = min(start + height, m)
             yield slice(start, stop), self.chunk(start, stop, dtype)
 
-    def gram(self, weights: Tensor) -> Tensor:
-        """``A' diag(weights) A`` for ``weights (m, 1)``."""
+    def gram(self, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """``A' diag(weights) A`` for ``weights (m, 1)``, in the data's precision or another one."""
         n = self.shape[1]
-        total = torch.zeros(n, n, dtype=self.dtype, device=self.device)
-        for at, block in self.chunks():
+        total = torch.zeros(n, n, dtype=dtype or self.dtype, device=self.device)
+        for at, block in self.chunks(dtype):
             total.addmm_(block.T, weights[at] * block)
         return total
 

@@ -13,6 +13,7 @@ from psfit.bicadmm import BiCADMM
 from psfit.comm import GridSpec
 from psfit.data import Dense, Source
 from psfit.estimators._inputs import as_array, read_design, read_weights, to_tensor
+from psfit.estimators._progress import ProgressPrinter
 from psfit.losses import Loss
 from psfit.problem import Problem, Sparsity
 from psfit.result import Record, Result
@@ -37,10 +38,12 @@ class SparseModel(BaseEstimator, ABC):
         Configuration of the algorithm.
     grid : GridSpec or None
         Nodes, feature blocks, device and precision.
+    certify : bool, default=True
+        Prove how far the answer can be from the best one: `lower_bound_` and `gap_`.
     warm_start : bool, default=False
         Start from the previous answer if its shape fits.
     verbose : int, default=0
-        Print the result when it is not zero.
+        1 prints the result and, in exact mode, the progress of the search.
     """
 
     result_: Result
@@ -55,6 +58,7 @@ class SparseModel(BaseEstimator, ABC):
         sparsity: Sparsity = "element",
         solver: BiCADMM | None = None,
         grid: GridSpec | None = None,
+        certify: bool = True,
         warm_start: bool = False,
         verbose: int = 0,
     ) -> None:
@@ -64,6 +68,7 @@ class SparseModel(BaseEstimator, ABC):
         self.sparsity = sparsity
         self.solver = solver
         self.grid = grid
+        self.certify = certify
         self.warm_start = warm_start
         self.verbose = verbose
 
@@ -96,7 +101,8 @@ class SparseModel(BaseEstimator, ABC):
             self.sparsity,
             self.fit_intercept,
         )
-        self.result_ = solve(problem, source, self.solver, grid, self._start(source))
+        progress = ProgressPrinter() if self.verbose else None
+        self.result_ = solve(problem, source, self.solver, grid, self._start(source), self.certify, progress)
         if self.verbose:
             print(self.result_)
         return self
@@ -164,6 +170,16 @@ class SparseModel(BaseEstimator, ABC):
     def objective_(self) -> float:
         """The objective, summed over independent problems."""
         return self.result_.objective
+
+    @property
+    def lower_bound_(self) -> float:
+        """No model within the limit has a smaller objective; minus infinity without `certify`."""
+        return self.result_.lower_bound
+
+    @property
+    def gap_(self) -> float:
+        """``(objective_ - lower_bound_) / |objective_|``."""
+        return self.result_.gap
 
     @property
     def n_iter_(self) -> int:

@@ -37,6 +37,7 @@ class _Classifier(ClassifierMixin, SparseModel):
         sparsity: Sparsity = "element",
         solver: BiCADMM | None = None,
         grid: GridSpec | None = None,
+        certify: bool = True,
         warm_start: bool = False,
         verbose: int = 0,
     ) -> None:
@@ -47,6 +48,7 @@ class _Classifier(ClassifierMixin, SparseModel):
             sparsity=sparsity,
             solver=solver,
             grid=grid,
+            certify=certify,
             warm_start=warm_start,
             verbose=verbose,
         )
@@ -170,6 +172,7 @@ class SparseSVC(_Classifier):
         sparsity: Sparsity = "element",
         solver: BiCADMM | None = None,
         grid: GridSpec | None = None,
+        certify: bool = True,
         warm_start: bool = False,
         verbose: int = 0,
     ) -> None:
@@ -181,6 +184,7 @@ class SparseSVC(_Classifier):
             sparsity=sparsity,
             solver=solver,
             grid=grid,
+            certify=certify,
             warm_start=warm_start,
             verbose=verbose,
         )

@@ -64,6 +64,7 @@ class SparseLinearRegression(_Regressor):
         sparsity: Sparsity = "element",
         solver: BiCADMM | None = None,
         grid: GridSpec | None = None,
+        certify: bool = True,
         warm_start: bool = False,
         verbose: int = 0,
     ) -> None:
@@ -74,6 +75,7 @@ class SparseLinearRegression(_Regressor):
             sparsity=sparsity,
             solver=solver,
             grid=grid,
+            certify=certify,
             warm_start=warm_start,
             verbose=verbose,
         )

@@ -35,6 +35,10 @@ class Loss(ABC):
     def prox(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
         """``argmin_w loss(w; b) + ||w - v||^2 / (2 step)`` to machine accuracy; ``step > 0`` broadcasts."""
 
+    def dual_point(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
+        """``(v - prox(v)) / step``: a slope of the loss at its prox, never outside the domain of the conjugate."""
+        return self.gradient(self.prox(v, b, step), b)
+
     @abstractmethod
     def conjugate(self, a: Tensor, b: Tensor) -> Tensor:
         """``sup_eta a'eta - loss(eta; b)``; infinite outside its closed domain. Shaped like `value`."""

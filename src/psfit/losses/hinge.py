@@ -31,6 +31,9 @@ class Hinge(Loss):
         moved = torch.minimum(margin + step, torch.ones_like(margin))
         return torch.where(margin >= 1, v, b * moved)
 
+    def dual_point(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
+        return -b * ((1 - b * v) / step).clamp(0, 1)
+
     def prox_slope(self, v: Tensor, b: Tensor, step: float) -> Tensor:
         margin = b * v
         return ((margin >= 1) | (margin <= 1 - step)).to(v.dtype)

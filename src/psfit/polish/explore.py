@@ -10,14 +10,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from psfit.comm import even_bounds
 from psfit.polish.landscape import Landscape
 from psfit.polish.refit import Fit
-from psfit.polish.swap import swap_search
+from psfit.polish.swap import gains_of_adding, swap_search
 
 # Floating-point operations that perturbed restarts may spend: an amount that is small on any machine and some passes
-# over the data, or as much as the first searches did.
+# over the data, or some times what the first searches did.
 FREE_WORK = 2e9
 PASSES = 20
+REPEATS = 2
+GREEDY_STEPS = 10
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ def explore(
     if plan is None or bool(starts[0].all()):
         return starts[0], scene.fit(starts[0], Z)
     chosen, fit = starts[0], None
-    for start in _distinct([*starts, _marginal(scene, starts[0], Z)]):
+    for start in _distinct([*starts, _forward(scene, starts[0], Z)]):
         found, reached, _ = swap_search(scene, start, Z, rel_tol)
         if fit is None or reached.value < fit.value:
             chosen, fit = found, reached
@@ -53,7 +56,7 @@ def explore(
 
 def _restart(scene: Landscape, chosen: Tensor, fit: Fit, rel_tol: float, plan: Exploration) -> tuple[Tensor, Fit]:
     generator = torch.Generator().manual_seed(0)
-    limit = scene.work + plan.work * max(FREE_WORK + PASSES * scene.pass_work, scene.work)
+    limit = scene.work + plan.work * max(FREE_WORK + PASSES * scene.pass_work, REPEATS * scene.work)
     # A refit of a loss with kinks is a sequence of smooth ones: as much patience costs several times more there.
     patience = plan.patience if scene.inst.problem.loss.smooth else plan.patience // 4
     failures, returns, attempt = 0, 0, 0
@@ -79,16 +82,14 @@ def _perturbed(chosen: Tensor, share: float, generator: torch.Generator) -> Tens
     return trial
 
 
-def _marginal(scene: Landscape, like: Tensor, Z: Tensor) -> Tensor:
-    """The items that would help most if each were alone: a greedy start from a single look at the gradient."""
-    nothing = torch.zeros_like(like)
-    model = scene.model(scene.fit(nothing, Z), nothing)
-    gradient, blocks = model.gradient, model.blocks.diagonal(dim1=1, dim2=2)
-    gain = gradient.square() / blocks.clamp(min=torch.finfo(blocks.dtype).tiny)
-    gain = gain.sum(dim=1) if len(like) == len(gain) else gain.flatten()
-    best = torch.zeros_like(like)
-    best[gain.topk(int(like.sum())).indices] = True
-    return best
+def _forward(scene: Landscape, like: Tensor, Z: Tensor) -> Tensor:
+    """A greedy start: the items that help most given those taken before, a share of the limit at a time."""
+    kappa, chosen = int(like.sum()), torch.zeros_like(like)
+    for bound in even_bounds(kappa, min(kappa, GREEDY_STEPS))[1:]:
+        gains = gains_of_adding(scene.model(scene.fit(chosen, Z), chosen), chosen)
+        taken = torch.where(chosen, -1.0, gains).topk(bound - int(chosen.sum())).indices
+        chosen = chosen.index_fill(0, taken, True)
+    return chosen
 
 
 def _distinct(starts: list[Tensor]) -> list[Tensor]:

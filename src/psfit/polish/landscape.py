@@ -18,6 +18,9 @@ from psfit.polish.envelope import Envelope, with_multiplier
 from psfit.polish.refit import Fit, refit, support_mask
 from psfit.polish.restricted import Restricted
 
+# Accurate enough to compare supports; the answer is refitted to the end.
+SEARCH_TOL = 1e-7
+
 
 @dataclass(frozen=True)
 class Model:
@@ -92,7 +95,7 @@ class DataLandscape(Landscape):
     """Any loss; every fit is a few passes over the support's columns, every model one pass over all columns."""
 
     def fit(self, chosen: Tensor, Z: Tensor, give_up: float = float("inf")) -> Fit:
-        fit = refit(self.inst, self.problem, chosen, Z, give_up)
+        fit = refit(self.inst, self.problem, chosen, Z, give_up, SEARCH_TOL)
         self.work += 2.0 * fit.evaluations * self.inst.samples * self._variables(chosen) ** 2
         return fit
 

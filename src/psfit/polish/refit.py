@@ -29,17 +29,20 @@ class Fit:
     evaluations: int = 1
 
 
-def refit(inst: Instance, problem: int, chosen: Tensor, Z: Tensor, give_up: float = float("inf")) -> Fit:
+def refit(
+    inst: Instance, problem: int, chosen: Tensor, Z: Tensor, give_up: float = float("inf"), tol: float = TOL
+) -> Fit:
     """Minimise problem number `problem` over the items ``chosen (size,)`` and the intercepts, from `Z`.
 
-    A minimum that would clearly lie above `give_up` is not sought to the end.
+    A minimum that would clearly lie above `give_up` is not sought to the end. The objective is off by about the square
+    of `tol`, relatively.
     """
     outputs = inst.layout.outputs_of(problem)
     mask = support_mask(inst, chosen)
     target = inst.source.target[:, outputs]
     if inst.problem.loss.smooth:
         view = Restricted(inst, outputs, mask, inst.problem.loss, target)
-        result = newton(view.evaluate, view.value, view.gather(Z), tol=TOL, max_iter=60, give_up=give_up)
+        result = newton(view.evaluate, view.value, view.gather(Z), tol=tol, max_iter=60, give_up=give_up)
         answer = view.scatter(result.x, Z)
         return Fit(answer, float(result.value), float(result.residual), evaluations=result.evaluations)
     return _refit_kinked(inst, outputs, mask, target, Z)

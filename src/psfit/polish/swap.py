@@ -87,6 +87,26 @@ def propose(model: Model, chosen: Tensor) -> list[Swap]:
     return sorted(found, key=lambda s: (-s.gain, s.out, s.into))
 
 
+def gains_of_adding(model: Model, chosen: Tensor) -> Tensor:
+    """By how much each outside item alone would lower the model if it joined the support; zero for the chosen ones."""
+    K = torch.cholesky_inverse(cholesky(model.inner))
+    p, c = model.gradient.shape
+    rows = chosen.numel() == p and c > 1
+    gains = torch.zeros_like(chosen, dtype=model.gradient.dtype)
+    for part in (~chosen).nonzero().flatten().split(max(1, SCORE_ENTRIES // max(1, model.columns[0].numel()))):
+        if rows:
+            C, d = model.columns[part], model.gradient[part]
+            left = model.blocks[part] - C @ K @ C.transpose(1, 2)
+            solved = torch.cholesky_solve(d.unsqueeze(2), cholesky(left)).squeeze(2)
+            gains[part] = 0.5 * (d * solved).sum(dim=1)
+        else:
+            C, d = model.columns.flatten(0, 1)[part], model.gradient.reshape(-1)[part]
+            own = model.blocks.diagonal(dim1=1, dim2=2).reshape(-1)[part]
+            left = (own - ((C @ K) * C).sum(dim=1)).clamp(min=1e-9 * own + torch.finfo(own.dtype).tiny)
+            gains[part] = d.square() / (2 * left)
+    return gains
+
+
 def _score_by_blocks(model: Model, K: Tensor, outside: Tensor) -> list[Swap]:
     """Scores of single coefficients, a bounded number of outside items at a time."""
     removable = (model.item >= 0).nonzero().flatten()

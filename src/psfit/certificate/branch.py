@@ -1,0 +1,181 @@
+"""Best-first branch and bound over supports, a batch of tree nodes at a time.
+
+A tree node decides some items to be inside or outside. Its relaxation gives a bound; if that does not come close to the
+best support known, one undecided item is put inside in one child and outside in the other. Children start from their
+parent's iterate and share one factor of the data, so that a batch of them costs a few matrix products.
+"""
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from psfit.certificate.perspective import Fixed, margins
+from psfit.certificate.relaxation import Bounds, Relaxation
+
+BATCH = {"cpu": 64, "cuda": 1024}
+CHILD_ITERATIONS = 10
+# Rounded supports of so many nodes of a batch, the most promising ones, are tried as answers.
+ROUNDINGS = 2
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a search stands."""
+
+    upper: float
+    lower: float
+    explored: int
+    open: int
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What a search proved: no support is better than `lower`. `support` has the objective `upper`; it is None if the
+    search met nothing better than the start.
+    """
+
+    lower: float
+    upper: float
+    support: Tensor | None
+    explored: int
+    open: int
+
+
+class _Pool:
+    """Rows of tensors by number, recycled: the open nodes of the tree."""
+
+    def __init__(self, like: tuple[Tensor, ...]) -> None:
+        self.columns = tuple(column[:0].clone() for column in like)
+        self.unused: list[int] = []
+
+    def add(self, rows: tuple[Tensor, ...]) -> list[int]:
+        count, capacity = len(rows[0]), len(self.columns[0])
+        if count > len(self.unused):
+            grown = max(256, capacity, count)
+            self.columns = tuple(torch.cat([c, c.new_empty(grown, *c.shape[1:])]) for c in self.columns)
+            self.unused += range(capacity, capacity + grown)
+        places = [self.unused.pop() for _ in range(count)]
+        index = torch.tensor(places, device=rows[0].device)
+        for column, row in zip(self.columns, rows, strict=True):
+            column[index] = row
+        return places
+
+    def take(self, places: list[int]) -> tuple[Tensor, ...]:
+        index = torch.tensor(places, device=self.columns[0].device)
+        self.unused += places
+        return tuple(column[index] for column in self.columns)
+
+
+class Search:
+    """One tree; `upper` is the objective of the incumbent and `best` its support, once a better one was met."""
+
+    def __init__(self, relaxation: Relaxation, upper: float, gap_tol: float) -> None:
+        self.relaxation, self.upper, self.gap_tol = relaxation, upper, gap_tol
+        self.best: Tensor | None = None
+        self.floor, self.explored = float("inf"), 0
+        self.heap: list[tuple[float, int]] = []
+        self.pool: _Pool | None = None
+        self.tried: dict[bytes, tuple[float, float]] = {}
+
+    @property
+    def enough(self) -> float:
+        """A bound from which on a node need not be explored."""
+        return self.upper - self.gap_tol * abs(self.upper)
+
+    @property
+    def lower(self) -> float:
+        """What is proved so far."""
+        waiting = self.heap[0][0] if self.heap else float("inf")
+        return min(self.upper, self.floor, waiting)
+
+    def run(self, root: Fixed, bounds: Bounds, stop: Callable[[Progress], bool]) -> Tree:
+        """Explore from the root, whose bounds are known, until everything is proved or `stop` says so."""
+        self._file(root, bounds, bounds.lower)
+        width = BATCH[self.relaxation.device.type]
+        while self.heap and not stop(Progress(self.upper, self.lower, self.explored, len(self.heap))):
+            taken = [heapq.heappop(self.heap) for _ in range(min(width, len(self.heap)))]
+            useful = [node for node in taken if node[0] < self.enough]
+            self.floor = min([self.floor, *(node[0] for node in taken if node[0] >= self.enough)])
+            assert self.pool is not None
+            rows = self.pool.take([place for _, place in taken])
+            keep = torch.tensor([node[0] < self.enough for node in taken], device=self.relaxation.device)
+            if useful:
+                parents = torch.tensor([lower for lower, _ in useful], dtype=torch.float64, device=keep.device)
+                self._expand(tuple(row[keep] for row in rows), parents)
+        return Tree(self.lower, self.upper, self.best, self.explored, len(self.heap))
+
+    def _expand(self, rows: tuple[Tensor, ...], parents: Tensor) -> None:
+        inside, outside, chosen, *state = rows
+        mark = torch.zeros_like(inside).scatter(1, chosen, True)
+        fixed = Fixed.of(
+            torch.cat([inside | mark, inside]), torch.cat([outside, outside | mark]), self.relaxation.kappa
+        )
+        twice = torch.arange(len(inside), device=inside.device).repeat(2)
+        bounds = self.relaxation.bound(fixed, tuple(s[twice] for s in state), self.enough, CHILD_ITERATIONS)
+        self.explored += len(twice)
+        self._file(fixed, bounds, torch.maximum(bounds.lower, parents[twice]))
+
+    def _file(self, fixed: Fixed, bounds: Bounds, lower: Tensor) -> None:
+        """Try rounded supports, decide what the bounds decide, close leaves, and queue the rest.
+
+        `lower` may come from a parent and be better than the node's own bound; the scores belong to the latter.
+        """
+        self._round(fixed, bounds, lower)
+        fixed, possible = screen(fixed, bounds.scores, bounds.lower, self.upper)
+        possible = possible & (lower <= self.upper)
+        # No places left, or no more candidates than places: one support remains.
+        free = fixed.free
+        full = fixed.left.squeeze(1) <= 0
+        leaf = possible & (full | (free.sum(dim=1) <= fixed.left.squeeze(1)))
+        for row in leaf.nonzero().flatten().tolist():
+            self._try(fixed.inside[row] if bool(full[row]) else fixed.inside[row] | free[row], closing=True)
+        for value, open_ in zip(lower.tolist(), (possible & ~leaf).tolist(), strict=True):
+            if open_ and value >= self.enough:
+                self.floor = min(self.floor, value)
+        queue = (possible & ~leaf & (lower < self.enough)).nonzero().flatten()
+        if not len(queue):
+            return
+        kept = fixed.rows(queue)
+        chosen = branching_item(kept, bounds.shares[queue], bounds.scores[queue])
+        rows = (kept.inside, kept.outside, chosen, *(s[queue] for s in bounds.state))
+        self.pool = self.pool or _Pool(rows)
+        for value, place in zip(lower[queue].tolist(), self.pool.add(rows), strict=True):
+            heapq.heappush(self.heap, (value, place))
+
+    def _round(self, fixed: Fixed, bounds: Bounds, lower: Tensor) -> None:
+        for row in lower.argsort()[:ROUNDINGS].tolist():
+            order = torch.where(fixed.outside[row], -1.0, bounds.shares[row] + fixed.inside[row].double())
+            support = torch.zeros_like(fixed.inside[row])
+            support[order.topk(min(self.relaxation.kappa, len(order))).indices] = True
+            self._try(support & ~fixed.outside[row])
+
+    def _try(self, support: Tensor, closing: bool = False) -> None:
+        """Take a support as the answer if it is better; a leaf is closed at its own optimum."""
+        key = support.cpu().numpy().tobytes()
+        if key not in self.tried:
+            self.tried[key] = self.relaxation.optimum(support)
+        value, error = self.tried[key]
+        if closing:
+            self.floor = min(self.floor, value - error)
+        if value < self.upper:
+            self.upper, self.best = value, support
+
+
+def screen(fixed: Fixed, scores: Tensor, lower: Tensor, upper: float) -> tuple[Fixed, Tensor]:
+    """Fix every free item whose other choice cannot lead below `upper`; and which rows ``(B,)`` are still possible."""
+    out, into = margins(scores, fixed)
+    missed = lower.unsqueeze(1) + out > upper
+    useless = lower.unsqueeze(1) + into > upper
+    inside, outside = fixed.inside | missed, fixed.outside | (useless & ~missed)
+    kappa = fixed.left + fixed.inside.sum(dim=1, keepdim=True)
+    possible = ~(missed & useless).any(dim=1) & (lower <= upper)
+    decided = Fixed.of(inside, outside, kappa)
+    return decided, possible & (decided.left.squeeze(1) >= 0)
+
+
+def branching_item(fixed: Fixed, shares: Tensor, scores: Tensor) -> Tensor:
+    """The free item ``(B, 1)`` that carries most: its share of the limit times its score."""
+    return torch.where(fixed.free, shares * scores, -1.0).argmax(dim=1, keepdim=True)

@@ -1,0 +1,113 @@
+"""The relaxation of any loss by a primal-dual method that touches the data only by products.
+
+With slopes ``a`` and coefficients ``z`` one iteration is
+
+    z+ = prox of the perspective at  z - tau A'(w a)
+    a+ = prox of the conjugate at    a + sigma A (2 z+ - z),
+
+so that only sums over samples leave a node, nothing is factored, and the slopes are always a valid dual point, also
+where a loss has kinks. Tree nodes of a scalar loss are columns of one batch; those of a joint loss follow one another.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from psfit.certificate.dual import dual_bound
+from psfit.certificate.perspective import Fixed, shrink
+from psfit.certificate.relaxation import CHECK_EVERY, PATIENCE, STALLED, Bounds, Relaxation
+from psfit.instance import Instance
+
+POWER_STEPS = 12
+# The ratio of the steps in slopes and in coefficients, as a share of the ratio of their sizes.
+BALANCE = 0.3
+# Far more than a refit leaves over.
+REFIT_ERROR = 1e-10
+
+
+class DataRelaxation(Relaxation):
+    """An instance of one problem; `fit` gives the optimum on a support, for a search that tries some."""
+
+    def __init__(self, inst: Instance, fit: Callable[[Tensor], float] | None = None) -> None:
+        self.inst, self.fit = inst, fit
+        layout, c = inst.layout, inst.source.outputs
+        self.size, self.kappa, self.device = layout.size, inst.problem.kappa[0], inst.ridge.device
+        self.joint = layout.kind != "columns"
+        ridge = inst.ridge[: layout.features, 0]
+        self.ridge = ridge.repeat_interleave(c) if layout.kind == "entries" else ridge
+        self.norm = self._norm()
+        self.balance = BALANCE * inst.problem.loss.typical_curvature(inst.mean_target, c) * self.norm
+
+    def _norm(self) -> float:
+        """The largest singular value of the weighted data, slightly more than a few power steps find."""
+        source, nodes = self.inst.source, self.inst.grid.nodes
+        generator = torch.Generator().manual_seed(0)
+        v = torch.randn(source.matrix.shape[1], 1, generator=generator).to(source.matrix.device, source.matrix.dtype)
+        for _ in range(POWER_STEPS):
+            v = nodes.total(source.matrix.rmv(source.weight * source.matrix.mv(v / v.norm())))
+        return 1.05 * float(v.norm()) ** 0.5
+
+    def start(self, Z: Tensor | None = None) -> tuple[Tensor, ...]:
+        source = self.inst.source
+        zero = torch.zeros(source.matrix.shape[1], source.outputs, device=self.device)
+        z = (zero if Z is None else Z).to(source.matrix.dtype)
+        a = self.inst.problem.loss.gradient(source.matrix.mv(z), source.target)
+        balance = z.new_full((1, 1), self.balance)
+        if Z is not None:
+            length = self.inst.grid.nodes.total((source.weight * a.square()).sum().reshape(1)).sqrt()
+            known = BALANCE * length / z.norm().clamp(min=torch.finfo(z.dtype).tiny)
+            balance = known.reshape(1, 1).clamp(1e-3 * self.balance, 1e3 * self.balance)
+        return z.unsqueeze(0), a.unsqueeze(0), balance, z.new_zeros(1, 1)
+
+    def bound(self, fixed: Fixed, state: tuple[Tensor, ...], enough: float, iterations: int) -> Bounds:
+        if not self.joint or len(fixed.left) == 1:
+            return self._batch(fixed, state, enough, iterations)
+        rows = [torch.tensor([k], device=self.device) for k in range(len(fixed.left))]
+        parts = [self._batch(fixed.rows(k), tuple(s[k] for s in state), enough, iterations) for k in rows]
+        return Bounds(
+            lower=torch.cat([part.lower for part in parts]),
+            scores=torch.cat([part.scores for part in parts]),
+            shares=torch.cat([part.shares for part in parts]),
+            state=tuple(torch.cat(columns) for columns in zip(*(part.state for part in parts), strict=True)),
+        )
+
+    def _batch(self, fixed: Fixed, state: tuple[Tensor, ...], enough: float, iterations: int) -> Bounds:
+        inst = self.inst.batched(1 if self.joint else len(fixed.left))
+        source, layout, loss = inst.source, inst.layout, inst.problem.loss
+        z, a = (self._as_columns(part) for part in state[:2])
+        balance, theta = state[2:]
+        tau, sigma = 1 / (balance * self.norm), (balance / self.norm).T
+        best = torch.full((len(fixed.left),), -torch.inf, dtype=torch.float64, device=self.device)
+        idle, scores = torch.zeros_like(best), torch.zeros_like(fixed.inside, dtype=torch.float64)
+        for k in range(iterations + 1):
+            if k % CHECK_EVERY == 0 or k == iterations:
+                value, found = dual_bound(inst, a, fixed)
+                better = value > best
+                gained = best.isinf() | (value - best > STALLED * (enough - best))
+                idle = torch.where(gained, 0, idle + 1)
+                best = torch.where(better, value, best)
+                scores = torch.where(better.unsqueeze(1), found, scores)
+                if k == iterations or (bool(((idle > PATIENCE) | (best >= enough)).all()) and k):
+                    break
+            g = inst.grid.nodes.total(source.matrix.rmv(source.weight * a))
+            v = z - tau.T * g
+            packed = layout.pack(v)
+            factor, shares, theta = shrink(packed.abs(), self.ridge, 1 / tau, fixed, theta, 6 if k else 12)
+            moved = layout.replace(v, (factor * packed).to(v.dtype))
+            a = loss.dual_point(a / sigma + source.matrix.mv(2 * moved - z), source.target, 1 / sigma)
+            z = moved
+        return Bounds(best, scores, shares, (self._as_rows(z), self._as_rows(a), balance, theta))
+
+    def _as_columns(self, rows: Tensor) -> Tensor:
+        """``(B, n, c) -> (n, B c)``."""
+        return rows.transpose(0, 1).flatten(1)
+
+    def _as_rows(self, columns: Tensor) -> Tensor:
+        """``(n, B c) -> (B, n, c)``."""
+        return columns.unflatten(1, (-1, self.inst.source.outputs)).transpose(0, 1)
+
+    def optimum(self, support: Tensor) -> tuple[float, float]:
+        assert self.fit is not None
+        value = self.fit(support)
+        return value, REFIT_ERROR * abs(value)

@@ -1,0 +1,126 @@
+"""The bound that a dual point proves, for any loss, from one float64 pass over the data.
+
+With slopes ``a (m, c)`` in the domain of the conjugate and ``g = A'(w a)``, every coefficient matrix Z within the limit
+has
+
+    objective(Z) >= - sum_i w_i loss*(a_i) + <g, Z> + 1/2 sum_j r_j ||z_j||^2
+                 >= - sum_i w_i loss*(a_i) - (sum of the kappa largest scores |g_j|^2 / (2 r_j)),
+
+provided g vanishes on the intercept, which pays no ridge. `balanced` moves the slopes until it does.
+"""
+
+import torch
+from torch import Tensor
+
+from psfit.certificate.perspective import Fixed, charge
+from psfit.certificate.quadratic import EPS
+from psfit.comm import Grid
+from psfit.instance import Instance
+from psfit.losses import Loss
+
+
+def dual_bound(inst: Instance, slopes: Tensor, fixed: Fixed) -> tuple[Tensor, Tensor]:
+    """Lower bounds ``(problems,)`` at ``slopes (m, c)``, rounding counted against them; and the scores behind them."""
+    source, layout, loss = inst.source, inst.layout, inst.problem.loss
+    weight, target = source.weight.double(), source.target.double()
+    slopes = slopes.double()
+    if layout.free:
+        slopes = balanced(loss, slopes, target, weight, inst.grid)
+    n, c = source.matrix.shape[1], source.outputs
+    local = slopes.new_zeros(n + 3, c)
+    for at, block in source.matrix.chunks(torch.float64):
+        local[:n] += block.T @ (weight[at] * slopes[at])
+    conjugate = loss.conjugate(slopes, target)
+    sizes = conjugate.abs() + slopes.abs() * (1 + target.abs()) + slopes.square()
+    local[n] = (weight * conjugate).sum(dim=0) / (c if loss.joint else 1)
+    local[n + 1] = (weight * sizes).sum(dim=0)
+    local[n + 2] = (weight * slopes.square()).sum(dim=0)
+    summed = inst.grid.nodes.total(local)
+    # A sum of m products is off by at most m roundings of the sum of their sizes, which Cauchy and Schwarz bound.
+    rounding = 2 * (inst.samples + 32) * EPS
+    off = rounding * inst.column_norm * summed[n + 2].sqrt()
+    items = layout.features
+    g = summed[:items].abs() + off
+    scores = pack_scores(inst, g.square() / (2 * inst.ridge[:items]))
+    paid = charge(scores, fixed)
+    lost = rounding * (inst.per_problem(summed[n + 1]) + paid)
+    return -inst.per_problem(summed[n]) - paid - lost, scores
+
+
+def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, fixed: Fixed) -> tuple[Tensor, Tensor]:
+    """The bound that one gradient at coefficients ``X (p, c)`` proves for the squared loss, and the scores behind it.
+
+    ``extracted (p, 1)`` is curvature that the data are known to give to the features: it moves from the loss to the
+    ridge, as in ``p* >= F(X) - <g, X> - charge`` with ``F = loss - 1/2 sum_j d_j ||x_j||^2`` and ``g`` its gradient.
+    """
+    source, n, c = inst.source, X.shape[0], X.shape[1]
+    weight, target = source.weight.double(), source.target.double()
+    features = source.matrix.columns(slice(0, n))
+    residual, sizes = torch.empty_like(target), torch.empty_like(target)
+    for at, block in features.chunks(torch.float64):
+        residual[at] = block @ X - target[at]
+        sizes[at] = block.abs() @ X.abs() + target[at].abs()
+    if inst.layout.free:
+        # With the best intercept the residuals add up to zero, so that the gradient vanishes on it.
+        sums = inst.grid.nodes.total(torch.cat([weight * residual, weight.expand_as(residual)], dim=1).sum(dim=0))
+        offset = sums[:c] / sums[c:]
+        residual, sizes = residual - offset, sizes + offset.abs()
+    local = X.new_zeros(n + 2, c)
+    for at, block in features.chunks(torch.float64):
+        local[:n] += block.T @ (2 * weight[at] * residual[at])
+    local[n], local[n + 1] = (weight * residual.square()).sum(dim=0), (weight * sizes.square()).sum(dim=0)
+    summed = inst.grid.nodes.total(local)
+    fit, power = summed[n], summed[n + 1]
+    # A residual is off by n roundings of the sizes in it, a sum over samples by m roundings of its own.
+    row, column = (n + 16) * EPS, (inst.samples + 16) * EPS
+    g = summed[:n] - extracted * X
+    off = 2 * inst.column_norm * (row * power.sqrt() + column * fit.sqrt()) + 4 * EPS * (extracted * X).abs()
+    scores = pack_scores(inst, (g.abs() + off).square() / (2 * (inst.ridge[:n] + extracted)))
+    paid = charge(scores, fixed)
+    value = fit - (0.5 * extracted * X.square() + g * X).sum(dim=0)
+    lost = column * fit + 2 * row * (fit * power).sqrt() + row**2 * power
+    lost = lost + (off * X.abs() + row * (extracted * X.square() + (g * X).abs())).sum(dim=0)
+    return inst.per_problem(value - lost) - (1 + row) * paid, scores
+
+
+def trivial_bound(inst: Instance) -> float:
+    """What needs no data: no sample can lose less than the least value of its loss."""
+    target = inst.source.target.double()
+    least = -inst.source.weight.double() * inst.problem.loss.conjugate(torch.zeros_like(target), target)
+    summed = float(inst.grid.nodes.total(least.sum().reshape(1)))
+    return summed - 2 * (inst.samples + 32) * EPS * abs(summed)
+
+
+def pack_scores(inst: Instance, entries: Tensor) -> Tensor:
+    """Scores of the countable items ``(problems, size)`` from those of single coefficients ``(p, c)``."""
+    if inst.layout.kind == "rows":
+        return entries.sum(dim=1).unsqueeze(0)
+    return inst.layout.pack(entries)
+
+
+def balanced(loss: Loss, slopes: Tensor, target: Tensor, weight: Tensor, grid: Grid) -> Tensor:
+    """Slopes still in the conjugate's domain whose weighted sum is zero in every output.
+
+    Scalar losses: zero lies in the domain, so the slopes of the sign that outweighs the other are scaled down. Softmax:
+    the probabilities behind the slopes are mixed with a little of a distribution that restores the labels' totals.
+    """
+    if not loss.joint:
+        halves = torch.stack([(weight * slopes.clamp(min=0)).sum(dim=0), (weight * slopes.clamp(max=0)).sum(dim=0)])
+        up, down = grid.nodes.total(halves)
+        down = -down
+        tiny = torch.finfo(torch.float64).tiny
+        shrink_up = (down / up.clamp(min=tiny)).clamp(max=1)
+        shrink_down = (up / down.clamp(min=tiny)).clamp(max=1)
+        return torch.where(slopes > 0, shrink_up * slopes, shrink_down * slopes)
+    probability = slopes + target
+    sums = torch.stack([(weight * probability).sum(dim=0), (weight * target).sum(dim=0)])
+    sums = torch.cat([sums, weight.sum().expand(1, sums.shape[1])])
+    have, want, total = grid.nodes.total(sums)
+    # (1 - t) p + t q has the totals `want` if q = (want + (1/t - 1)(want - have)) / total; t must keep q positive.
+    lacking = ((have - want) / want.clamp(min=torch.finfo(torch.float64).tiny)).clamp(min=0).max()
+    t = (lacking / (1 + lacking)).clamp(min=EPS) if bool(lacking > 0) else lacking
+    if not bool(t > 0):
+        return slopes
+    q = ((want + (1 / t - 1) * (want - have)) / total).clamp(min=0)
+    mixed = (1 - t) * probability + t * q / q.sum()
+    return mixed / mixed.sum(dim=1, keepdim=True) - target

@@ -1,0 +1,147 @@
+"""Exact mode: shrink the problem by what the bounds decide, then branch on what is left."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from psfit.certificate import extraction
+from psfit.certificate.branch import Progress, Search, Tree, screen
+from psfit.certificate.data_relaxation import DataRelaxation
+from psfit.certificate.dual import trivial_bound
+from psfit.certificate.perspective import Fixed
+from psfit.certificate.quadratic import Quadratic, pooled
+from psfit.certificate.relaxation import Bounds, QuadraticRelaxation, Relaxation
+from psfit.instance import Instance
+
+ROOT_ITERATIONS = 300
+# Improving the extraction: rounds at most, the number of items up to which it pays, and the share of the gap that a
+# round must win to be followed by another.
+ROUNDS = 10
+MOST_ITEMS = 800
+WORTHWHILE = 0.03
+# The quadratic form is used up to this many features even where the data are smaller than it.
+MOST_FEATURES = 4096
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was proved: no support is better than `lower`. `support` ``(size,)`` is one better than the answer, if one
+    was found; `inside` and `outside` are the items that were decided before branching.
+    """
+
+    lower: float
+    upper: float
+    support: Tensor | None
+    inside: Tensor
+    outside: Tensor
+    explored: int
+    open: int
+
+
+Stop = Callable[[Progress], bool]
+
+
+def prove(
+    inst: Instance,
+    problem: int,
+    Z: Tensor,
+    objective: float,
+    fit: Callable[[Tensor], float],
+    gap_tol: float,
+    stop: Stop,
+) -> Proof:
+    """Search for a better support than that of ``Z (n, c)`` until the gap is below `gap_tol` or `stop` says so.
+
+    Parameters
+    ----------
+    fit : callable
+        The least objective on a support ``(size,)``.
+    stop : callable
+        Hears of the progress between batches of tree nodes; returning True ends the search.
+    """
+    single = inst.single(problem)
+    Z = Z[:, inst.layout.outputs_of(problem)].double()
+    small = single.tall or single.source.matrix.shape[1] <= MOST_FEATURES
+    if single.problem.loss.quadratic and small:
+        proof = _prove_quadratic(pooled(single), Z[: single.layout.features], objective, gap_tol, stop)
+    else:
+        proof = _prove_by_passes(single, Z, objective, fit, gap_tol, stop)
+    lower = min(max(proof.lower, trivial_bound(single)), proof.upper)
+    return Proof(lower, proof.upper, proof.support, proof.inside, proof.outside, proof.explored, proof.open)
+
+
+def _prove_quadratic(form: Quadratic, X: Tensor, objective: float, gap_tol: float, stop: Stop) -> Proof:
+    """Bound, take out what is decided, extract better, and again; then branch."""
+    inside = torch.zeros(form.size, dtype=torch.bool, device=form.G.device)
+    outside = inside.clone()
+    extracted, root = extraction.uniform(form), -float("inf")
+    relaxation = QuadraticRelaxation(form, extracted)
+    state = relaxation.start(X)
+    for k in range(ROUNDS):
+        bounds = relaxation.bound(_undecided(relaxation), state, objective, ROOT_ITERATIONS)
+        gain, root = float(bounds.lower) - root, max(root, float(bounds.lower))
+        fixed, _ = screen(_undecided(relaxation), bounds.scores, bounds.lower, objective)
+        keep = fixed.free[0]
+        inside[form.index[fixed.inside[0]]] = True
+        outside[form.index[fixed.outside[0]]] = True
+        decided = not bool(keep.all())
+        if decided:
+            form, extracted = form.reduced(fixed.inside[0], fixed.outside[0]), extracted[keep]
+        closed = root >= objective - gap_tol * abs(objective) or form.kappa <= 0 or form.size <= form.kappa
+        if closed or stop(Progress(objective, root, 0, 1)):
+            break
+        slope = _slope(bounds, keep)
+        if not decided and (gain < WORTHWHILE * (objective - root) or form.size > MOST_ITEMS or not bool(slope.any())):
+            break
+        if form.size <= MOST_ITEMS and bool(slope.any()) and bool(extraction.uniform(form).any()):
+            ideal = extraction.towards(form, slope)
+            extracted = extracted + 1.5 / (k + 4) * (ideal - extracted)
+        extracted = extraction.safe(form, extracted)
+        relaxation = QuadraticRelaxation(form, extracted)
+        state = relaxation.start()
+    tree = _explore(form, extracted, objective, gap_tol, stop)
+    support = None
+    if tree.support is not None:
+        support = inside.clone()
+        support[form.index[tree.support]] = True
+    return Proof(max(tree.lower, root), tree.upper, support, inside, outside, tree.explored, tree.open)
+
+
+def _explore(form: Quadratic, extracted: Tensor, objective: float, gap_tol: float, stop: Stop) -> Tree:
+    """The tree below a quadratic form; a form without choices has a single support."""
+    if form.kappa <= 0 or form.size <= form.kappa:
+        chosen = torch.full((form.size,), form.kappa > 0, dtype=torch.bool, device=form.G.device)
+        value, error = form.optimum(chosen.nonzero().flatten())
+        return Tree(min(value - error, objective), min(value, objective), chosen if value < objective else None, 1, 0)
+    relaxation = QuadraticRelaxation(form, extracted)
+    bounds = relaxation.bound(_undecided(relaxation), relaxation.start(), objective, ROOT_ITERATIONS)
+    return Search(relaxation, objective, gap_tol).run(_undecided(relaxation), bounds, stop)
+
+
+def _prove_by_passes(
+    inst: Instance, Z: Tensor, objective: float, fit: Callable[[Tensor], float], gap_tol: float, stop: Stop
+) -> Proof:
+    """Branch with bounds from passes over the data."""
+    relaxation = DataRelaxation(inst, fit)
+    root = _undecided(relaxation)
+    bounds = relaxation.bound(root, relaxation.start(Z), objective, ROOT_ITERATIONS)
+    fixed, _ = screen(root, bounds.scores, bounds.lower, objective)
+    tree = Search(relaxation, objective, gap_tol).run(root, bounds, stop)
+    lower = max(tree.lower, float(bounds.lower))
+    return Proof(lower, tree.upper, tree.support, fixed.inside[0], fixed.outside[0], tree.explored, tree.open)
+
+
+def _undecided(relaxation: Relaxation) -> Fixed:
+    nothing = torch.zeros(1, relaxation.size, dtype=torch.bool, device=relaxation.device)
+    return Fixed.of(nothing, nothing, relaxation.kappa)
+
+
+def _slope(bounds: Bounds, keep: Tensor) -> Tensor:
+    """How the bound grows with the curvature extracted for each item that is kept."""
+    shares = bounds.shares[0, keep]
+    squares = bounds.state[0][0][:, keep].square().sum(dim=0)
+    slope = torch.where(shares > 0, squares / shares.clamp(min=1e-12) - squares, 0.0).clamp(min=0)
+    # A little for every item: where the relaxation is undecided next is not known yet.
+    return slope + 1e-3 * slope.mean()

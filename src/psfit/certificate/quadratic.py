@@ -1,0 +1,134 @@
+"""The squared loss as a quadratic form, with bounds on its rounding errors.
+
+    1/2 tr(X'GX) - tr(Q'X) + constant + 1/2 sum_j r_j ||x_j||^2,      at most kappa rows x_j of X (n, c) nonzero
+
+Everything a proof needs about the data is in ``G`` and ``Q``, sums over all nodes. Variables that are decided can be
+taken out: those outside by dropping them, those inside by minimising over them, which leaves a smaller problem of the
+same form.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from psfit.instance import Instance
+from psfit.linalg import cholesky
+
+EPS = torch.finfo(torch.float64).eps
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """The form above in float64; the `*_error` numbers bound what rounding did to any entry.
+
+    `index` tells which items of the problem the rows are; `kappa` how many of them may be nonzero.
+    """
+
+    G: Tensor
+    Q: Tensor
+    constant: float
+    ridge: Tensor
+    kappa: int
+    index: Tensor
+    gram_error: float
+    linear_error: float
+    constant_error: float
+
+    @property
+    def size(self) -> int:
+        """The number n of items."""
+        return self.G.shape[0]
+
+    def optimum(self, support: Tensor) -> tuple[float, float]:
+        """The minimum over the rows in ``support (k,)``, and by how much rounding may have raised it."""
+        H = self.G[support.unsqueeze(1), support] + torch.diag(self.ridge[support])
+        x = torch.cholesky_solve(self.Q[support], cholesky(H))
+        total, gained = float(x.abs().sum()), 0.5 * float((self.Q[support] * x).sum())
+        error = self.constant_error + self.linear_error * total + 0.5 * self.gram_error * total**2
+        error += 8 * (len(support) + 4) * EPS * (abs(self.constant) + abs(gained))
+        return self.constant - gained, error
+
+    def completed(self, inside: Tensor, free: Tensor, x: Tensor) -> Tensor:
+        """All rows ``(n, c)`` from those that are `free`: the ones inside minimise, the others are zero."""
+        X = torch.zeros_like(self.Q)
+        X[free] = x
+        gone = inside.nonzero().flatten()
+        factor = cholesky(self.G[gone.unsqueeze(1), gone] + torch.diag(self.ridge[gone]))
+        X[gone] = torch.cholesky_solve(self.Q[gone] - self.G[gone] @ X, factor)
+        return X
+
+    def reduced(self, inside: Tensor, outside: Tensor) -> "Quadratic":
+        """The problem in the items that are in neither of the masks ``(n,)``."""
+        keep, gone = (~(inside | outside)).nonzero().flatten(), inside.nonzero().flatten()
+        rest = replace(
+            self,
+            G=self.G[keep.unsqueeze(1), keep],
+            Q=self.Q[keep],
+            ridge=self.ridge[keep],
+            kappa=self.kappa - len(gone),
+            index=self.index[keep],
+        )
+        if not len(gone):
+            return rest
+        factor = cholesky(self.G[gone.unsqueeze(1), gone] + torch.diag(self.ridge[gone]))
+        cross = self.G[gone.unsqueeze(1), keep]
+        moved = torch.cholesky_solve(cross, factor)
+        fitted = torch.cholesky_solve(self.Q[gone], factor)
+        # The items taken out follow the others as fitted - moved X, and carry the errors of their entries along. A
+        # triangular solve is exact for a matrix that differs by a few roundings of its largest entries.
+        reach = 1 + float(moved.abs().sum(dim=0).max()) if len(keep) else 1.0
+        shift = float(fitted.abs().sum())
+        e = self.gram_error + 8 * len(gone) * EPS * float(self.G.diagonal().max())
+        return replace(
+            rest,
+            G=rest.G - cross.T @ moved,
+            Q=rest.Q - cross.T @ fitted,
+            constant=self.constant - 0.5 * float((self.Q[gone] * fitted).sum()),
+            gram_error=e * reach**2,
+            linear_error=(self.linear_error + e * shift) * reach,
+            constant_error=self.constant_error + self.linear_error * shift + 0.5 * e * shift**2,
+        )
+
+
+def pooled(inst: Instance) -> Quadratic:
+    """The quadratic form of an instance of one problem with the squared loss, summed over the nodes in float64."""
+    G, Q, power = _statistics(inst)
+    constant = float(power.sum())
+    # A sum of m products is off by at most m roundings of the sum of their sizes; standardising adds a few more.
+    rounding = 2 * (inst.samples + 16) * EPS
+    norm = inst.column_norm
+    form = Quadratic(
+        G=(G + G.T) / 2,
+        Q=Q,
+        constant=constant,
+        ridge=inst.ridge[:, 0],
+        kappa=inst.problem.kappa[0],
+        index=torch.arange(len(Q), device=Q.device),
+        gram_error=rounding * norm**2,
+        linear_error=rounding * norm * constant**0.5,
+        constant_error=rounding * constant,
+    )
+    if not inst.layout.free:
+        return form
+    # The intercept pays nothing and is always inside.
+    intercept = form.index == inst.layout.features
+    return replace(form.reduced(intercept, torch.zeros_like(intercept)), kappa=form.kappa)
+
+
+def _statistics(inst: Instance) -> tuple[Tensor, Tensor, Tensor]:
+    """``2 A'WA``, ``2 A'W b`` and ``sum w b^2`` in float64 arithmetic, whatever the precision of the data."""
+    source = inst.source
+    if source.matrix.dtype == torch.float64:
+        H, Q, power = inst.normal_equations
+        return H - torch.diag(inst.ridge[:, 0]), Q, power
+    weight, target = source.weight.double(), source.target.double()
+    G = source.matrix.gram(weight, torch.float64)
+    local = G.new_zeros(G.shape[0] + 1, source.outputs)
+    for at, block in source.matrix.chunks(torch.float64):
+        local[:-1] += block.T @ (weight[at] * target[at])
+    local[-1] = (weight * target.square()).sum(dim=0)
+    summed = inst.grid.nodes.total(torch.cat([G, local[:-1]], dim=1))
+    power = inst.grid.nodes.total(local[-1])
+    n = G.shape[0]
+    return 2 * summed[:, :n], 2 * summed[:, n:], power

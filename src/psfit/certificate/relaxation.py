@@ -1,0 +1,138 @@
+"""Lower bounds from the perspective relaxation: the contract, and the squared loss through its quadratic form.
+
+A relaxation takes a batch of tree nodes (which items are decided) and returns for each a bound that holds, to the last
+rounding, for every support the node allows. Any dual point gives a valid bound; iterating only makes it better, so
+it may stop anywhere.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from psfit.certificate.perspective import Fixed, charge, shrink
+from psfit.certificate.quadratic import EPS, Quadratic
+from psfit.linalg import cholesky
+
+# Penalty of the splitting as a share of the mean curvature: the fewest iterations on correlated and independent data.
+RHO_SHARE = 0.1
+# The bound is looked at every few iterations; a row that gained less than this share of its gap twice is done.
+CHECK_EVERY = 5
+STALLED = 0.01
+PATIENCE = 2
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """A batch of bounds ``lower (B,)`` with what led to them.
+
+    `scores` belong to the dual point behind `lower` and serve screening; `shares` are the relaxed supports and serve
+    branching; `state` resumes the iteration for a child.
+    """
+
+    lower: Tensor
+    scores: Tensor
+    shares: Tensor
+    state: tuple[Tensor, ...]
+
+
+class Relaxation(ABC):
+    """One problem's relaxation over `size` items of which `kappa` may be nonzero."""
+
+    size: int
+    kappa: int
+    device: torch.device
+
+    @abstractmethod
+    def start(self, Z: Tensor | None = None) -> tuple[Tensor, ...]:
+        """The state of a batch of one at coefficients `Z`, or at zero."""
+
+    @abstractmethod
+    def bound(self, fixed: Fixed, state: tuple[Tensor, ...], enough: float, iterations: int) -> Bounds:
+        """Bounds for a batch of tree nodes, after at most so many iterations; reaching `enough` is enough."""
+
+    @abstractmethod
+    def optimum(self, support: Tensor) -> tuple[float, float]:
+        """The least objective on the items ``support (size,)``, and by how much it may be too high."""
+
+
+class QuadraticRelaxation(Relaxation):
+    """The squared loss by the alternating direction method: one factor of ``G - diag(d) + rho`` serves all nodes.
+
+    With ``x`` the point that sees the data and ``z`` the one that pays the perspective, the gradient of the data at
+    ``x`` is ``rho (z - u - x)``: every iteration has its dual point for free.
+    """
+
+    def __init__(self, form: Quadratic, extracted: Tensor) -> None:
+        self.form, self.size, self.kappa, self.device = form, form.size, form.kappa, form.G.device
+        self.M, self.Q = form.G - torch.diag(extracted), form.Q.T.contiguous()
+        self.ridge = form.ridge + extracted
+        self.rho = RHO_SHARE * float(form.G.diagonal().mean()) + float(self.ridge.min())
+        shifted = self.M + self.rho * torch.eye(self.size, dtype=self.M.dtype, device=self.device)
+        self.inverse = torch.cholesky_inverse(cholesky(shifted))
+        self.row_norms = self.M.norm(dim=1)
+
+    def start(self, Z: Tensor | None = None) -> tuple[Tensor, ...]:
+        z = torch.zeros_like(self.Q) if Z is None else Z.T
+        # The multiplier that belongs to z: u = -gradient / rho.
+        u = (self.Q - z @ self.M) / self.rho
+        return z.unsqueeze(0), u.unsqueeze(0), z.new_zeros(1, 1)
+
+    def bound(self, fixed: Fixed, state: tuple[Tensor, ...], enough: float, iterations: int) -> Bounds:
+        x, shares, state = self.ascend(fixed, state, enough, iterations)
+        lower, scores = self._certain(x, fixed)
+        return Bounds(lower, scores, shares, state)
+
+    def ascend(
+        self, fixed: Fixed, state: tuple[Tensor, ...], enough: float, iterations: int
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+        """The points ``(B, c, n)`` with the best bounds, shares, and where the iteration ended."""
+        Q, rho, constant = self.Q, self.rho, self.form.constant
+        z, u, theta = state
+        best = torch.full_like(theta[:, 0], -torch.inf)
+        point, idle = z, torch.zeros_like(best)
+        for k in range(1, iterations + 1):
+            x = self._product(Q + rho * (z - u), self.inverse)
+            if k % CHECK_EVERY == 0 or k == iterations:
+                g = rho * (z - u - x)
+                value = constant - 0.5 * (x * (Q + g)).sum(dim=(1, 2)) - charge(self._scores(g), fixed)
+                better = value > best
+                gained = best.isinf() | (value - best > STALLED * (enough - best))
+                idle = torch.where(gained, 0, idle + 1)
+                best = torch.where(better, value, best)
+                point = torch.where(better[:, None, None], x, point)
+                if bool(((idle >= PATIENCE) | (best >= enough)).all()):
+                    break
+            w = x + u
+            factor, shares, theta = shrink(w.norm(dim=1), self.ridge, rho, fixed, theta, 12 if k == 1 else 6)
+            z = factor.unsqueeze(1) * w
+            u = w - z
+        return point, shares, (z, u, theta)
+
+    @staticmethod
+    def _product(X: Tensor, symmetric: Tensor) -> Tensor:
+        """``S x`` for all ``x (B, c, n)`` as one product of two matrices."""
+        return (X.reshape(-1, X.shape[2]) @ symmetric).view_as(X)
+
+    def _scores(self, g: Tensor) -> Tensor:
+        return g.square().sum(dim=1) / (2 * self.ridge)
+
+    def _certain(self, x: Tensor, fixed: Fixed) -> tuple[Tensor, Tensor]:
+        """The bound at ``x`` with every rounding error counted against it, and the scores so enlarged."""
+        form, Q = self.form, self.Q
+        g = self._product(x, self.M) - Q
+        length, total = x.norm(dim=2, keepdim=True), x.abs().sum(dim=2, keepdim=True)
+        off = (self.size + 2) * EPS * (self.row_norms * length + Q.abs())
+        off = off + form.gram_error * total + form.linear_error
+        scores = self._scores(g.abs() + off)
+        flat = (1, 2)
+        sizes = abs(form.constant) + (x.abs() * (Q.abs() + g.abs())).sum(dim=flat)
+        lost = 0.5 * (x.abs() * off).sum(dim=flat) + 0.5 * form.gram_error * total.square().sum(dim=flat)
+        lost = lost + form.linear_error * total.sum(dim=flat) + form.constant_error
+        paid = charge(scores, fixed)
+        lost = lost + (self.size + 8) * EPS * (sizes + paid)
+        return form.constant - 0.5 * (x * (Q + g)).sum(dim=flat) - paid - lost, scores
+
+    def optimum(self, support: Tensor) -> tuple[float, float]:
+        return self.form.optimum(support.nonzero().flatten())

@@ -1,0 +1,93 @@
+"""What is proved about a polished answer: certificates of all its problems, or the search of exact mode."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from psfit.bicadmm import BiCADMM
+from psfit.certificate import Certificate, Progress, Proof, certify, prove
+from psfit.instance import Instance
+from psfit.polish import Polished
+from psfit.polish.refit import refit
+from psfit.result import Status
+
+# Numbers that the open nodes of a search tree may hold together.
+MOST_STORED = 250_000_000
+
+
+@dataclass(frozen=True)
+class Proofs:
+    """Lower bounds of all problems, and how many items are beyond doubt."""
+
+    lower_bounds: np.ndarray
+    certain_in: int = 0
+    certain_out: int = 0
+    tree_nodes: int = 0
+
+    @classmethod
+    def none(cls, problems: int) -> "Proofs":
+        """Nothing proved."""
+        return cls(np.full(problems, -np.inf))
+
+    @classmethod
+    def of(cls, parts: list[Certificate] | list[Proof]) -> "Proofs":
+        """Gathered from one part for each problem."""
+        return cls(
+            lower_bounds=np.array([part.lower for part in parts]),
+            certain_in=sum(int(part.inside.sum()) for part in parts),
+            certain_out=sum(int(part.outside.sum()) for part in parts),
+            tree_nodes=sum(part.explored for part in parts if isinstance(part, Proof)),
+        )
+
+
+def certificates(inst: Instance, answer: Polished) -> Proofs:
+    """A certificate for each problem."""
+    values = enumerate(answer.objectives.tolist())
+    return Proofs.of([certify(inst, problem, answer.Z, value) for problem, value in values])
+
+
+def search(
+    inst: Instance,
+    answer: Polished,
+    solver: BiCADMM,
+    began: float,
+    progress: Callable[[Progress], None] | None,
+) -> tuple[Polished, Proofs, Status]:
+    """Branch and bound for each problem in turn; the answer, improved where a better support was found."""
+    proofs, limits = [], set()
+    node_size = inst.source.matrix.shape[1] * len(inst.layout.outputs_of(0)) * 3 + inst.source.matrix.shape[0]
+    for problem, value in enumerate(answer.objectives.tolist()):
+
+        def stop(state: Progress) -> bool:
+            if progress is not None:
+                progress(state)
+            if solver.time_limit is not None and time.perf_counter() - began > solver.time_limit:
+                limits.add(Status.TIME_LIMIT)
+            elif state.open * node_size > MOST_STORED:
+                limits.add(Status.TREE_LIMIT)
+            else:
+                return False
+            return True
+
+        def fit(support: torch.Tensor, problem: int = problem, Z: torch.Tensor = answer.Z) -> float:
+            return refit(inst, problem, support, Z).value
+
+        proof = prove(inst, problem, answer.Z, value, fit, solver.gap_tol, stop)
+        if proof.support is not None:
+            answer = _improved(inst, problem, answer, proof)
+        proofs.append(proof)
+    status = next(iter(limits)) if limits else Status.PROVED
+    return answer, Proofs.of(proofs), status
+
+
+def _improved(inst: Instance, problem: int, answer: Polished, proof: Proof) -> Polished:
+    assert proof.support is not None
+    exact = refit(inst, problem, proof.support, answer.Z)
+    if exact.value >= float(answer.objectives[problem]):
+        return answer
+    objectives = answer.objectives.clone()
+    objectives[problem] = exact.value
+    return replace(answer, Z=exact.Z, objectives=objectives, residual=max(answer.residual, exact.residual))
