@@ -42,7 +42,8 @@ def certify(inst: Instance, problem: int, Z: Tensor, objective: float) -> Certif
         relaxation = DataRelaxation(single)
         bounds = relaxation.bound(fixed, relaxation.start(Z), objective, PASS_BUDGET)
         lower, fixed = float(bounds.lower), screen(fixed, bounds.scores, bounds.lower, objective)[0]
-    lower = min(max(lower, trivial_bound(single)), objective)
+    # Numbers that overflow prove nothing.
+    lower = min(max(trivial_bound(single), lower if lower == lower else -torch.inf), objective)
     return Certificate(lower, fixed.inside[0], fixed.outside[0])
 
 

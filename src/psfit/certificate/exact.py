@@ -1,7 +1,7 @@
 """Exact mode: shrink the problem by what the bounds decide, then branch on what is left."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -68,8 +68,7 @@ def prove(
         proof = _prove_quadratic(pooled(single), Z[: single.layout.features], objective, gap_tol, stop)
     else:
         proof = _prove_by_passes(single, Z, objective, fit, gap_tol, stop)
-    lower = min(max(proof.lower, trivial_bound(single)), proof.upper)
-    return Proof(lower, proof.upper, proof.support, proof.inside, proof.outside, proof.explored, proof.open)
+    return replace(proof, lower=min(max(trivial_bound(single), proof.lower), proof.upper))
 
 
 def _prove_quadratic(form: Quadratic, X: Tensor, objective: float, gap_tol: float, stop: Stop) -> Proof:

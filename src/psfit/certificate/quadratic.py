@@ -45,7 +45,7 @@ class Quadratic:
         H = self.G[support.unsqueeze(1), support] + torch.diag(self.ridge[support])
         x = torch.cholesky_solve(self.Q[support], cholesky(H))
         total, gained = float(x.abs().sum()), 0.5 * float((self.Q[support] * x).sum())
-        error = self.constant_error + self.linear_error * total + 0.5 * self.gram_error * total**2
+        error = self.constant_error + self.linear_error * total + 0.5 * self.gram_error * total * total
         error += 8 * (len(support) + 4) * EPS * (abs(self.constant) + abs(gained))
         return self.constant - gained, error
 
@@ -85,9 +85,9 @@ class Quadratic:
             G=rest.G - cross.T @ moved,
             Q=rest.Q - cross.T @ fitted,
             constant=self.constant - 0.5 * float((self.Q[gone] * fitted).sum()),
-            gram_error=e * reach**2,
+            gram_error=e * reach * reach,
             linear_error=(self.linear_error + e * shift) * reach,
-            constant_error=self.constant_error + self.linear_error * shift + 0.5 * e * shift**2,
+            constant_error=self.constant_error + self.linear_error * shift + 0.5 * e * shift * shift,
         )
 
 
@@ -105,7 +105,7 @@ def pooled(inst: Instance) -> Quadratic:
         ridge=inst.ridge[:, 0],
         kappa=inst.problem.kappa[0],
         index=torch.arange(len(Q), device=Q.device),
-        gram_error=rounding * norm**2,
+        gram_error=rounding * norm * norm,
         linear_error=rounding * norm * constant**0.5,
         constant_error=rounding * constant,
     )

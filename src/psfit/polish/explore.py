@@ -35,7 +35,7 @@ EFFORTS = {"low": None, "medium": Exploration(16, 1.0), "high": Exploration(40, 
 SHARES = (0.5, 0.25, 0.75, 1.0)
 # Restarts that mostly come home to the best support say that there is little else to find. Where fewer than this share
 # do, every search ends somewhere else, and it pays to go on several times as long.
-HOMING = 0.25
+HOMING = 0.5
 RUGGED = 4
 
 
@@ -56,11 +56,15 @@ def explore(
 
 def _restart(scene: Landscape, chosen: Tensor, fit: Fit, rel_tol: float, plan: Exploration) -> tuple[Tensor, Fit]:
     generator = torch.Generator().manual_seed(0)
-    limit = scene.work + plan.work * max(FREE_WORK + PASSES * scene.pass_work, REPEATS * scene.work)
+    spent, free = scene.work, FREE_WORK + PASSES * scene.pass_work
     # A refit of a loss with kinks is a sequence of smooth ones: as much patience costs several times more there.
     patience = plan.patience if scene.inst.problem.loss.smooth else plan.patience // 4
     failures, returns, attempt = 0, 0, 0
-    while failures < patience * (1 if returns >= HOMING * failures else RUGGED) and scene.work < limit:
+    while True:
+        longer = 1 if returns >= HOMING * max(failures, 1) else RUGGED
+        allowed = spent + plan.work * max(longer * free, REPEATS * spent)
+        if failures >= patience * longer or scene.work >= allowed:
+            return chosen, fit
         start = _perturbed(chosen, SHARES[attempt % len(SHARES)], generator)
         found, reached, _ = swap_search(scene, start, fit.Z, rel_tol)
         attempt += 1
@@ -69,7 +73,6 @@ def _restart(scene: Landscape, chosen: Tensor, fit: Fit, rel_tol: float, plan: E
             chosen, fit, failures, returns = found, reached, 0, 0
         elif reached.value <= fit.value + rel_tol * abs(fit.value):
             returns += 1
-    return chosen, fit
 
 
 def _perturbed(chosen: Tensor, share: float, generator: torch.Generator) -> Tensor:
