@@ -8,7 +8,7 @@ from scipy import optimize, sparse, special
 
 
 def best_objective(problem, source) -> float:
-    """The least objective over every support that the limit allows. Weights must be whole numbers: rows are repeated."""
+    """The least objective over every support that the limit allows. Weights are whole numbers: rows are repeated."""
     times = source.weight[:, 0].long().numpy()
     assert (times == source.weight[:, 0].numpy()).all()
     A, b = (np.repeat(part.double().numpy(), times, axis=0) for part in (source.matrix.values, source.target))

@@ -5,7 +5,7 @@ import pytest
 import torch
 from problems import LOSSES, make_source, paper_source
 
-from psfit import GridSpec, Problem, SparseLinearRegression, solve
+from psfit import BiCADMM, GridSpec, Problem, SparseLinearRegression, solve
 from psfit.losses import Squared
 
 pytestmark = pytest.mark.gpu
@@ -26,6 +26,17 @@ def test_a_gpu_gives_the_same_objective(loss, nodes, blocks):
     control = solve(problem, source, grid=GridSpec(nodes=nodes, blocks=blocks)).objective
     moved = solve(problem, source.to("cuda"), grid=GridSpec(nodes=nodes, blocks=blocks))
     assert moved.objective == pytest.approx(control, rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_a_gpu_proves_the_same(loss):
+    source = make_source(loss, samples=80, features=8, nonzeros=3, seed=5)
+    problem = Problem(loss, (3,), gamma=2.0)
+    for solver in (BiCADMM(), BiCADMM(effort="low", exact=True, max_iter=5)):
+        control, moved = solve(problem, source, solver), solve(problem, source.to("cuda"), solver)
+        assert moved.objective == pytest.approx(control.objective, rel=1e-6)
+        assert moved.lower_bound <= control.objective * (1 + 1e-12)
+        assert moved.gap <= max(1.1 * control.gap, 1e-4)
 
 
 def test_wide_data_in_float32():

@@ -1,9 +1,6 @@
 """The one thing a bound must never do: exceed the optimum over all supports, found by enumeration."""
 
-from dataclasses import replace
-
 import numpy as np
-import pytest
 import torch
 from enumeration import best_objective
 from hypothesis import given, settings
@@ -13,7 +10,6 @@ from problems import LOSSES, SPARSITIES, make_source
 from psfit import BiCADMM, Dense, GridSpec, Problem, Source, solve
 from psfit.certificate import certify
 from psfit.instance import pose
-from psfit.losses import Hinge, Logistic, Softmax, Squared
 from psfit.result import Status
 
 # What the oracle's own solver and summation leave over.

@@ -1,0 +1,67 @@
+"""The pooled quadratic form, what is taken out of it, and what is extracted from it."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from enumeration import best_objective
+from problems import make_source
+
+from psfit import GridSpec, Problem
+from psfit.certificate import extraction
+from psfit.certificate.quadratic import pooled
+from psfit.instance import pose
+from psfit.losses import Squared
+
+
+def form_of(seed, features=7, kappa=3, samples=40, nodes=2):
+    source = make_source(Squared(), samples=samples, features=features, nonzeros=3, seed=seed, correlation=0.7)
+    problem = Problem(Squared(), (kappa,), gamma=2.0)
+    return problem, source, pooled(pose(problem, source, GridSpec(nodes=nodes, device="cpu").build()))
+
+
+def least(form):
+    chosen = itertools.combinations(range(form.size), form.kappa)
+    return min(form.optimum(torch.tensor(s, dtype=torch.long))[0] for s in chosen)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_form_has_the_optimum_of_the_data(seed):
+    problem, source, form = form_of(seed)
+    assert least(form) == pytest.approx(best_objective(problem, source), rel=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_taking_items_out_keeps_the_optimum_of_what_is_left(seed):
+    _, _, form = form_of(seed)
+    inside, outside = torch.zeros(2, form.size, dtype=torch.bool)
+    inside[2], outside[[0, 5]] = True, True
+    with_two = [s for s in itertools.combinations(range(7), 3) if 2 in s and not {0, 5} & set(s)]
+    expected = min(form.optimum(torch.tensor(s))[0] for s in with_two)
+    smaller = form.reduced(inside, outside)
+    assert smaller.index.tolist() == [1, 3, 4, 6]
+    assert least(smaller) == pytest.approx(expected, rel=1e-10)
+    assert smaller.gram_error >= form.gram_error
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_extraction_leaves_a_convex_loss(seed):
+    _, _, form = form_of(seed)
+    uniform = extraction.uniform(form)
+    assert float(uniform[0]) == pytest.approx(np.linalg.eigvalsh(form.G.numpy())[0], rel=1e-8)
+    slope = torch.rand(form.size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    better = extraction.safe(form, extraction.towards(form, slope))
+    for d in (uniform, better, extraction.safe(form, 3 * better)):
+        assert bool((d >= 0).all())
+        assert np.linalg.eigvalsh((form.G - torch.diag(d)).numpy())[0] >= -1e-12 * float(form.G.trace())
+    assert float(slope @ better) > float(slope @ uniform)
+
+
+def test_without_pooling_the_nodes_smallest_eigenvalues_add_up():
+    source = make_source(Squared(), samples=60, features=5, nonzeros=2, seed=0)
+    inst = pose(Problem(Squared(), (2,), 1.0), source, GridSpec(nodes=3, device="cpu").build())
+    A = inst.source.matrix.chunk(0, 60, torch.float64)[:, :5].numpy()
+    own = sum(2 * np.linalg.eigvalsh(part.T @ part)[0] for part in np.split(A, 3))
+    assert extraction.unpooled(inst) == pytest.approx(own, rel=1e-9)
+    assert extraction.unpooled(inst) <= 2 * np.linalg.eigvalsh(A.T @ A)[0]
