@@ -103,7 +103,9 @@ class Result:
         if not np.isfinite(self.lower_bound):
             return "none was asked for"
         said = f"no answer within the limit has an objective below {self.lower_bound:.8g}, gap {self.gap:.2g}"
-        if self.certain_in or self.certain_out:
+        if self.certain_in == sum(self.kappa):
+            said += "; no other support is better"
+        elif self.certain_in or self.certain_out:
             said += f"; every better support has {self.certain_in} known items and none of {self.certain_out} others"
         if self.tree_nodes:
             said += f"; {self.tree_nodes:,} tree nodes"
