@@ -83,11 +83,6 @@ class Instance:
             layout=replace(self.layout, outputs=self.layout.outputs * copies),
         )
 
-    @property
-    def tall(self) -> bool:
-        """Whether Gram matrices are cheaper than the data: some node has as many rows as columns."""
-        return self.split.tall
-
     def single(self, problem: int) -> "Instance":
         """One of the problems as an instance of its own."""
         outputs = self.layout.outputs_of(problem)

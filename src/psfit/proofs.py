@@ -1,13 +1,11 @@
 """What is proved about a polished answer: certificates of all its problems, or the search of exact mode."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
-from psfit.bicadmm import BiCADMM
 from psfit.certificate import Certificate, Progress, Proof, certify, prove
 from psfit.instance import Instance
 from psfit.polish import Polished
@@ -43,17 +41,17 @@ class Proofs:
         )
 
 
-def certificates(inst: Instance, answer: Polished) -> Proofs:
-    """A certificate for each problem."""
+def certificates(inst: Instance, answer: Polished, late: Callable[[], bool]) -> Proofs:
+    """A certificate for each problem; `late` says that the time limit has come."""
     values = enumerate(answer.objectives.tolist())
-    return Proofs.of([certify(inst, problem, answer.Z, value) for problem, value in values])
+    return Proofs.of([certify(inst, problem, answer.Z, value, late) for problem, value in values])
 
 
 def search(
     inst: Instance,
     answer: Polished,
-    solver: BiCADMM,
-    began: float,
+    gap_tol: float,
+    late: Callable[[], bool],
     progress: Callable[[Progress], None] | None,
 ) -> tuple[Polished, Proofs, Status]:
     """Branch and bound for each problem in turn; the answer, improved where a better support was found."""
@@ -64,7 +62,7 @@ def search(
         def stop(state: Progress) -> bool:
             if progress is not None:
                 progress(state)
-            if solver.time_limit is not None and time.perf_counter() - began > solver.time_limit:
+            if late():
                 limits.add(Status.TIME_LIMIT)
             elif state.open * node_size > MOST_STORED:
                 limits.add(Status.TREE_LIMIT)
@@ -75,7 +73,7 @@ def search(
         def fit(support: torch.Tensor, problem: int = problem, Z: torch.Tensor = answer.Z) -> float:
             return refit(inst, problem, support, Z).value
 
-        proof = prove(inst, problem, answer.Z, value, fit, solver.gap_tol, stop)
+        proof = prove(inst, problem, answer.Z, value, fit, gap_tol, stop)
         if proof.support is not None:
             answer = _improved(inst, problem, answer, proof)
         proofs.append(proof)

@@ -56,10 +56,14 @@ def solve(
     state, status, history = _iterate(solver, setup, state, began)
     answer = polish(setup.instance, state.bilinear.z, setup.copies, solver.effort)
     proved = Proofs.none(len(problem.kappa))
+
+    def late() -> bool:
+        return solver.time_limit is not None and time.perf_counter() - began > solver.time_limit
+
     if solver.exact:
-        answer, proved, status = search(inst, answer, solver, began, progress)
+        answer, proved, status = search(inst, answer, solver.gap_tol, late, progress)
     elif certify:
-        proved = certificates(inst, answer)
+        proved = certificates(inst, answer, late)
     coef, intercept = inst.to_user(answer.Z)
     return Result(
         coef=coef.cpu().numpy(),

@@ -96,15 +96,14 @@ class Search:
         self._file(root, bounds, bounds.lower)
         width = BATCH[self.relaxation.device.type]
         while self.heap and not stop(Progress(self.upper, self.lower, self.explored, len(self.heap))):
+            if self.heap[0][0] >= self.enough:
+                # The best node waiting need not be explored any more, so none does.
+                self.floor, self.heap = min(self.floor, self.heap[0][0]), []
+                break
             taken = [heapq.heappop(self.heap) for _ in range(min(width, len(self.heap)))]
-            useful = [node for node in taken if node[0] < self.enough]
-            self.floor = min([self.floor, *(node[0] for node in taken if node[0] >= self.enough)])
+            lowers = torch.tensor([lower for lower, _ in taken], dtype=torch.float64, device=self.relaxation.device)
             assert self.pool is not None
-            rows = self.pool.take([place for _, place in taken])
-            keep = torch.tensor([node[0] < self.enough for node in taken], device=self.relaxation.device)
-            if useful:
-                parents = torch.tensor([lower for lower, _ in useful], dtype=torch.float64, device=keep.device)
-                self._expand(tuple(row[keep] for row in rows), parents)
+            self._expand(self.pool.take([place for _, place in taken]), lowers)
         return Tree(self.lower, self.upper, self.best, self.explored, len(self.heap))
 
     def _expand(self, rows: tuple[Tensor, ...], parents: Tensor) -> None:

@@ -1,5 +1,6 @@
 """The certificate of an answer: how much better any other support could be, and which items are beyond doubt."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -30,16 +31,21 @@ class Certificate:
     outside: Tensor
 
 
-def certify(inst: Instance, problem: int, Z: Tensor, objective: float) -> Certificate:
-    """Bound one problem of an instance from its answer ``Z (n, c)`` with the given objective."""
+def certify(
+    inst: Instance, problem: int, Z: Tensor, objective: float, late: Callable[[], bool] = lambda: False
+) -> Certificate:
+    """Bound one problem of an instance from its answer ``Z (n, c)`` with the given objective.
+
+    Passes over the data end with their budget, or when `late` says so.
+    """
     single, Z = inst.single(problem), Z[:, inst.layout.outputs_of(problem)].double()
     nothing = torch.zeros(1, single.layout.size, dtype=torch.bool, device=inst.ridge.device)
     fixed = Fixed.of(nothing, nothing, single.problem.kappa[0])
-    if single.problem.loss.quadratic and single.tall:
+    if single.problem.loss.quadratic and single.split.tall:
         certified = _by_one_gradient if inst.grid.blocks.size > 1 else _by_quadratic_form
         lower, fixed = certified(single, Z[: single.layout.features], objective, fixed)
     else:
-        relaxation = DataRelaxation(single)
+        relaxation = DataRelaxation(single, late=late)
         bounds = relaxation.bound(fixed, relaxation.start(Z), objective, PASS_BUDGET)
         lower, fixed = float(bounds.lower), screen(fixed, bounds.scores, bounds.lower, objective)[0]
     # Numbers that overflow prove nothing.

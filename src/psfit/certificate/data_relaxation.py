@@ -27,10 +27,15 @@ REFIT_ERROR = 1e-10
 
 
 class DataRelaxation(Relaxation):
-    """An instance of one problem; `fit` gives the optimum on a support, for a search that tries some."""
+    """An instance of one problem; `late` ends an iteration before its budget does.
 
-    def __init__(self, inst: Instance, fit: Callable[[Tensor], float] | None = None) -> None:
-        self.inst, self.fit = inst, fit
+    `fit` gives the optimum on a support, for a search that tries some.
+    """
+
+    def __init__(
+        self, inst: Instance, fit: Callable[[Tensor], float] | None = None, late: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.inst, self.fit, self.late = inst, fit, late
         layout, c = inst.layout, inst.source.outputs
         self.size, self.kappa, self.device = layout.size, inst.problem.kappa[0], inst.ridge.device
         self.joint = layout.kind != "columns"
@@ -88,7 +93,8 @@ class DataRelaxation(Relaxation):
                 idle = torch.where(gained, 0, idle + 1)
                 best = torch.where(better, value, best)
                 scores = torch.where(better.unsqueeze(1), found, scores)
-                if k == iterations or (bool(((idle > PATIENCE) | (best >= enough)).all()) and k):
+                done = bool(((idle > PATIENCE) | (best >= enough)).all()) or self.late()
+                if k == iterations or (k and done):
                     break
             g = inst.grid.nodes.total(source.matrix.rmv(source.weight * a))
             v = z - tau.T * g

@@ -63,7 +63,7 @@ def prove(
     """
     single = inst.single(problem)
     Z = Z[:, inst.layout.outputs_of(problem)].double()
-    small = single.tall or single.source.matrix.shape[1] <= MOST_FEATURES
+    small = single.split.tall or single.source.matrix.shape[1] <= MOST_FEATURES
     if single.problem.loss.quadratic and small:
         proof = _prove_quadratic(pooled(single), Z[: single.layout.features], objective, gap_tol, stop)
     else:
@@ -99,8 +99,8 @@ def _prove_quadratic(form: Quadratic, X: Tensor, objective: float, gap_tol: floa
             extracted = extracted + 1.5 / (k + 4) * (ideal - extracted)
         extracted = extraction.safe(form, extracted)
         relaxation = QuadraticRelaxation(form, extracted)
-        state = relaxation.start()
-    tree = _explore(form, extracted, objective, gap_tol, stop)
+        state = relaxation.start(bounds.state[0][0][:, keep].T)
+    tree = _explore(form, extracted, bounds.state[0][0][:, keep].T, objective, gap_tol, stop)
     support = None
     if tree.support is not None:
         support = inside.clone()
@@ -108,14 +108,14 @@ def _prove_quadratic(form: Quadratic, X: Tensor, objective: float, gap_tol: floa
     return Proof(max(tree.lower, root), tree.upper, support, inside, outside, tree.explored, tree.open)
 
 
-def _explore(form: Quadratic, extracted: Tensor, objective: float, gap_tol: float, stop: Stop) -> Tree:
+def _explore(form: Quadratic, extracted: Tensor, X: Tensor, objective: float, gap_tol: float, stop: Stop) -> Tree:
     """The tree below a quadratic form; a form without choices has a single support."""
     if form.kappa <= 0 or form.size <= form.kappa:
         chosen = torch.full((form.size,), form.kappa > 0, dtype=torch.bool, device=form.G.device)
         value, error = form.optimum(chosen.nonzero().flatten())
         return Tree(min(value - error, objective), min(value, objective), chosen if value < objective else None, 1, 0)
     relaxation = QuadraticRelaxation(form, extracted)
-    bounds = relaxation.bound(_undecided(relaxation), relaxation.start(), objective, ROOT_ITERATIONS)
+    bounds = relaxation.bound(_undecided(relaxation), relaxation.start(X), objective, ROOT_ITERATIONS)
     return Search(relaxation, objective, gap_tol).run(_undecided(relaxation), bounds, stop)
 
 

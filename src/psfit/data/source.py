@@ -1,7 +1,7 @@
 """The samples a rank holds, and their division among the nodes it hosts."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
@@ -16,13 +16,15 @@ from psfit.data.matrix import DesignMatrix
 class Source:
     """A design matrix ``(m, n)`` with its targets ``(m, c)`` and sample weights ``(m, 1)``.
 
-    `bounds` says where one node's rows end and the next one's begin; None deals them out evenly.
+    `bounds` says where one node's rows end and the next one's begin; None deals them out evenly. `grams` keeps Gram
+    matrices by bounds; copies with other targets share it.
     """
 
     matrix: DesignMatrix
     target: Tensor
     weight: Tensor
     bounds: tuple[int, ...] | None = None
+    grams: dict[tuple[int, ...], Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def outputs(self) -> int:
@@ -87,10 +89,13 @@ class NodeSplit:
         parts = zip(self._matrices, self._ranges, strict=True)
         return torch.stack([A.gram(weights[a:b]) for A, (a, b) in parts])
 
-    @cached_property
+    @property
     def gram(self) -> Tensor:
         """The nodes' Gram matrices under the sample weights, computed once and shared by all who ask."""
-        return self.weighted_gram(self.source.weight)
+        known = self.source.grams
+        if self.bounds not in known:
+            known[self.bounds] = self.weighted_gram(self.source.weight)
+        return known[self.bounds]
 
     def sum_rows(self, V: Tensor) -> Tensor:
         """Sums over each node's rows: ``(m, k) -> (N, k)``."""
