@@ -54,7 +54,8 @@ def solve(
     inst = pose(problem, source, grid)
     setup, state = solver.init(inst, None if start is None else inst.from_user(*start))
     state, status, history = _iterate(solver, setup, state, began)
-    answer = polish(setup.instance, state.bilinear.z, setup.copies, solver.effort)
+    effort = "brief" if solver.exact and solver.effort == "medium" else solver.effort
+    answer = polish(setup.instance, state.bilinear.z, setup.copies, effort)
     proved = Proofs.none(len(problem.kappa))
 
     def late() -> bool:

@@ -70,7 +70,7 @@ def test_the_proximal_step_minimises(seed):
         for s in starts
     )
     size = torch.tensor(np.abs(v)).unsqueeze(0)
-    factor, share, _ = shrink(size, torch.tensor(ridge), rho, fixed, torch.zeros(1, 1), 40)
+    factor, share, _ = shrink(size, torch.tensor(ridge), rho, fixed)
     s, z = share[0].numpy(), factor[0].numpy() * v
     assert s.sum() <= kappa + 1e-9
     assert ((s >= 0) & (s <= 1)).all()

@@ -63,7 +63,7 @@ class DataRelaxation(Relaxation):
             length = self.inst.grid.nodes.total((source.weight * a.square()).sum().reshape(1)).sqrt()
             known = BALANCE * length / z.norm().clamp(min=torch.finfo(z.dtype).tiny)
             balance = known.reshape(1, 1).clamp(1e-3 * self.balance, 1e3 * self.balance)
-        return z.unsqueeze(0), a.unsqueeze(0), balance, z.new_zeros(1, 1)
+        return z.unsqueeze(0), a.unsqueeze(0), balance
 
     def bound(self, fixed: Fixed, state: tuple[Tensor, ...], enough: float, iterations: int) -> Bounds:
         if not self.joint or len(fixed.left) == 1:
@@ -81,7 +81,7 @@ class DataRelaxation(Relaxation):
         inst = self.inst.batched(1 if self.joint else len(fixed.left))
         source, layout, loss = inst.source, inst.layout, inst.problem.loss
         z, a = (self._as_columns(part) for part in state[:2])
-        balance, theta = state[2:]
+        balance, theta = state[2], None
         tau, sigma = 1 / (balance * self.norm), (balance / self.norm).T
         best = torch.full((len(fixed.left),), -torch.inf, dtype=torch.float64, device=self.device)
         idle, scores = torch.zeros_like(best), torch.zeros_like(fixed.inside, dtype=torch.float64)
@@ -99,11 +99,11 @@ class DataRelaxation(Relaxation):
             g = inst.grid.nodes.total(source.matrix.rmv(source.weight * a))
             v = z - tau.T * g
             packed = layout.pack(v)
-            factor, shares, theta = shrink(packed.abs(), self.ridge, 1 / tau, fixed, theta, 6 if k else 12)
+            factor, shares, theta = shrink(packed.abs(), self.ridge, 1 / tau, fixed, theta)
             moved = layout.replace(v, (factor * packed).to(v.dtype))
             a = loss.dual_point(a / sigma + source.matrix.mv(2 * moved - z), source.target, 1 / sigma)
             z = moved
-        return Bounds(best, scores, shares, (self._as_rows(z), self._as_rows(a), balance, theta))
+        return Bounds(best, scores, shares, (self._as_rows(z), self._as_rows(a), balance))
 
     def _as_columns(self, rows: Tensor) -> Tensor:
         """``(B, n, c) -> (n, B c)``."""

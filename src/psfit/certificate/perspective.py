@@ -13,6 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+# Newton steps for the shares, from a guess and from the iteration before.
+COLD_STEPS = 12
+WARM_STEPS = 5
+
 
 @dataclass(frozen=True)
 class Fixed:
@@ -57,24 +61,28 @@ def margins(scores: Tensor, fixed: Fixed) -> tuple[Tensor, Tensor]:
 
 
 def shrink(
-    size: Tensor, ridge: Tensor, rho: Tensor | float, fixed: Fixed, theta: Tensor, steps: int
+    size: Tensor, ridge: Tensor, rho: Tensor | float, fixed: Fixed, theta: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The proximal step at penalty `rho`: factors ``(B, n)`` for items of magnitude ``size (B, n)``, shares, theta.
 
     For given shares an item is multiplied by ``rho s / (rho s + r)``. The best shares are ``a_j theta - r_j / rho``
     clipped to [0, 1] with ``a_j = size_j sqrt(r_j)``, and the one number ``theta (B, 1)`` makes them add up to the
     places left. That equation is piecewise linear and increasing: Newton's method inside a bracket, started at the
-    given theta (zero: unknown), takes a few steps. Shares that do not quite add up only make a slower iteration.
+    theta of a similar problem or at a guess, takes a few steps. Shares that do not quite add up only make a slower
+    iteration.
     """
     free = fixed.free & (size > 0)
     slope = torch.where(free, size * ridge.sqrt(), 0.0)
     offset = ridge / rho
-    low = torch.zeros_like(theta)
     high = torch.where(free, (1 + offset) / torch.where(free, slope, 1.0), 0.0).amax(dim=1, keepdim=True)
-    # A first guess: the last place goes to the item that would come last in order of size.
-    last = slope.topk(max(1, min(int(fixed.left.max()), size.shape[1])), dim=1).values
-    guess = (1 + offset.mean()) / last.gather(1, (fixed.left - 1).clamp(0, last.shape[1] - 1)).clamp(min=1e-300)
-    theta = torch.minimum(torch.where(theta > 0, theta, guess), high)
+    steps = WARM_STEPS
+    if theta is None:
+        # The last place goes to the item that would come last in order of size.
+        steps = COLD_STEPS
+        last = slope.topk(max(1, min(int(fixed.left.max()), size.shape[1])), dim=1).values
+        last = last.gather(1, (fixed.left - 1).clamp(0, last.shape[1] - 1))
+        theta = (1 + offset.mean()) / last.clamp(min=torch.finfo(last.dtype).tiny)
+    theta, low = torch.minimum(theta, high), torch.zeros_like(high)
     for _ in range(steps):
         raw = slope * theta - offset
         total = raw.clamp(0, 1).sum(dim=1, keepdim=True)

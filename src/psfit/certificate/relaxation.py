@@ -77,7 +77,7 @@ class QuadraticRelaxation(Relaxation):
         z = torch.zeros_like(self.Q) if Z is None else Z.T
         # The multiplier that belongs to z: u = -gradient / rho.
         u = (self.Q - z @ self.M) / self.rho
-        return z.unsqueeze(0), u.unsqueeze(0), z.new_zeros(1, 1)
+        return z.unsqueeze(0), u.unsqueeze(0)
 
     def bound(self, fixed: Fixed, state: tuple[Tensor, ...], enough: float, iterations: int) -> Bounds:
         x, shares, state = self.ascend(fixed, state, enough, iterations)
@@ -89,8 +89,8 @@ class QuadraticRelaxation(Relaxation):
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         """The points ``(B, c, n)`` with the best bounds, shares, and where the iteration ended."""
         Q, rho, constant = self.Q, self.rho, self.form.constant
-        z, u, theta = state
-        best = torch.full_like(theta[:, 0], -torch.inf)
+        z, u = state
+        best, theta = torch.full_like(z[:, 0, 0], -torch.inf), None
         point, idle = z, torch.zeros_like(best)
         for k in range(1, iterations + 1):
             x = self._product(Q + rho * (z - u), self.inverse)
@@ -105,10 +105,10 @@ class QuadraticRelaxation(Relaxation):
                 if bool(((idle >= PATIENCE) | (best >= enough)).all()):
                     break
             w = x + u
-            factor, shares, theta = shrink(w.norm(dim=1), self.ridge, rho, fixed, theta, 12 if k == 1 else 6)
+            factor, shares, theta = shrink(w.norm(dim=1), self.ridge, rho, fixed, theta)
             z = factor.unsqueeze(1) * w
             u = w - z
-        return point, shares, (z, u, theta)
+        return point, shares, (z, u)
 
     @staticmethod
     def _product(X: Tensor, symmetric: Tensor) -> Tensor:

@@ -31,7 +31,8 @@ class Exploration:
     work: float
 
 
-EFFORTS = {"low": None, "medium": Exploration(16, 1.0), "high": Exploration(40, 16.0)}
+# "brief" goes before an exact search, which looks everywhere anyway.
+EFFORTS = {"low": None, "brief": Exploration(3, 0.25), "medium": Exploration(16, 1.0), "high": Exploration(40, 16.0)}
 SHARES = (0.5, 0.25, 0.75, 1.0)
 # Restarts that mostly come home to the best support say that there is little else to find. Where fewer than this share
 # do, every search ends somewhere else, and it pays to go on several times as long.
