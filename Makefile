@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# A Python that has the exact peers of benchmarks/proof, which need older libraries.
+PEERS_PYTHON ?= $(BIN)/python
 
 .PHONY: demo test lint bench clean
 
@@ -23,6 +25,8 @@ bench: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/models/run.py --output benchmarks/results
 	$(BIN)/python benchmarks/quality/run.py --output benchmarks/results
+	$(BIN)/python benchmarks/proof/alone.py --output benchmarks/results
+	$(BIN)/python benchmarks/proof/run.py --output benchmarks/results --peers-python $(PEERS_PYTHON)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "quality"))
-from suite import Case, Spec, draw
+from suite import LINEAR, Case, Spec, draw
 
 SPECS = [
     Spec("30 features, ar 0.8", samples=80, features=30, kappa=5, correlation=0.8, snr=2.0),
@@ -27,3 +27,8 @@ SPECS = [
 def cases(seed: int) -> list[Case]:
     """One problem of each kind."""
     return [draw(spec, seed) for spec in SPECS]
+
+
+def quality_cases(seeds: int) -> list[Case]:
+    """The quality suite's problems with squared loss and at most 200 features."""
+    return [draw(spec, seed) for spec in LINEAR if spec.features <= 200 for seed in range(seeds)]
