@@ -49,7 +49,7 @@ def gurobi(X: np.ndarray, y: np.ndarray, data: dict, limit: float) -> Answer:
 
     n = X.shape[1]
     with gurobipy.Env(params={"OutputFlag": 0}) as environment, gurobipy.Model(env=environment) as model:
-        model.Params.TimeLimit, model.Params.MIPGap, model.Params.Threads = limit, 1e-4, 2
+        model.Params.TimeLimit, model.Params.MIPGap, model.Params.Threads = limit, 1e-4, 1
         x = model.addMVar(n, lb=-data["most"], ub=data["most"])
         on = model.addMVar(n, vtype="B")
         model.addConstr(x <= data["most"] * on)

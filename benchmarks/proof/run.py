@@ -9,6 +9,7 @@ price for each nonzero get one at which the limited optimum is theirs too, which
 import argparse
 import csv
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+import torch
 from exact_peers import PEERS
 from problems import Case, cases
 
@@ -33,6 +35,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 GAP = 1e-4
+ONE_THREAD = os.environ | {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")}
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def theirs(name: str, python: str, path: Path, case: Case, judge: Judge, limit: 
     """A peer in a process of its own; one that dies or hangs has proved nothing."""
     command = [python, str(Path(__file__).parent / "exact_peers.py"), name, str(path), str(limit)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=4 * limit + 120)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=4 * limit + 120, env=ONE_THREAD)
         found = json.loads(done.stdout.strip().splitlines()[-1])
     except (subprocess.TimeoutExpired, json.JSONDecodeError, IndexError):
         return Row(case.name, name, float("nan"), float("nan"), float("nan"), False)
@@ -165,6 +168,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for each solver and problem")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    torch.set_num_threads(1)
     rows: list[Row] = []
     courses: dict[str, list[tuple[float, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -184,7 +188,14 @@ def main() -> None:
         writer = csv.DictWriter(file, fieldnames=list(asdict(rows[0])))
         writer.writeheader()
         writer.writerows(asdict(row) for row in rows)
-    page = ["# Time to a proof", "", f"Goal: a gap of {GAP:g}; limit {options.limit:g} s.", "", *summary(rows), ""]
+    page = [
+        "# Time to a proof",
+        "",
+        f"Goal: a gap of {GAP:g}; limit {options.limit:g} s; one thread each.",
+        "",
+        *summary(rows),
+        "",
+    ]
     page += [*table(rows), "", "Run on: " + ", ".join(f"{k} {v}" for k, v in environment().items()) + ".", ""]
     (options.output / "proof.md").write_text("\n".join(page))
     draw(rows, courses, options.output / "proof.png")
