@@ -139,3 +139,15 @@ def test_estimators_carry_the_certificate(capsys):
 def test_a_senseless_gap_is_refused(gap_tol):
     with pytest.raises(ValueError, match="gap_tol"):
         BiCADMM(gap_tol=gap_tol)
+
+
+def test_exact_mode_for_features_shared_by_two_targets():
+    source = make_source(Squared(), samples=40, features=9, nonzeros=3, seed=4, correlation=0.9)
+    noise = torch.randn(40, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    both = source.with_target(torch.cat([source.target, source.target.flip(0) + noise], dim=1))
+    problem = Problem(Squared(), (3,), 1.0, "feature")
+    best = best_objective(problem, both)
+    result = solve(problem, both, POOR)
+    assert result.objective == pytest.approx(best, rel=1e-4)
+    assert result.gap <= 1e-4
+    assert solve(problem, both).lower_bound <= best * (1 + 1e-9)
