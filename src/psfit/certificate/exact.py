@@ -15,7 +15,9 @@ from psfit.certificate.quadratic import Quadratic, pooled
 from psfit.certificate.relaxation import Bounds, QuadraticRelaxation, Relaxation
 from psfit.instance import Instance
 
-ROOT_ITERATIONS = 300
+# Iterations of the root's relaxation: by passes over the data once, on a quadratic form again in every round.
+PASS_ITERATIONS = 300
+ROOT_ITERATIONS = 30
 # Improving the extraction: rounds at most, the number of items up to which it pays, and the share of the gap that a
 # round must win to be followed by another.
 ROUNDS = 10
@@ -125,7 +127,7 @@ def _prove_by_passes(
     """Branch with bounds from passes over the data."""
     relaxation = DataRelaxation(inst, fit)
     root = _undecided(relaxation)
-    bounds = relaxation.bound(root, relaxation.start(Z), objective, ROOT_ITERATIONS)
+    bounds = relaxation.bound(root, relaxation.start(Z), objective, PASS_ITERATIONS)
     fixed, _ = screen(root, bounds.scores, bounds.lower, objective)
     tree = Search(relaxation, objective, gap_tol).run(root, bounds, stop)
     lower = max(tree.lower, float(bounds.lower))

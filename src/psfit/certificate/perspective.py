@@ -15,7 +15,7 @@ from torch import Tensor
 
 # Newton steps for the shares, from a guess and from the iteration before.
 COLD_STEPS = 12
-WARM_STEPS = 5
+WARM_STEPS = 3
 
 
 @dataclass(frozen=True)
