@@ -35,6 +35,11 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 GAP = 1e-4
+NOTE = (
+    "Times are of whole fits, PsFiT's with its search for a good support. L0BnB and El0ps charge a price for a nonzero "
+    "and were given one that leads to kappa of them. Gurobi ran with the licence that comes with gurobipy, which "
+    'refuses quadratic models of more than 200 variables. "Failed": the peer ended without an answer.'
+)
 ONE_THREAD = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
@@ -103,19 +108,21 @@ def problem_file(case: Case, judge: Judge, folder: Path) -> tuple[Path, bool]:
 def summary(rows: list[Row]) -> list[str]:
     """Who proved how many, who was faster where, and every disagreement."""
     mine = {row.case: row for row in rows if row.solver == "PsFiT"}
-    lines = ["| solver | problems | proved | PsFiT faster or the only one | PsFiT slower | disagreements |"]
-    lines.append("|---|---|---|---|---|---|")
+    lines = ["| solver | problems | failed to run | proved | PsFiT faster | PsFiT slower | disagreements |"]
+    lines.append("|---|---|---|---|---|---|---|")
     for solver in dict.fromkeys(row.solver for row in rows):
-        theirs = [row for row in rows if row.solver == solver]
-        proved = sum(row.proved for row in theirs)
+        every = [row for row in rows if row.solver == solver]
+        theirs = [row for row in every if np.isfinite(row.seconds)]
+        counts = f"| {solver} | {len(every)} | {len(every) - len(theirs)} | {sum(row.proved for row in theirs)} |"
         if solver == "PsFiT":
-            lines.append(f"| {solver} | {len(theirs)} | {proved} | | | |")
+            lines.append(counts + " | | |")
             continue
+        # Faster: proved sooner, or proved where the other did not within the limit. Neither proved: nobody is faster.
         won = sum(mine[r.case].proved and not (r.proved and r.seconds <= mine[r.case].seconds) for r in theirs)
         lost = sum(r.proved and not (mine[r.case].proved and mine[r.case].seconds < r.seconds) for r in theirs)
         both = [(r, mine[r.case]) for r in theirs if r.proved and mine[r.case].proved]
         apart = sum(abs(r.objective - m.objective) > 2 * GAP * m.objective for r, m in both)
-        lines.append(f"| {solver} | {len(theirs)} | {proved} | {won} | {lost} | {apart} |")
+        lines.append(f"{counts} {won} | {lost} | {apart} |")
     return lines
 
 
@@ -196,7 +203,7 @@ def main() -> None:
         *summary(rows),
         "",
     ]
-    page += [*table(rows), "", "Run on: " + ", ".join(f"{k} {v}" for k, v in environment().items()) + ".", ""]
+    page += [*table(rows), "", NOTE, "", "Run on: " + ", ".join(f"{k} {v}" for k, v in environment().items()) + ".", ""]
     (options.output / "proof.md").write_text("\n".join(page))
     draw(rows, courses, options.output / "proof.png")
 
