@@ -49,7 +49,7 @@ def problems(draw):
 
 
 @given(problems(), st.sampled_from(["low", "medium"]))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_no_bound_exceeds_the_optimum(case, effort):
     problem, source, nodes = case
     optimum = best_objective(problem, source)

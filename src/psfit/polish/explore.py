@@ -36,7 +36,7 @@ EFFORTS = {"low": None, "brief": Exploration(3, 0.25), "medium": Exploration(16,
 SHARES = (0.5, 0.25, 0.75, 1.0)
 # Restarts that mostly come home to the best support say that there is little else to find. Where fewer than this share
 # do, every search ends somewhere else, and it pays to go on several times as long.
-HOMING = 0.6
+HOMING = 0.5
 RUGGED = 4
 
 
