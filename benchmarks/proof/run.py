@@ -30,6 +30,7 @@ from psfit.problem import Problem
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from environment import environment
 from judge import Judge
+from pictures import finish
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -157,14 +158,8 @@ def draw(rows: list[Row], courses: dict[str, list[tuple[float, float]]], path: P
         gaps = [max(row.gap, 1e-6) if np.isfinite(row.gap) else 1.0 for row in ends]
         axes.scatter([row.seconds for row in ends], gaps, s=22, marker=marker, alpha=0.7, label=f"{solver}, its end")
     axes.axhline(GAP, color="grey", linewidth=0.8, linestyle="--")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel("seconds")
-    axes.set_ylabel("proved relative gap (floor 1e-6)")
-    axes.set_title("Gap against time; the dashed line is the goal")
-    axes.grid(True, alpha=0.3)
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-    figure.savefig(path, dpi=130)
+    title = "Gap against time; the dashed line is the goal"
+    finish(figure, axes, path, across="seconds", up="proved relative gap (floor 1e-6)", title=title)
 
 
 def main() -> None:

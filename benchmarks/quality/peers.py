@@ -1,7 +1,9 @@
 """The peers: every one returns the support it found, as items (features, or entries for softmax), and is timed."""
 
+import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -9,6 +11,9 @@ from sklearn.linear_model import LogisticRegression, lars_path
 from sklearn.linear_model import OrthogonalMatchingPursuit as Omp
 from sklearn.svm import LinearSVC
 from suite import Case
+
+sys.path.append(str(Path(__file__).parents[1] / "proof"))
+from exact_peers import scip as scip_model
 
 Finder = Callable[[Case], np.ndarray]
 
@@ -96,32 +101,11 @@ def _l1_model(case: Case, C: float) -> LogisticRegression | LinearSVC:
 
 
 def scip(case: Case) -> np.ndarray:
-    """The mixed-integer program solved by SCIP, with an indicator per feature; exact unless its minute runs out."""
-    from pyscipopt import Model, quicksum
-
+    """The mixed-integer program solved by SCIP; exact unless its minute runs out."""
     X, y = case.X - case.X.mean(axis=0), case.y - case.y.mean()
-    n = X.shape[1]
-    # ||X x - y||^2 + ||x||^2 / (2 gamma) = ||R x - r||^2 + constant with a triangular R.
-    H = X.T @ X + np.eye(n) / (2 * case.spec.gamma)
-    R = np.linalg.cholesky(H).T
-    r = np.linalg.solve(R.T, X.T @ y)
-    bound = 10 * np.abs(np.linalg.solve(R, r)).max()
-    model = Model()
-    model.hideOutput()
-    model.setParam("limits/time", 60)
-    x = [model.addVar(lb=-bound, ub=bound) for _ in range(n)]
-    on = [model.addVar(vtype="B") for _ in range(n)]
-    gap = [model.addVar(lb=None) for _ in range(n)]
-    total = model.addVar(lb=0)
-    for j in range(n):
-        model.addCons(x[j] <= bound * on[j])
-        model.addCons(x[j] >= -bound * on[j])
-        model.addCons(gap[j] == quicksum(R[j, k] * x[k] for k in range(j, n)) - r[j])
-    model.addCons(quicksum(on) <= case.spec.kappa)
-    model.addCons(quicksum(g * g for g in gap) <= total)
-    model.setObjective(total)
-    model.optimize()
-    return np.flatnonzero([model.getVal(v) > 0.5 for v in on])
+    dense = np.linalg.solve(X.T @ X + np.eye(X.shape[1]) / (2 * case.spec.gamma), X.T @ y)
+    data = {"kappa": case.spec.kappa, "gamma": case.spec.gamma, "most": 10 * np.abs(dense).max()}
+    return np.flatnonzero(scip_model(X, y, data, 60.0)[0])
 
 
 def peers_of(case: Case) -> dict[str, Finder]:

@@ -24,6 +24,7 @@ from psfit import BiCADMM, GridSpec, solve
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from environment import environment
+from pictures import finish
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -119,14 +120,9 @@ def draw(rows: list[Row], path: Path) -> None:
         seconds = float(np.mean([row.seconds for row in mine]))
         axes.scatter(seconds, excess, s=60, marker="o" if method.startswith("PsFiT") else "^", label=method)
     axes.margins(0.15)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel("mean seconds a fit")
-    axes.set_ylabel("mean excess objective, % (floor 1e-4)")
-    axes.set_title("Excess over the best known objective against time")
-    axes.grid(True, alpha=0.3)
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-    figure.savefig(path, dpi=130)
+    up = "mean excess objective, % (floor 1e-4)"
+    title = "Excess over the best known objective against time"
+    finish(figure, axes, path, across="mean seconds a fit", up=up, title=title)
 
 
 def main() -> None:

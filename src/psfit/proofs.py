@@ -55,7 +55,8 @@ def search(
     progress: Callable[[Progress], None] | None,
 ) -> tuple[Polished, Proofs, Status]:
     """Branch and bound for each problem in turn; the answer, improved where a better support was found."""
-    proofs, limits = [], set()
+    proofs: list[Proof] = []
+    limits: list[Status] = []
     node_size = inst.source.matrix.shape[1] * len(inst.layout.outputs_of(0)) * 3 + inst.source.matrix.shape[0]
     for problem, value in enumerate(answer.objectives.tolist()):
 
@@ -63,9 +64,9 @@ def search(
             if progress is not None:
                 progress(state)
             if late():
-                limits.add(Status.TIME_LIMIT)
+                limits.append(Status.TIME_LIMIT)
             elif state.open * node_size > MOST_STORED:
-                limits.add(Status.TREE_LIMIT)
+                limits.append(Status.TREE_LIMIT)
             else:
                 return False
             return True
@@ -77,8 +78,8 @@ def search(
         if proof.support is not None:
             answer = _improved(inst, problem, answer, proof)
         proofs.append(proof)
-    status = next(iter(limits)) if limits else Status.PROVED
-    return answer, Proofs.of(proofs), status
+    closed = all(proof.upper - proof.lower <= gap_tol * abs(proof.upper) for proof in proofs)
+    return answer, Proofs.of(proofs), limits[0] if limits and not closed else Status.PROVED
 
 
 def _improved(inst: Instance, problem: int, answer: Polished, proof: Proof) -> Polished:

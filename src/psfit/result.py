@@ -103,7 +103,7 @@ class Result:
         if not np.isfinite(self.lower_bound):
             return "none was asked for"
         said = f"no answer within the limit has an objective below {self.lower_bound:.8g}, gap {self.gap:.2g}"
-        if self.certain_in == sum(self.kappa):
+        if len(self.kappa) == 1 and self.certain_in >= self.kappa[0]:
             said += "; no other support is better"
         elif self.certain_in or self.certain_out:
             said += f"; every better support has {self.certain_in} known items and none of {self.certain_out} others"

@@ -8,7 +8,7 @@ import torch
 from enumeration import best_objective
 from problems import make_source
 
-from psfit import GridSpec, Problem
+from psfit import Dense, GridSpec, Problem, Source
 from psfit.certificate import extraction
 from psfit.certificate.quadratic import pooled
 from psfit.instance import pose
@@ -65,3 +65,16 @@ def test_without_pooling_the_nodes_smallest_eigenvalues_add_up():
     own = sum(2 * np.linalg.eigvalsh(part.T @ part)[0] for part in np.split(A, 3))
     assert extraction.unpooled(inst) == pytest.approx(own, rel=1e-9)
     assert extraction.unpooled(inst) <= 2 * np.linalg.eigvalsh(A.T @ A)[0]
+
+
+def test_means_far_from_zero_do_not_spoil_the_form():
+    """The errors it states cover what columns with a million times their spread as mean do to it."""
+    problem, source, control = form_of(0)
+    moved = Source(Dense(source.matrix.values + 1e6), source.target, source.weight)
+    form = pooled(pose(problem, moved, GridSpec(nodes=2, device="cpu").build()))
+    # The shift itself rounds the data to about 1e-10 of their spread; nothing worse may come on top.
+    exact = moved.matrix.values - moved.matrix.values.mean(0)
+    centred = Source(Dense(exact), source.target, source.weight)
+    same = pooled(pose(problem, centred, GridSpec(nodes=2, device="cpu").build()))
+    torch.testing.assert_close(form.Q, same.Q, rtol=0, atol=1e-8 * float(control.Q.abs().max()))
+    assert least(form) == pytest.approx(best_objective(problem, centred), rel=1e-8)

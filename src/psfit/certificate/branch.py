@@ -41,7 +41,6 @@ class Tree:
     upper: float
     support: Tensor | None
     explored: int
-    open: int
 
 
 class _Pool:
@@ -104,7 +103,7 @@ class Search:
             lowers = torch.tensor([lower for lower, _ in taken], dtype=torch.float64, device=self.relaxation.device)
             assert self.pool is not None
             self._expand(self.pool.take([place for _, place in taken]), lowers)
-        return Tree(self.lower, self.upper, self.best, self.explored, len(self.heap))
+        return Tree(self.lower, self.upper, self.best, self.explored)
 
     def _expand(self, rows: tuple[Tensor, ...], parents: Tensor) -> None:
         inside, outside, chosen, *state = rows

@@ -39,8 +39,7 @@ def certify(
     Passes over the data end with their budget, or when `late` says so.
     """
     single, Z = inst.single(problem), Z[:, inst.layout.outputs_of(problem)].double()
-    nothing = torch.zeros(1, single.layout.size, dtype=torch.bool, device=inst.ridge.device)
-    fixed = Fixed.of(nothing, nothing, single.problem.kappa[0])
+    fixed = Fixed.nothing(single.layout.size, single.problem.kappa[0], inst.ridge.device)
     if single.problem.loss.quadratic and single.split.tall:
         certified = _by_one_gradient if inst.grid.blocks.size > 1 else _by_quadratic_form
         lower, fixed = certified(single, Z[: single.layout.features], objective, fixed)
@@ -84,6 +83,5 @@ def _by_quadratic_form(inst: Instance, X: Tensor, objective: float, fixed: Fixed
 
 def _ascended(form: Quadratic, extracted: Tensor, X: Tensor, objective: float) -> Tensor:
     relaxation = QuadraticRelaxation(form, extracted)
-    nothing = torch.zeros(1, form.size, dtype=torch.bool, device=X.device)
-    root = Fixed.of(nothing, nothing, form.kappa)
+    root = Fixed.nothing(form.size, form.kappa, X.device)
     return relaxation.ascend(root, relaxation.start(X), objective, SMALL_BUDGET)[0][0].T

@@ -53,16 +53,13 @@ class DataRelaxation(Relaxation):
             v = nodes.total(source.matrix.rmv(source.weight * source.matrix.mv(v / v.norm())))
         return 1.05 * float(v.norm()) ** 0.5
 
-    def start(self, Z: Tensor | None = None) -> tuple[Tensor, ...]:
+    def start(self, Z: Tensor) -> tuple[Tensor, ...]:
         source = self.inst.source
-        zero = torch.zeros(source.matrix.shape[1], source.outputs, device=self.device)
-        z = (zero if Z is None else Z).to(source.matrix.dtype)
+        z = Z.to(source.matrix.dtype)
         a = self.inst.problem.loss.gradient(source.matrix.mv(z), source.target)
-        balance = z.new_full((1, 1), self.balance)
-        if Z is not None:
-            length = self.inst.grid.nodes.total((source.weight * a.square()).sum().reshape(1)).sqrt()
-            known = BALANCE * length / z.norm().clamp(min=torch.finfo(z.dtype).tiny)
-            balance = known.reshape(1, 1).clamp(1e-3 * self.balance, 1e3 * self.balance)
+        length = self.inst.grid.nodes.total((source.weight * a.square()).sum().reshape(1)).sqrt()
+        known = BALANCE * length / z.norm().clamp(min=torch.finfo(z.dtype).tiny)
+        balance = known.reshape(1, 1).clamp(1e-3 * self.balance, 1e3 * self.balance)
         return z.unsqueeze(0), a.unsqueeze(0), balance
 
     def bound(self, fixed: Fixed, state: tuple[Tensor, ...], enough: float, iterations: int) -> Bounds:

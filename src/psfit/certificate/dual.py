@@ -79,7 +79,7 @@ def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, fixed: Fixed) -
     paid = charge(scores, fixed)
     value = fit - (0.5 * extracted * X.square() + g * X).sum(dim=0)
     lost = column * fit + 2 * row * (fit * power).sqrt() + row**2 * power
-    lost = lost + (off * X.abs() + row * (extracted * X.square() + (g * X).abs())).sum(dim=0)
+    lost = lost + (off * X.abs() + row * (extracted.abs() * X.square() + (g * X).abs())).sum(dim=0)
     return inst.per_problem(value - lost) - (1 + row) * paid, scores
 
 

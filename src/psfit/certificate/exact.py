@@ -39,7 +39,6 @@ class Proof:
     inside: Tensor
     outside: Tensor
     explored: int
-    open: int
 
 
 Stop = Callable[[Progress], bool]
@@ -107,7 +106,7 @@ def _prove_quadratic(form: Quadratic, X: Tensor, objective: float, gap_tol: floa
     if tree.support is not None:
         support = inside.clone()
         support[form.index[tree.support]] = True
-    return Proof(max(tree.lower, root), tree.upper, support, inside, outside, tree.explored, tree.open)
+    return Proof(max(tree.lower, root), tree.upper, support, inside, outside, tree.explored)
 
 
 def _explore(form: Quadratic, extracted: Tensor, X: Tensor, objective: float, gap_tol: float, stop: Stop) -> Tree:
@@ -115,7 +114,7 @@ def _explore(form: Quadratic, extracted: Tensor, X: Tensor, objective: float, ga
     if form.kappa <= 0 or form.size <= form.kappa:
         chosen = torch.full((form.size,), form.kappa > 0, dtype=torch.bool, device=form.G.device)
         value, error = form.optimum(chosen.nonzero().flatten())
-        return Tree(min(value - error, objective), min(value, objective), chosen if value < objective else None, 1, 0)
+        return Tree(min(value - error, objective), min(value, objective), chosen if value < objective else None, 1)
     relaxation = QuadraticRelaxation(form, extracted)
     bounds = relaxation.bound(_undecided(relaxation), relaxation.start(X), objective, ROOT_ITERATIONS)
     return Search(relaxation, objective, gap_tol).run(_undecided(relaxation), bounds, stop)
@@ -131,12 +130,11 @@ def _prove_by_passes(
     fixed, _ = screen(root, bounds.scores, bounds.lower, objective)
     tree = Search(relaxation, objective, gap_tol).run(root, bounds, stop)
     lower = max(tree.lower, float(bounds.lower))
-    return Proof(lower, tree.upper, tree.support, fixed.inside[0], fixed.outside[0], tree.explored, tree.open)
+    return Proof(lower, tree.upper, tree.support, fixed.inside[0], fixed.outside[0], tree.explored)
 
 
 def _undecided(relaxation: Relaxation) -> Fixed:
-    nothing = torch.zeros(1, relaxation.size, dtype=torch.bool, device=relaxation.device)
-    return Fixed.of(nothing, nothing, relaxation.kappa)
+    return Fixed.nothing(relaxation.size, relaxation.kappa, relaxation.device)
 
 
 def _slope(bounds: Bounds, keep: Tensor) -> Tensor:

@@ -35,11 +35,12 @@ def unpooled(inst: Instance) -> float:
 
 def safe(form: Quadratic, d: Tensor) -> Tensor:
     """``d >= 0`` raised by what is left, or scaled back until ``G - diag(d)`` is certainly semidefinite."""
-    whole, rest = _least(form, torch.zeros_like(d)), _least(form, d)
+    rest = _least(form, d)
     if rest >= 0:
         return d + rest
     # Along the line from zero to d the smallest eigenvalue is at least the mean of the two ends.
-    return d * (max(whole, 0.0) / (max(whole, 0.0) - rest))
+    whole = max(_least(form, torch.zeros_like(d)), 0.0)
+    return d * (whole / (whole - rest))
 
 
 def _least(form: Quadratic, d: Tensor) -> float:

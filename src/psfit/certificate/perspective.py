@@ -30,6 +30,12 @@ class Fixed:
     def of(cls, inside: Tensor, outside: Tensor, kappa: Tensor | int) -> "Fixed":
         return cls(inside, outside, kappa - inside.sum(dim=1, keepdim=True))
 
+    @classmethod
+    def nothing(cls, size: int, kappa: int, device: torch.device) -> "Fixed":
+        """A batch of one in which no item is decided yet."""
+        undecided = torch.zeros(1, size, dtype=torch.bool, device=device)
+        return cls.of(undecided, undecided, kappa)
+
     @property
     def free(self) -> Tensor:
         """Items still to be decided."""

@@ -117,18 +117,18 @@ def pooled(inst: Instance) -> Quadratic:
 
 
 def _statistics(inst: Instance) -> tuple[Tensor, Tensor, Tensor]:
-    """``2 A'WA``, ``2 A'W b`` and ``sum w b^2`` in float64 arithmetic, whatever the precision of the data."""
-    source = inst.source
-    if source.matrix.dtype == torch.float64:
-        H, Q, power = inst.normal_equations
-        return H - torch.diag(inst.ridge[:, 0]), Q, power
+    """``2 A'WA``, ``2 A'W b`` and ``sum w b^2`` in float64 arithmetic, whatever the precision of the data.
+
+    The products come from standardised chunks: a product with the raw columns would lose digits where their means are
+    large, and the error bounds would not hold.
+    """
+    source, nodes = inst.source, inst.grid.nodes
     weight, target = source.weight.double(), source.target.double()
-    G = source.matrix.gram(weight, torch.float64)
+    known = source.matrix.dtype == torch.float64
+    G = inst.split.gram.sum(dim=0) if known else source.matrix.gram(weight, torch.float64)
     local = G.new_zeros(G.shape[0] + 1, source.outputs)
     for at, block in source.matrix.chunks(torch.float64):
         local[:-1] += block.T @ (weight[at] * target[at])
     local[-1] = (weight * target.square()).sum(dim=0)
-    summed = inst.grid.nodes.total(torch.cat([G, local[:-1]], dim=1))
-    power = inst.grid.nodes.total(local[-1])
-    n = G.shape[0]
-    return 2 * summed[:, :n], 2 * summed[:, n:], power
+    summed = nodes.total(local)
+    return 2 * nodes.total(G), 2 * summed[:-1], summed[-1]

@@ -45,8 +45,8 @@ class Relaxation(ABC):
     device: torch.device
 
     @abstractmethod
-    def start(self, Z: Tensor | None = None) -> tuple[Tensor, ...]:
-        """The state of a batch of one at coefficients `Z`, or at zero."""
+    def start(self, Z: Tensor) -> tuple[Tensor, ...]:
+        """The state of a batch of one at coefficients `Z`."""
 
     @abstractmethod
     def bound(self, fixed: Fixed, state: tuple[Tensor, ...], enough: float, iterations: int) -> Bounds:
@@ -73,8 +73,8 @@ class QuadraticRelaxation(Relaxation):
         self.inverse = torch.cholesky_inverse(cholesky(shifted))
         self.row_norms = self.M.norm(dim=1)
 
-    def start(self, Z: Tensor | None = None) -> tuple[Tensor, ...]:
-        z = torch.zeros_like(self.Q) if Z is None else Z.T
+    def start(self, Z: Tensor) -> tuple[Tensor, ...]:
+        z = Z.T
         # The multiplier that belongs to z: u = -gradient / rho.
         u = (self.Q - z @ self.M) / self.rho
         return z.unsqueeze(0), u.unsqueeze(0)
