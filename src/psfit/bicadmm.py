@@ -34,6 +34,7 @@ FIRST_STOP = 4
 # A sparse support that stayed the same for so many iterations is final: what is left to do is a convex problem on it,
 # which the polish solves exactly and faster.
 SETTLED_AFTER = 20
+SETTLED_BRIEFLY = 5
 # rho_b as a share of rho_c. Gentle pressure often finds the better support, but not always.
 PRESSURES = (0.3, 1.0, 0.1)
 # After a gentle start the pressure grows by this factor an iteration, up to a limit: data with many more features than
@@ -129,6 +130,11 @@ class BiCADMM:
         if self.time_limit is not None and not self.time_limit > 0:
             raise ValueError(f"time_limit={self.time_limit!r} must be positive, or None")
 
+    @property
+    def thoroughness(self) -> str:
+        """The effort, but "brief" where a search that goes everywhere follows and needs no more than a good start."""
+        return "brief" if self.exact and self.effort == "medium" else self.effort
+
     def init(self, instance: Instance, start: Tensor | None = None) -> tuple[Setup, State]:
         """Choose penalties and local solver, factor, and place all nodes at `start` (or zero)."""
         setup = self._setup(instance)
@@ -196,7 +202,7 @@ class BiCADMM:
                 return Status.DIVERGED
             if bool((rows[:3] <= rows[3:6]).all()):
                 return Status.CONVERGED
-            if bool((state.settled >= SETTLED_AFTER).all()):
+            if bool((state.settled >= (SETTLED_BRIEFLY if self.thoroughness == "brief" else SETTLED_AFTER)).all()):
                 return Status.SETTLED
         return Status.MAX_ITER if state.iteration >= self.max_iter else Status.RUNNING
 
@@ -234,7 +240,7 @@ class BiCADMM:
 
     def _pressures(self, inst: Instance) -> tuple[float, ...]:
         """Shares rho_b / rho_c to try side by side: one, unless columns are free to be copies of a problem."""
-        single = self.effort == "low" or self.rho_b != "auto" or inst.layout.kind != "columns"
+        single = self.thoroughness in ("low", "brief") or self.rho_b != "auto" or inst.layout.kind != "columns"
         return PRESSURES[:1] if single else PRESSURES
 
     def _pressure(self, iteration: int) -> float:

@@ -20,6 +20,7 @@ from psfit.result import Record, Result, Status
 CHECK_EVERY = {"cpu": 1, "cuda": 10}
 
 
+@torch.inference_mode()
 def solve(
     problem: Problem,
     source: Source,
@@ -54,8 +55,7 @@ def solve(
     inst = pose(problem, source, grid)
     setup, state = solver.init(inst, None if start is None else inst.from_user(*start))
     state, status, history = _iterate(solver, setup, state, began)
-    effort = "brief" if solver.exact and solver.effort == "medium" else solver.effort
-    answer = polish(setup.instance, state.bilinear.z, setup.copies, effort)
+    answer = polish(setup.instance, state.bilinear.z, setup.copies, solver.thoroughness)
     proved = Proofs.none(len(problem.kappa))
 
     def late() -> bool:

@@ -70,10 +70,31 @@ def test_the_proximal_step_minimises(seed):
         for s in starts
     )
     size = torch.tensor(np.abs(v)).unsqueeze(0)
-    factor, share, _ = shrink(size, torch.tensor(ridge), rho, fixed)
+    factor, share = shrink(size, torch.tensor(ridge), rho, fixed)
     s, z = share[0].numpy(), factor[0].numpy() * v
     assert s.sum() <= kappa + 1e-9
     assert ((s >= 0) & (s <= 1)).all()
     paid = np.where(s > 0, ridge * z**2 / np.maximum(s, 1e-300), 0.0).sum() / 2 + rho / 2 * ((z - v) ** 2).sum()
     # SLSQP keeps its constraint to about 1e-6.
     assert paid <= best * (1 + 1e-5) + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_shares_fill_the_places_left_in_every_row(seed):
+    """Also where most items are decided, sizes differ by orders of magnitude, and some are zero."""
+    generator = torch.Generator().manual_seed(seed)
+    rows, n, kappa = 64, 40, 6
+    draw = torch.rand(rows, n, generator=generator)
+    cut = torch.rand(rows, 1, generator=generator) * 0.8
+    inside = (draw > 0.97) & ((draw > 0.97).cumsum(1) <= kappa)
+    fixed = Fixed.of(inside, draw < cut, kappa)
+    size = 10 ** (6 * torch.rand(rows, n, generator=generator, dtype=torch.float64) - 3)
+    size[torch.rand(rows, n, generator=generator) < 0.2] = 0
+    ridge = torch.rand(n, generator=generator, dtype=torch.float64) + 1e-3
+    _, share = shrink(size, ridge, 0.7, fixed)
+    candidates = (fixed.free & (size > 0)).sum(dim=1, keepdim=True)
+    wanted = torch.minimum(candidates, fixed.left)
+    taken = torch.where(fixed.free, share, 0.0).sum(dim=1, keepdim=True)
+    torch.testing.assert_close(taken, wanted.double(), atol=1e-9, rtol=0)
+    assert bool((share[fixed.inside] == 1).all())
+    assert bool((share[fixed.outside] == 0).all())

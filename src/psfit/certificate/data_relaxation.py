@@ -78,7 +78,7 @@ class DataRelaxation(Relaxation):
         inst = self.inst.batched(1 if self.joint else len(fixed.left))
         source, layout, loss = inst.source, inst.layout, inst.problem.loss
         z, a = (self._as_columns(part) for part in state[:2])
-        balance, theta = state[2], None
+        balance = state[2]
         tau, sigma = 1 / (balance * self.norm), (balance / self.norm).T
         best = torch.full((len(fixed.left),), -torch.inf, dtype=torch.float64, device=self.device)
         idle, scores = torch.zeros_like(best), torch.zeros_like(fixed.inside, dtype=torch.float64)
@@ -96,7 +96,7 @@ class DataRelaxation(Relaxation):
             g = inst.grid.nodes.total(source.matrix.rmv(source.weight * a))
             v = z - tau.T * g
             packed = layout.pack(v)
-            factor, shares, theta = shrink(packed.abs(), self.ridge, 1 / tau, fixed, theta)
+            factor, shares = shrink(packed.abs(), self.ridge, 1 / tau, fixed)
             moved = layout.replace(v, (factor * packed).to(v.dtype))
             a = loss.dual_point(a / sigma + source.matrix.mv(2 * moved - z), source.target, 1 / sigma)
             z = moved

@@ -77,13 +77,13 @@ def _prove_quadratic(form: Quadratic, X: Tensor, objective: float, gap_tol: floa
     inside = torch.zeros(form.size, dtype=torch.bool, device=form.G.device)
     outside = inside.clone()
     extracted, root = extraction.uniform(form), -float("inf")
-    relaxation = QuadraticRelaxation(form, extracted)
-    state = relaxation.start(X)
     for k in range(ROUNDS):
-        bounds = relaxation.bound(_undecided(relaxation), state, objective, ROOT_ITERATIONS)
+        relaxation = QuadraticRelaxation(form, extracted)
+        bounds = relaxation.bound(_undecided(relaxation), relaxation.start(X), objective, ROOT_ITERATIONS)
         gain, root = float(bounds.lower) - root, max(root, float(bounds.lower))
         fixed, _ = screen(_undecided(relaxation), bounds.scores, bounds.lower, objective)
         keep = fixed.free[0]
+        X = bounds.state[0][0][:, keep].T
         inside[form.index[fixed.inside[0]]] = True
         outside[form.index[fixed.outside[0]]] = True
         decided = not bool(keep.all())
@@ -99,9 +99,13 @@ def _prove_quadratic(form: Quadratic, X: Tensor, objective: float, gap_tol: floa
             ideal = extraction.towards(form, slope)
             extracted = extracted + 1.5 / (k + 4) * (ideal - extracted)
         extracted = extraction.safe(form, extracted)
-        relaxation = QuadraticRelaxation(form, extracted)
-        state = relaxation.start(bounds.state[0][0][:, keep].T)
-    tree = _explore(form, extracted, bounds.state[0][0][:, keep].T, objective, gap_tol, stop)
+    if form.kappa <= 0 or form.size <= form.kappa:
+        tree = _only_support(form, objective)
+    else:
+        if decided:
+            relaxation = QuadraticRelaxation(form, extracted)
+            bounds = relaxation.bound(_undecided(relaxation), relaxation.start(X), objective, ROOT_ITERATIONS)
+        tree = Search(relaxation, objective, gap_tol).run(_undecided(relaxation), bounds, stop)
     support = None
     if tree.support is not None:
         support = inside.clone()
@@ -109,15 +113,11 @@ def _prove_quadratic(form: Quadratic, X: Tensor, objective: float, gap_tol: floa
     return Proof(max(tree.lower, root), tree.upper, support, inside, outside, tree.explored)
 
 
-def _explore(form: Quadratic, extracted: Tensor, X: Tensor, objective: float, gap_tol: float, stop: Stop) -> Tree:
-    """The tree below a quadratic form; a form without choices has a single support."""
-    if form.kappa <= 0 or form.size <= form.kappa:
-        chosen = torch.full((form.size,), form.kappa > 0, dtype=torch.bool, device=form.G.device)
-        value, error = form.optimum(chosen.nonzero().flatten())
-        return Tree(min(value - error, objective), min(value, objective), chosen if value < objective else None, 1)
-    relaxation = QuadraticRelaxation(form, extracted)
-    bounds = relaxation.bound(_undecided(relaxation), relaxation.start(X), objective, ROOT_ITERATIONS)
-    return Search(relaxation, objective, gap_tol).run(_undecided(relaxation), bounds, stop)
+def _only_support(form: Quadratic, objective: float) -> Tree:
+    """A form without choices has a single support."""
+    chosen = torch.full((form.size,), form.kappa > 0, dtype=torch.bool, device=form.G.device)
+    value, error = form.optimum(chosen.nonzero().flatten())
+    return Tree(min(value - error, objective), min(value, objective), chosen if value < objective else None, 1)
 
 
 def _prove_by_passes(

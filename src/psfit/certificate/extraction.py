@@ -11,9 +11,14 @@ from torch import Tensor
 
 from psfit.certificate.quadratic import EPS, Quadratic
 from psfit.instance import Instance
+from psfit.linalg import solve_spd
 
-BARRIER_STEPS = 60
-SHARPNESS = 1e-3
+# The interior point method: steps at most, the relative gap at which it ends, how far from the centre it starts to aim,
+# and the factor by which a step that leaves the domain shrinks.
+INTERIOR_STEPS = 25
+SHARPNESS = 1e-2
+START_CENTRING = 0.3
+SHORTER = 0.8
 
 
 def uniform(form: Quadratic) -> Tensor:
@@ -53,21 +58,39 @@ def _least(form: Quadratic, d: Tensor) -> float:
 
 
 def towards(form: Quadratic, slope: Tensor) -> Tensor:
-    """Nearly the best ``d >= 0`` for the linear gain ``slope'd``, strictly inside ``G - diag(d) > 0``."""
-    least = float(torch.linalg.eigvalsh(form.G)[0])
-    d = torch.full_like(form.ridge, 0.5 * least)
-    gain = slope / slope.mean()
-    mu = least
-    for _ in range(BARRIER_STEPS):
-        inverse = torch.cholesky_inverse(torch.linalg.cholesky(form.G - torch.diag(d)))
-        gradient = gain + mu * (1 / d - inverse.diagonal())
-        hessian = mu * (inverse.square() + torch.diag(1 / d.square()))
-        step = torch.linalg.solve(hessian, gradient)
-        decrement = max(float(gradient @ step) / mu, 0.0) ** 0.5
-        # The damped Newton step of a self-concordant function never leaves its domain.
-        d = d + step / (1 + decrement)
-        if decrement < 0.7:
-            if mu < SHARPNESS * least:
-                break
-            mu /= 5
+    """Nearly the best ``d >= 0`` for the linear gain ``slope'd``, strictly inside ``Z = G - diag(d) > 0``.
+
+    A primal-dual interior point method. The dual pair ``Y > 0``, ``y = diag(Y) - gain > 0`` has ``Z Y`` and ``d y`` go
+    to zero; linearised, both equations leave one system in the step of ``d``.
+    """
+    n, gain = form.size, slope / slope.mean()
+    d = torch.full_like(gain, 0.5 * float(torch.linalg.eigvalsh(form.G)[0]))
+    Z, Y = form.G - torch.diag(d), torch.diag(gain + 1)
+    centring = START_CENTRING
+    for _ in range(INTERIOR_STEPS):
+        y = Y.diagonal() - gain
+        apart = float((Z * Y).sum() + d @ y)
+        if apart <= SHARPNESS * float(gain @ d):
+            break
+        mu = centring * apart / (2 * n)
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(Z))
+        system = inverse * Y + torch.diag(y / d)
+        step = solve_spd(system, (gain + mu / d - mu * inverse.diagonal()).unsqueeze(1)).squeeze(1)
+        turned = (inverse * step) @ Y
+        dual_step = mu * inverse - Y + (turned + turned.T) / 2
+        along = _longest(Z, -torch.diag(step), d, step)
+        dual_along = _longest(Y, dual_step, y, dual_step.diagonal())
+        d, Y = d + along * step, Y + dual_along * dual_step
+        Z = form.G - torch.diag(d)
+        centring = 1 - 0.9 * min(along, dual_along)
     return d
+
+
+def _longest(M: Tensor, step: Tensor, v: Tensor, v_step: Tensor) -> float:
+    """A length at most one, nearly the longest, that keeps ``M`` positive definite and ``v`` positive."""
+    reach = torch.where(v_step < 0, -v / v_step, torch.inf).min()
+    length = min(1.0, 0.95 * float(reach))
+    while int(torch.linalg.cholesky_ex(M + length * step).info):
+        length *= SHORTER
+    # The boundary may be near: a point just inside it would make the next system singular.
+    return length if length == 1.0 else SHORTER * length

@@ -13,10 +13,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# Newton steps for the shares, from a guess and from the iteration before.
-COLD_STEPS = 12
-WARM_STEPS = 3
-
 
 @dataclass(frozen=True)
 class Fixed:
@@ -66,42 +62,27 @@ def margins(scores: Tensor, fixed: Fixed) -> tuple[Tensor, Tensor]:
     return out, into
 
 
-def shrink(
-    size: Tensor, ridge: Tensor, rho: Tensor | float, fixed: Fixed, theta: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The proximal step at penalty `rho`: factors ``(B, n)`` for items of magnitude ``size (B, n)``, shares, theta.
+def shrink(size: Tensor, ridge: Tensor, rho: Tensor | float, fixed: Fixed) -> tuple[Tensor, Tensor]:
+    """The proximal step at penalty `rho`: factors ``(B, n)`` for items of magnitude ``size (B, n)``, and shares.
 
     For given shares an item is multiplied by ``rho s / (rho s + r)``. The best shares are ``a_j theta - r_j / rho``
-    clipped to [0, 1] with ``a_j = size_j sqrt(r_j)``, and the one number ``theta (B, 1)`` makes them add up to the
-    places left. That equation is piecewise linear and increasing: Newton's method inside a bracket, started at the
-    theta of a similar problem or at a guess, takes a few steps. Shares that do not quite add up only make a slower
-    iteration.
+    clipped to [0, 1] with ``a_j = size_j sqrt(r_j)``, and the one number ``theta`` makes them add up to the places
+    left. Their sum grows piecewise linearly in theta: sorted kinks and cumulative sums find the piece.
     """
     free = fixed.free & (size > 0)
-    slope = torch.where(free, size * ridge.sqrt(), 0.0)
-    offset = ridge / rho
-    high = torch.where(free, (1 + offset) / torch.where(free, slope, 1.0), 0.0).amax(dim=1, keepdim=True)
-    steps = WARM_STEPS
-    if theta is None:
-        # The last place goes to the item that would come last in order of size.
-        steps = COLD_STEPS
-        last = slope.topk(max(1, min(int(fixed.left.max()), size.shape[1])), dim=1).values
-        last = last.gather(1, (fixed.left - 1).clamp(0, last.shape[1] - 1))
-        theta = (1 + offset.mean()) / last.clamp(min=torch.finfo(last.dtype).tiny)
-    theta, low = torch.minimum(theta, high), torch.zeros_like(high)
-    for _ in range(steps):
-        raw = slope * theta - offset
-        total = raw.clamp(0, 1).sum(dim=1, keepdim=True)
-        steep = torch.where((raw > 0) & (raw < 1), slope, 0.0).sum(dim=1, keepdim=True)
-        below = total < fixed.left
-        low, high = torch.where(below, theta, low), torch.where(below, high, theta)
-        newton = theta + (fixed.left - total) / torch.where(steep > 0, steep, torch.inf)
-        outside = (newton <= low) | (newton >= high) | (steep <= 0)
-        # Small items put the upper end of the bracket far out: never go further than a factor of two at once.
-        middle = torch.where(below, torch.minimum((low * high).sqrt(), 2 * theta), (low + theta) / 2)
-        theta = torch.where(outside & (total != fixed.left), middle, newton)
-    share = (slope * theta - offset).clamp(0, 1)
+    slope = torch.where(free, size * ridge.sqrt(), 0.0).double()
+    offset = (ridge / rho).double().expand_as(slope)
+    # An item starts to take a share at the first of its kinks and has all of it from the second on.
+    kinks, order = torch.cat([offset / slope, (1 + offset) / slope], dim=1).sort(dim=1)
+    steep = torch.cat([slope, -slope], dim=1).gather(1, order).cumsum(dim=1)
+    level = torch.cat([-offset, 1 + offset], dim=1).gather(1, order).cumsum(dim=1)
+    before = (steep * kinks + level < fixed.left) & kinks.isfinite()
+    piece = before.sum(dim=1, keepdim=True).clamp(1, kinks.shape[1] - 1)
+    steep, level = steep.gather(1, piece - 1), level.gather(1, piece - 1)
+    low, high = kinks.gather(1, piece - 1), kinks.gather(1, piece)
+    theta = torch.where(steep > 0, (fixed.left - level) / steep, low).clamp(low, high)
+    share = (slope * theta.nan_to_num() - offset).clamp(0, 1)
     roomy = free.sum(dim=1, keepdim=True) <= fixed.left
     share = torch.where(roomy, free.to(share), share) * (fixed.left > 0)
     share = torch.where(fixed.inside, 1.0, share)
-    return rho * share / (rho * share + ridge), share, theta
+    return rho * share / (rho * share + ridge), share

@@ -90,7 +90,7 @@ class QuadraticRelaxation(Relaxation):
         """The points ``(B, c, n)`` with the best bounds, shares, and where the iteration ended."""
         Q, rho, constant = self.Q, self.rho, self.form.constant
         z, u = state
-        best, theta = torch.full_like(z[:, 0, 0], -torch.inf), None
+        best = torch.full_like(z[:, 0, 0], -torch.inf)
         point, idle = z, torch.zeros_like(best)
         for k in range(1, iterations + 1):
             x = self._product(Q + rho * (z - u), self.inverse)
@@ -105,7 +105,7 @@ class QuadraticRelaxation(Relaxation):
                 if bool(((idle >= PATIENCE) | (best >= enough)).all()):
                     break
             w = x + u
-            factor, shares, theta = shrink(w.norm(dim=1), self.ridge, rho, fixed, theta)
+            factor, shares = shrink(torch.linalg.vector_norm(w, dim=1), self.ridge, rho, fixed)
             z = factor.unsqueeze(1) * w
             u = w - z
         return point, shares, (z, u)
