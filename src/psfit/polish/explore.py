@@ -5,6 +5,7 @@ most such points. All random draws come from one seeded generator on the host, s
 answer on every rank, device and day.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 import torch
@@ -34,9 +35,9 @@ class Exploration:
 # "brief" goes before an exact search, which looks everywhere anyway.
 EFFORTS = {"low": None, "brief": Exploration(3, 0.25), "medium": Exploration(16, 1.0), "high": Exploration(40, 16.0)}
 SHARES = (0.5, 0.25, 0.75, 1.0)
-# Restarts that mostly come home to the best support say that there is little else to find. Where fewer than this share
-# do, every search ends somewhere else, and it pays to go on several times as long.
-HOMING = 0.5
+# The share of restarts that ended where no other did estimates the chance that the next one ends somewhere new (Good and
+# Turing). Where it is more than this, it pays to go on several times as long.
+NEWS = 0.2
 RUGGED = 4
 
 
@@ -60,20 +61,20 @@ def _restart(scene: Landscape, chosen: Tensor, fit: Fit, rel_tol: float, plan: E
     spent, free = scene.work, FREE_WORK + PASSES * scene.pass_work
     # A refit of a loss with kinks is a sequence of smooth ones: as much patience costs several times more there.
     patience = plan.patience if scene.inst.problem.loss.smooth else plan.patience // 4
-    failures, returns, attempt = 0, 0, 0
+    failures, ends = 0, Counter[str]()
     while True:
-        longer = 1 if returns >= HOMING * max(failures, 1) else RUGGED
+        restarts = ends.total()
+        news = sum(count == 1 for count in ends.values()) > NEWS * restarts
+        longer = RUGGED if news else 1
         allowed = spent + plan.work * max(longer * free, REPEATS * spent)
         if failures >= patience * longer or scene.work >= allowed:
             return chosen, fit
-        start = _perturbed(chosen, SHARES[attempt % len(SHARES)], generator)
+        start = _perturbed(chosen, SHARES[restarts % len(SHARES)], generator)
         found, reached, _ = swap_search(scene, start, fit.Z, rel_tol)
-        attempt += 1
+        ends[f"{reached.value:.5e}"] += 1
         failures += 1
         if reached.value < fit.value - rel_tol * abs(fit.value):
-            chosen, fit, failures, returns = found, reached, 0, 0
-        elif reached.value <= fit.value + rel_tol * abs(fit.value):
-            returns += 1
+            chosen, fit, failures = found, reached, 0
 
 
 def _perturbed(chosen: Tensor, share: float, generator: torch.Generator) -> Tensor:
