@@ -181,7 +181,7 @@ class BiCADMM:
         gap = x - bilinear.z
         u = u + gap
         same = ((bilinear.s != 0) == (state.bilinear.s != 0)).all(dim=1)
-        sparse = (bilinear.residual <= self.tol * bilinear.t).squeeze(1)
+        sparse = (bilinear.residual <= self.tol * bilinear.t).squeeze(1) | (self.thoroughness == "brief")
         shares = [layout.norms(gap), layout.norms(x), layout.norms(u).square()]
         return State(
             iteration=state.iteration + 1,
