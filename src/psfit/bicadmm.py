@@ -16,6 +16,7 @@ iteration's reduction, so they are known one iteration late.
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -46,11 +47,14 @@ MOST_PRESSURE = 1e3
 
 @dataclass(frozen=True)
 class Setup:
-    """What stays fixed during a run: the instance, the local solver with its subproblem, the penalties."""
+    """What stays fixed during a run: the instance, the local solver with its subproblem, the penalties; and a mask
+    ``own (n, 1)`` of the coordinates whose blocks are hosted here. All others are zero in ``x_i`` and ``u_i``.
+    """
 
     instance: Instance
     solver: LocalSolver[Any]
     sub: Subproblem
+    own: Tensor
     rho_c: float
     rho_b: Tensor
     unit: Tensor
@@ -60,7 +64,8 @@ class Setup:
 @dataclass(frozen=True)
 class State:
     """The iterates. `sums` are this rank's contributions to the residuals of the current iteration, `measured` the
-    residuals of the one before, a column per problem: p, d, b, their three limits, nonzeros of z, step of z.
+    residuals of the one before, a column per problem: p, d, b, their three limits, nonzeros of z, step of z. `wishes`
+    are this rank's reasons to stop that no formula knows (the clock, a signal); `heard` is their sum over all ranks.
     """
 
     iteration: int
@@ -71,6 +76,8 @@ class State:
     dual: Tensor
     settled: Tensor
     measured: Tensor
+    wishes: Tensor
+    heard: Tensor
 
 
 @dataclass(frozen=True)
@@ -98,6 +105,10 @@ class BiCADMM:
         limit comes. Quick where the certificate's gap is small; without a limit it may search for very long elsewhere.
     gap_tol : float, default=1e-4
         The relative gap at which exact mode is done.
+    checkpoint : str, Path or None
+        A folder for checkpoints of the iteration. A run that finds one of its own there goes on from it.
+    checkpoint_every : int, default=50
+        Iterations between checkpoints; SIGTERM writes one, too, and ends the run.
     record_objective : bool, default=False
         Write the objective at z into every history record (one more pass over the data each).
     """
@@ -112,6 +123,8 @@ class BiCADMM:
     effort: Literal["low", "medium", "high"] = "medium"
     exact: bool = False
     gap_tol: float = 1e-4
+    checkpoint: str | Path | None = None
+    checkpoint_every: int = 50
     record_objective: bool = False
 
     def __post_init__(self) -> None:
@@ -125,8 +138,9 @@ class BiCADMM:
             raise ValueError(f"tol={self.tol!r} must lie between 0 and 1")
         if not 0 <= self.gap_tol < 1:
             raise ValueError(f"gap_tol={self.gap_tol!r} must be at least 0 and below 1")
-        if self.max_iter < 1:
-            raise ValueError(f"max_iter={self.max_iter!r} must be at least 1")
+        for name in ("max_iter", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)!r} must be at least 1")
         if self.time_limit is not None and not self.time_limit > 0:
             raise ValueError(f"time_limit={self.time_limit!r} must be positive, or None")
 
@@ -142,7 +156,7 @@ class BiCADMM:
         n, c = instance.source.matrix.shape[1], instance.source.outputs
         zero = instance.ridge.new_zeros(n, c, dtype=instance.source.matrix.dtype)
         z = zero if start is None else start.repeat(1, setup.copies)
-        x = z.expand(instance.split.nodes, n, c).clone()
+        x = (setup.own * z).expand(instance.split.nodes, n, c).clone()
         nothing = torch.zeros(3, instance.layout.problems, dtype=x.dtype, device=x.device)
         state = State(
             iteration=0,
@@ -153,6 +167,8 @@ class BiCADMM:
             dual=nothing[0],
             settled=nothing[0],
             measured=torch.cat([nothing + torch.inf, nothing, nothing[:2]]),
+            wishes=x.new_zeros(2),
+            heard=x.new_zeros(2),
         )
         return setup, state
 
@@ -168,9 +184,10 @@ class BiCADMM:
             self._inner(setup, state),
         )
         x = local.x
-        # Collect: the mean of x_i + u_i, and the residual sums of the previous iteration with it.
-        summed = inst.grid.nodes.total(torch.cat([(x + u).sum(dim=0).flatten(), state.sums.flatten()]))
-        mean, sums = summed[: z.numel()].view_as(z) / N, summed[z.numel() :].view_as(state.sums)
+        # Collect: the mean of x_i + u_i, and with it the residual sums of the previous iteration and the wishes.
+        summed = inst.grid.total(torch.cat([(x + u).sum(dim=0).flatten(), state.sums.flatten(), state.wishes]))
+        mean, sums, heard = summed.split([z.numel(), state.sums.numel(), len(state.wishes)])
+        mean, sums = mean.view_as(z) / N, sums.view_as(state.sums)
         measured = self._residuals(setup, state, sums)
         # Global updates (z, t), s, v, computed alike on every rank.
         pressure, last = self._pressure(state.iteration), self._pressure(state.iteration - 1)
@@ -178,20 +195,25 @@ class BiCADMM:
         ratio = pressure * setup.rho_b / (N * setup.rho_c)
         bilinear = bilinear_step(before, mean, inst.kappa, ratio, layout)
         # u_i, and this rank's share of the new residuals.
-        gap = x - bilinear.z
+        gap = x - setup.own * bilinear.z
         u = u + gap
         same = ((bilinear.s != 0) == (state.bilinear.s != 0)).all(dim=1)
         sparse = (bilinear.residual <= self.tol * bilinear.t).squeeze(1) | (self.thoroughness == "brief")
-        shares = [layout.norms(gap), layout.norms(x), layout.norms(u).square()]
+        # Norms over all blocks of a node, then sums over nodes.
+        norms = torch.stack([layout.norms(gap), layout.norms(x), layout.norms(u)])
+        squares = inst.grid.blocks.total(norms.square())
+        sums = torch.cat([squares[:2].sqrt(), squares[2:]]).sum(dim=1)
         return State(
             iteration=state.iteration + 1,
             local=local,
             bilinear=bilinear,
             u=u,
-            sums=torch.stack([share.sum(dim=0) for share in shares]),
+            sums=inst.grid.once(sums),
             dual=layout.norms(bilinear.z - z),
             settled=torch.where(same & sparse, state.settled + 1, 0),
             measured=measured,
+            wishes=state.wishes,
+            heard=heard,
         )
 
     def status(self, state: State) -> Status:
@@ -236,7 +258,9 @@ class BiCADMM:
         source = inst.source
         slope = source.matrix.rmv(source.weight * loss.gradient(torch.zeros_like(source.target), source.target))
         unit = inst.layout.norms(inst.grid.nodes.total(slope)) / (N * node_curvature)
-        return Setup(inst, solver, sub, rho_c, rho_b.to(unit), unit, len(shares))
+        own = torch.zeros_like(sub.weight)
+        own[inst.grid.columns(n)] = 1
+        return Setup(inst, solver, sub, own, rho_c, rho_b.to(unit), unit, len(shares))
 
     def _pressures(self, inst: Instance) -> tuple[float, ...]:
         """Shares rho_b / rho_c to try side by side: one, unless columns are free to be copies of a problem."""
@@ -254,7 +278,7 @@ class BiCADMM:
 
     def measure(self, setup: Setup, state: State) -> Tensor:
         """The residuals of the current iteration, for which the next one would have waited."""
-        return self._residuals(setup, state, setup.instance.grid.nodes.total(state.sums))
+        return self._residuals(setup, state, setup.instance.grid.total(state.sums))
 
     def _residuals(self, setup: Setup, state: State, sums: Tensor) -> Tensor:
         """The previous iteration's residuals and limits from the sums over all nodes."""

@@ -37,6 +37,10 @@ class Instance:
         The norm that all columns have in these coordinates.
     mean_target : float
         Weighted mean of the targets.
+    tall : bool
+        Whether some node has as many rows as columns, so that Gram matrices are the cheaper statistics.
+    most_rows : int
+        The most samples that lie on one rank.
     """
 
     problem: Problem
@@ -50,6 +54,8 @@ class Instance:
     constant: float
     column_norm: float
     mean_target: float
+    tall: bool
+    most_rows: int
 
     @cached_property
     def split(self) -> NodeSplit:
@@ -129,6 +135,8 @@ def pose(problem: Problem, source: Source, grid: Grid) -> Instance:
     layout = problem.layout(p, c)
     if len(problem.kappa) != layout.problems or not all(1 <= k <= layout.size for k in problem.kappa):
         raise ValueError(f"kappa={problem.kappa} must hold {layout.problems} number(s) from 1 to {layout.size}")
+    heights = grid.together(lambda: source.split(len(grid.nodes.hosted)).heights)
+    highest, most_rows = grid.nodes.most(torch.tensor([max(heights), sum(heights)])).tolist()
     sums = torch.cat([matrix.column_sums(weight), weight.sum(dim=0), (weight * source.target).sum(dim=0)])
     sums = torch.cat([sums, sums.new_tensor([float(matrix.shape[0])])])
     sums = grid.nodes.total(sums)
@@ -161,4 +169,6 @@ def pose(problem: Problem, source: Source, grid: Grid) -> Instance:
         constant=constant,
         column_norm=common,
         mean_target=float(sums[p + 1 : -1].sum() / (total_weight * c)),
+        tall=highest >= p + layout.free,
+        most_rows=most_rows,
     )

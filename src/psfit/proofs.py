@@ -57,7 +57,7 @@ def search(
     """Branch and bound for each problem in turn; the answer, improved where a better support was found."""
     proofs: list[Proof] = []
     limits: list[Status] = []
-    node_size = inst.source.matrix.shape[1] * len(inst.layout.outputs_of(0)) * 3 + inst.source.matrix.shape[0]
+    node_size = inst.source.matrix.shape[1] * len(inst.layout.outputs_of(0)) * 3 + inst.most_rows
     for problem, value in enumerate(answer.objectives.tolist()):
 
         def stop(state: Progress) -> bool:

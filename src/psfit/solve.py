@@ -1,23 +1,24 @@
 """`solve`: a problem, the data, a solver and a grid in; a `Result` out."""
 
+import hashlib
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from psfit.bicadmm import BiCADMM, Setup, State
+from psfit.bicadmm import BiCADMM
 from psfit.certificate import Progress
-from psfit.comm import Grid, GridSpec
+from psfit.checkpoint import CheckpointError
+from psfit.comm import Grid, GridSpec, RemoteError
 from psfit.data import Source
-from psfit.instance import pose
+from psfit.instance import Instance, pose
+from psfit.iterate import StoppedError, iterate
 from psfit.polish import polish
 from psfit.problem import Problem
 from psfit.proofs import Proofs, certificates, search
-from psfit.result import Record, Result, Status
-
-# On a GPU reading a number waits for the device, so the stopping test is not made at every iteration there.
-CHECK_EVERY = {"cpu": 1, "cuda": 10}
+from psfit.result import Result
 
 
 @torch.inference_mode()
@@ -52,20 +53,50 @@ def solve(
     began = time.perf_counter()
     solver = solver or BiCADMM()
     grid = _built(grid, source)
+    _require_same_settings(problem, source, solver, grid)
     inst = pose(problem, source, grid)
+    try:
+        return _solved(inst, solver, start, certify, progress, began)
+    except (RemoteError, CheckpointError, StoppedError):
+        raise
+    except Exception as error:
+        grid.world.abort(error)
+        raise
+
+
+def _solved(
+    inst: Instance,
+    solver: BiCADMM,
+    start: tuple[Tensor, Tensor] | None,
+    certify: bool,
+    progress: Callable[[Progress], None] | None,
+    began: float,
+) -> Result:
+    """Iteration, polish and proof; an exception from here may be this rank's alone."""
+    grid, problem = inst.grid, inst.problem
+    grid.phase("the first factorisation")
     setup, state = solver.init(inst, None if start is None else inst.from_user(*start))
-    state, status, history = _iterate(solver, setup, state, began)
+    grid.phase("the iteration")
+    state, status, history = iterate(solver, setup, state, began)
+    grid.phase("the polish")
     answer = polish(setup.instance, state.bilinear.z, setup.copies, solver.thoroughness)
     proved = Proofs.none(len(problem.kappa))
 
     def late() -> bool:
-        return solver.time_limit is not None and time.perf_counter() - began > solver.time_limit
+        # Every rank asks at the same points of the program, and the first one's clock decides.
+        return solver.time_limit is not None and grid.agree(time.perf_counter() - began > solver.time_limit)
 
+    grid.phase("the proof")
     if solver.exact:
         answer, proved, status = search(inst, answer, solver.gap_tol, late, progress)
     elif certify:
         proved = certificates(inst, answer, late)
     coef, intercept = inst.to_user(answer.Z)
+    if not grid.same(torch.stack([coef.sum(), coef.square().sum(), answer.objectives.sum().to(coef)])):
+        raise RuntimeError(
+            "the ranks ended with different answers; run all of them on the same kind of processor, with the same "
+            "number of threads and the same version of torch"
+        )
     return Result(
         coef=coef.cpu().numpy(),
         intercept=intercept.cpu().numpy(),
@@ -103,43 +134,21 @@ def _built(grid: Grid | GridSpec | None, source: Source) -> Grid:
     return grid
 
 
-def _iterate(solver: BiCADMM, setup: Setup, state: State, began: float) -> tuple[State, Status, tuple[Record, ...]]:
-    """Step until the status says so; a diverged run falls back to its last finite point."""
-    rows: list[tuple[Tensor, float, float | None]] = []
-    every = CHECK_EVERY[setup.instance.source.matrix.device.type]
-    status, finite = Status.RUNNING, state
-    while status is Status.RUNNING:
-        for _ in range(min(every, solver.max_iter - state.iteration)):
-            state = solver.step(setup, state)
-            objective = _objective(setup, state) if solver.record_objective else None
-            rows.append((state.measured, time.perf_counter() - began, objective))
-        status = solver.status(state)
-        if status is Status.DIVERGED or not bool(state.bilinear.z.isfinite().all()):
-            state, status = finite, Status.DIVERGED
-        finite = state
-        if status is Status.RUNNING and solver.time_limit is not None and rows[-1][1] > solver.time_limit:
-            status = Status.TIME_LIMIT
-    return state, status, _history(rows, solver.measure(setup, state))
-
-
-def _objective(setup: Setup, state: State) -> float:
-    """The objective at z of all problems, without their copies under other penalties."""
-    objectives = setup.instance.objective(state.bilinear.z)
-    return float(objectives[: len(objectives) // setup.copies].sum())
-
-
-def _history(rows: list[tuple[Tensor, float, float | None]], last: Tensor) -> tuple[Record, ...]:
-    """A record an iteration; each measurement describes the iteration before its own."""
-    measured = torch.stack([row[0] for row in rows[1:]] + [last]).amax(dim=2).tolist()
-    return tuple(
-        Record(
-            iteration=k + 1,
-            primal=values[0],
-            dual=values[1],
-            bilinear=values[2],
-            nonzeros=int(values[6]) if values[6] == values[6] else 0,
-            seconds=rows[k][1],
-            objective=rows[k][2],
-        )
-        for k, values in enumerate(measured)
+def _require_same_settings(problem: Problem, source: Source, solver: BiCADMM, grid: Grid) -> None:
+    """Ranks that were asked for different things would wait for each other for ever."""
+    asked = (
+        problem.loss.name,
+        vars(problem.loss),
+        problem.kappa,
+        problem.gamma,
+        problem.sparsity,
+        problem.fit_intercept,
     )
+    shapes = (source.matrix.shape[1], source.outputs, str(source.matrix.dtype), grid.nodes.size, grid.blocks.size)
+    settings = replace(solver, checkpoint=None)
+    digest = hashlib.sha256(repr((asked, shapes, settings)).encode()).digest()
+    if not grid.same(torch.tensor([int.from_bytes(digest[:6])], dtype=torch.float64)):
+        raise ValueError(
+            f"the ranks do not agree on what to solve; this one has {shapes[0]} features, {shapes[1]} output(s), "
+            f"{shapes[2]}, kappa={problem.kappa}, gamma={problem.gamma}: call all of them alike"
+        )

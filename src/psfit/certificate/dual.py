@@ -28,14 +28,16 @@ def dual_bound(inst: Instance, slopes: Tensor, fixed: Fixed) -> tuple[Tensor, Te
         slopes = balanced(loss, slopes, target, weight, inst.grid)
     n, c = source.matrix.shape[1], source.outputs
     local = slopes.new_zeros(n + 3, c)
-    for at, block in source.matrix.chunks(torch.float64):
-        local[:n] += block.T @ (weight[at] * slopes[at])
+    own, mine = source.matrix.own
+    for at, block in mine.chunks(torch.float64):
+        local[own] += block.T @ (weight[at] * slopes[at])
     conjugate = loss.conjugate(slopes, target)
     sizes = conjugate.abs() + slopes.abs() * (1 + target.abs()) + slopes.square()
     local[n] = (weight * conjugate).sum(dim=0) / (c if loss.joint else 1)
     local[n + 1] = (weight * sizes).sum(dim=0)
     local[n + 2] = (weight * slopes.square()).sum(dim=0)
-    summed = inst.grid.nodes.total(local)
+    local[n:] = inst.grid.once(local[n:])
+    summed = inst.grid.total(local)
     # A sum of m products is off by at most m roundings of the sum of their sizes, which Cauchy and Schwarz bound.
     rounding = 2 * (inst.samples + 32) * EPS
     off = rounding * inst.column_norm * summed[n + 2].sqrt()
@@ -55,21 +57,24 @@ def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, fixed: Fixed) -
     """
     source, n, c = inst.source, X.shape[0], X.shape[1]
     weight, target = source.weight.double(), source.target.double()
-    features = source.matrix.columns(slice(0, n))
+    own, mine = source.matrix.columns(slice(0, n)).own
     residual, sizes = torch.empty_like(target), torch.empty_like(target)
-    for at, block in features.chunks(torch.float64):
-        residual[at] = block @ X - target[at]
-        sizes[at] = block.abs() @ X.abs() + target[at].abs()
+    for at, block in mine.chunks(torch.float64):
+        residual[at] = block @ X[own]
+        sizes[at] = block.abs() @ X[own].abs()
+    residual, sizes = inst.grid.blocks.total(torch.stack([residual, sizes]))
+    residual, sizes = residual - target, sizes + target.abs()
     if inst.layout.free:
         # With the best intercept the residuals add up to zero, so that the gradient vanishes on it.
         sums = inst.grid.nodes.total(torch.cat([weight * residual, weight.expand_as(residual)], dim=1).sum(dim=0))
         offset = sums[:c] / sums[c:]
         residual, sizes = residual - offset, sizes + offset.abs()
     local = X.new_zeros(n + 2, c)
-    for at, block in features.chunks(torch.float64):
-        local[:n] += block.T @ (2 * weight[at] * residual[at])
+    for at, block in mine.chunks(torch.float64):
+        local[own] += block.T @ (2 * weight[at] * residual[at])
     local[n], local[n + 1] = (weight * residual.square()).sum(dim=0), (weight * sizes.square()).sum(dim=0)
-    summed = inst.grid.nodes.total(local)
+    local[n:] = inst.grid.once(local[n:])
+    summed = inst.grid.total(local)
     fit, power = summed[n], summed[n + 1]
     # A residual is off by n roundings of the sizes in it, a sum over samples by m roundings of its own.
     row, column = (n + 16) * EPS, (inst.samples + 16) * EPS

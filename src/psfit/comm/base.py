@@ -1,23 +1,92 @@
-"""The contract of a communicator: sums, extremes and copies over the ranks of one axis."""
+"""The contract of a communicator: sums, extremes and copies over a group of ranks."""
 
+import struct
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 Reduction = Literal["sum", "max", "min"]
 
 
+class PeerLostError(RuntimeError):
+    """Another rank does not answer any more."""
+
+
+@dataclass
+class Traffic:
+    """What one rank has handed to its communicators, and in which phase of the work it is."""
+
+    phase: str = "set-up"
+    reductions: int = 0
+    numbers: int = 0
+    bytes: int = 0
+
+    def count(self, tensor: Tensor) -> None:
+        self.reductions += 1
+        self.numbers += tensor.numel()
+        self.bytes += tensor.numel() * tensor.element_size()
+
+
 class Communicator(ABC):
-    """A group of ranks. Every rank calls the same methods in the same order with tensors of the same shape."""
+    """A group of ranks. Every rank calls the same methods in the same order with tensors of the same shape.
+
+    All communicators of a rank share one `traffic`.
+    """
 
     rank: int
     size: int
+    traffic: Traffic
 
-    @abstractmethod
     def all_reduce(self, tensor: Tensor, op: Reduction = "sum") -> Tensor:
         """The elementwise sum, maximum or minimum over all ranks, the same on every rank."""
+        if self.size == 1:
+            return tensor
+        self.traffic.count(tensor)
+        return self._all_reduce(tensor, op)
 
-    @abstractmethod
     def broadcast(self, tensor: Tensor, root: int = 0) -> Tensor:
         """The tensor of rank `root`, on every rank."""
+        if self.size == 1:
+            return tensor
+        self.traffic.count(tensor)
+        return self._broadcast(tensor, root)
+
+    def all_gather(self, payload: bytes) -> list[bytes]:
+        """The bytes of every rank, in order of rank; for labels and messages, not for data."""
+        sizes = torch.zeros(self.size, dtype=torch.int64)
+        sizes[self.rank] = len(payload)
+        sizes = self.all_reduce(sizes)
+        ends = sizes.cumsum(0).tolist()
+        joined = torch.zeros(ends[-1], dtype=torch.uint8)
+        start = ends[self.rank] - len(payload)
+        if payload:
+            joined[start : start + len(payload)] = torch.frombuffer(bytearray(payload), dtype=torch.uint8)
+        joined = self.all_reduce(joined)
+        whole = struct.pack(f"{ends[-1]}B", *joined.tolist())
+        return [whole[end - size : end] for end, size in zip(ends, sizes.tolist(), strict=True)]
+
+    @abstractmethod
+    def split(self, color: int) -> "Communicator":
+        """The group of all ranks that call this with the same colour, in the same order; every rank must call it."""
+
+    @abstractmethod
+    def abort(self, error: BaseException) -> None:
+        """Let go of the other ranks after a failure here, so that none of them waits for this one."""
+
+    @abstractmethod
+    def _all_reduce(self, tensor: Tensor, op: Reduction) -> Tensor:
+        """`all_reduce` between at least two ranks; leaves its argument as it is."""
+
+    @abstractmethod
+    def _broadcast(self, tensor: Tensor, root: int) -> Tensor:
+        """`broadcast` between at least two ranks; leaves its argument as it is."""
+
+    def _lost(self, reason: str) -> PeerLostError:
+        """The error of a rank whose peers are gone."""
+        return PeerLostError(
+            f"rank {self.rank} of {self.size} lost contact with another rank during {self.traffic.phase} ({reason}); "
+            "the first message of the rank that failed tells why. With a checkpoint, start again to go on from it"
+        )

@@ -4,13 +4,24 @@ A rank hosts a contiguous range of positions on each axis. With one process it h
 grid is the same either way, because a reduction always means "over what this rank hosts, then over the ranks".
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from psfit.comm.base import Communicator
+from psfit.comm import mpi, process_group
+from psfit.comm.base import Communicator, Traffic
 from psfit.comm.serial import Serial
+
+T = TypeVar("T")
+BACKENDS = ("auto", "serial", "torch", "mpi")
+
+
+class RemoteError(RuntimeError):
+    """Another rank could not go on; the message is its own."""
 
 
 @dataclass(frozen=True)
@@ -19,8 +30,9 @@ class GridSpec:
 
     Parameters
     ----------
-    nodes : int, default=1
-        Parts N of the samples; each keeps its rows to itself and only sums leave it.
+    nodes : int or None, default=None
+        Parts N of the samples; each keeps its rows to itself and only sums leave it. None: one for each rank (or group
+        of ranks that share a node's blocks); in a single process, one.
     blocks : int, default=1
         Parts M of the features inside each node (the paper's devices).
     device : str, default="auto"
@@ -28,30 +40,55 @@ class GridSpec:
         if there is one.
     dtype : {None, "float32", "float64"}, default=None
         Precision of the iterations; None keeps that of the data. The final refit is always float64.
-    backend : {"auto", "serial"}, default="auto"
-        The engine that connects ranks. ``"serial"`` hosts the whole grid in this process.
+    backend : {"auto", "serial", "torch", "mpi"}, default="auto"
+        The engine that connects ranks. ``"serial"`` hosts the whole grid in this process, ``"torch"`` uses
+        torch.distributed (torchrun), ``"mpi"`` mpi4py; ``"auto"`` is whichever has started this process.
+    timeout : float, default=1800
+        Seconds to wait for another rank before it is given up.
     """
 
-    nodes: int = 1
+    nodes: int | None = None
     blocks: int = 1
     device: str = "auto"
     dtype: str | None = None
     backend: str = "auto"
+    timeout: float = 1800.0
 
     def build(self, data_device: torch.device | None = None) -> "Grid":
-        """Check the request and make the grid; `data_device` is where the data already lies, if anywhere."""
-        for name in ("nodes", "blocks"):
-            count = getattr(self, name)
+        """Check the request and make the grid; `data_device` is where the data already lies, if anywhere.
+
+        With several ranks every one of them must call this.
+        """
+        for name, count in (("nodes", 1 if self.nodes is None else self.nodes), ("blocks", self.blocks)):
             if not isinstance(count, int) or isinstance(count, bool) or count < 1:
                 raise ValueError(f"{name}={count!r} must be an integer of at least 1")
-        if self.backend not in ("auto", "serial"):
-            raise ValueError(f"backend={self.backend!r} is unknown; use 'auto' or 'serial'")
-        return Grid(
-            nodes=Axis(self.nodes, Serial()),
-            blocks=Axis(self.blocks, Serial()),
-            device=_device(self.device, data_device),
-            dtype=_dtype(self.dtype),
-        )
+        if self.backend not in BACKENDS:
+            raise ValueError(f"backend={self.backend!r} is unknown; use one of {', '.join(map(repr, BACKENDS))}")
+        if not self.timeout > 0:
+            raise ValueError(f"timeout={self.timeout!r} must be positive")
+        device, dtype = _device(self.device, data_device), _dtype(self.dtype)
+        world = self._connect(device)
+        # Ranks form a table of their own: the blocks of a node are spread over the columns of a row of ranks.
+        across = math.gcd(world.size, self.blocks)
+        down = world.size // across
+        nodes = self.nodes or down
+        if nodes < down:
+            raise ValueError(
+                f"nodes={nodes} and blocks={self.blocks} cannot occupy {world.size} ranks; "
+                f"ask for at least {down} nodes, or start {nodes * across} ranks"
+            )
+        row, column = divmod(world.rank, across)
+        along_nodes = world.split(column) if world.size > 1 else world
+        along_blocks = world.split(row) if world.size > 1 else world
+        return Grid(Axis(nodes, along_nodes), Axis(self.blocks, along_blocks), world, device, dtype)
+
+    def _connect(self, device: torch.device) -> Communicator:
+        backend, traffic = self.backend, Traffic()
+        if backend == "auto":
+            backend = "torch" if process_group.launched() else "mpi" if mpi.launched() else "serial"
+        if backend == "torch":
+            return process_group.connect(device, self.timeout, traffic)
+        return mpi.connect(self.timeout, traffic) if backend == "mpi" else Serial(traffic)
 
 
 @dataclass(frozen=True)
@@ -70,15 +107,65 @@ class Axis:
         """The sum over the ranks of what each of them has already summed over its own positions."""
         return self.comm.all_reduce(local)
 
+    def most(self, local: Tensor) -> Tensor:
+        """The largest over the ranks."""
+        return self.comm.all_reduce(local, "max")
+
 
 @dataclass(frozen=True)
 class Grid:
-    """Two named axes and the device and precision that this rank computes in."""
+    """Two named axes, all ranks together, and the device and precision that this rank computes in."""
 
     nodes: Axis
     blocks: Axis
+    world: Communicator
     device: torch.device
     dtype: torch.dtype | None
+
+    def total(self, local: Tensor) -> Tensor:
+        """The sum over all ranks, for numbers that belong to one node and one block each."""
+        return self.world.all_reduce(local)
+
+    def once(self, known: Tensor) -> Tensor:
+        """A node's number that all the ranks of its blocks know, such that `total` counts it once."""
+        return known / self.blocks.comm.size
+
+    def agree(self, wish: bool) -> bool:
+        """What the first rank says: for decisions that depend on a clock."""
+        return bool(self.world.broadcast(torch.tensor([float(wish)])))
+
+    def columns(self, count: int) -> slice:
+        """The range of `count` columns that belong to the blocks hosted here."""
+        bounds = even_bounds(count, self.blocks.size)
+        return slice(bounds[self.blocks.hosted.start], bounds[self.blocks.hosted.stop])
+
+    def phase(self, name: str) -> None:
+        """Say what comes next, for the message of a rank that loses contact."""
+        self.world.traffic.phase = name
+
+    def together(self, action: Callable[[], T]) -> T:
+        """The result of work on this rank's own data; if it fails on any rank, it fails on all with the reason."""
+        if self.world.size == 1:
+            return action()
+        failure, result = None, None
+        try:
+            result = action()
+        except Exception as error:
+            failure = error
+        message = b"" if failure is None else f"{type(failure).__name__}: {failure}".encode()
+        messages = self.world.all_gather(message)
+        if failure is not None:
+            raise failure
+        for rank, other in enumerate(messages):
+            if other:
+                raise RemoteError(f"rank {rank} failed: {other.decode()}")
+        return result  # type: ignore[return-value]
+
+    def same(self, values: Tensor) -> bool:
+        """Whether all ranks hold the same numbers."""
+        values = values.nan_to_num()
+        most, least = self.world.all_reduce(torch.stack([values, -values]), "max")
+        return bool((most == -least).all())
 
 
 def even_bounds(total: int, parts: int) -> list[int]:
@@ -88,7 +175,7 @@ def even_bounds(total: int, parts: int) -> list[int]:
 
 def _device(name: str, data_device: torch.device | None) -> torch.device:
     if name == "auto":
-        return data_device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return data_device or process_group.local_device()
     try:
         device = torch.device(name)
         torch.empty(0, device=device)

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from psfit.comm.base import Communicator, Reduction
+from psfit.comm.base import Communicator, Reduction, Traffic
 
 
 class Serial(Communicator):
@@ -11,8 +11,17 @@ class Serial(Communicator):
     rank = 0
     size = 1
 
-    def all_reduce(self, tensor: Tensor, op: Reduction = "sum") -> Tensor:
+    def __init__(self, traffic: Traffic | None = None) -> None:
+        self.traffic = traffic or Traffic()
+
+    def split(self, color: int) -> "Serial":
+        return Serial(self.traffic)
+
+    def abort(self, error: BaseException) -> None:
+        pass
+
+    def _all_reduce(self, tensor: Tensor, op: Reduction) -> Tensor:
         return tensor
 
-    def broadcast(self, tensor: Tensor, root: int = 0) -> Tensor:
+    def _broadcast(self, tensor: Tensor, root: int) -> Tensor:
         return tensor

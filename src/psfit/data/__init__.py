@@ -2,5 +2,6 @@
 
 from psfit.data.matrix import Affine, Dense, DesignMatrix
 from psfit.data.source import NodeSplit, Source
+from psfit.data.spread import Spread
 
-__all__ = ["Affine", "Dense", "DesignMatrix", "NodeSplit", "Source"]
+__all__ = ["Affine", "Dense", "DesignMatrix", "NodeSplit", "Source", "Spread"]

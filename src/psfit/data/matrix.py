@@ -20,6 +20,14 @@ class DesignMatrix(ABC):
     dtype: torch.dtype
     device: torch.device
 
+    # Whether the last column lies on this rank.
+    ends_here = True
+
+    @property
+    def own(self) -> tuple[slice, "DesignMatrix"]:
+        """The columns that lie on this rank: their range, and their matrix."""
+        return slice(0, self.shape[1]), self
+
     @abstractmethod
     def mv(self, X: Tensor) -> Tensor:
         """``A X`` for ``X (n, c)``."""
@@ -111,6 +119,14 @@ class Affine(DesignMatrix):
         self.device = base.device
         self._shift = shift.to(base.dtype).unsqueeze(1)
         self._scale = scale.to(base.dtype).unsqueeze(1)
+
+    @property
+    def own(self) -> tuple[slice, DesignMatrix]:
+        at, part = self.base.own
+        if part is self.base:
+            return slice(0, self.shape[1]), self
+        constant = self.constant if self.base.ends_here else 0.0
+        return slice(at.start, at.stop + (constant != 0)), Affine(part, self.shift[at], self.scale[at], constant)
 
     def mv(self, X: Tensor) -> Tensor:
         n = self.base.shape[1]

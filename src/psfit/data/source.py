@@ -72,7 +72,7 @@ class NodeSplit:
 
     @property
     def tall(self) -> bool:
-        """Whether a node has as many rows as columns, so that Gram matrices are the cheaper statistics."""
+        """Whether a node hosted here has as many rows as columns, so that its Gram matrix is the cheaper statistic."""
         return max(self.heights) >= self.source.matrix.shape[1]
 
     def mv(self, X: Tensor) -> Tensor:

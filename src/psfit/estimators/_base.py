@@ -10,9 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from psfit.bicadmm import BiCADMM
-from psfit.comm import GridSpec
-from psfit.data import Dense, Source
-from psfit.estimators._inputs import as_array, read_design, read_weights, to_tensor
+from psfit.comm import Grid, GridSpec
+from psfit.data import Dense, DesignMatrix, Source, Spread
+from psfit.estimators._inputs import as_array, read_design, read_weights, summed, to_tensor
 from psfit.estimators._progress import ProgressPrinter
 from psfit.losses import Loss
 from psfit.problem import Problem, Sparsity
@@ -82,16 +82,21 @@ class SparseModel(BaseEstimator, ABC):
         y : array-like (m,) or (m, targets)
         sample_weight : array-like (m,), optional
             Non-negative weights of the samples' losses.
+
+        With a grid of several ranks, every rank calls this with the rows of the nodes it hosts, and ends with the same
+        model. Ranks that share a node pass the same rows; each works on its own columns of them.
         """
         self._check_settings()
-        values = read_design(self, X, reset=True)
-        target, weights = self._encode(as_array(y), len(values), read_weights(sample_weight, values))
-        grid = (self.grid or GridSpec()).build(values.device if isinstance(values, Tensor) else None)
-        design = to_tensor(values, grid.device, grid.dtype)
+        grid = (self.grid or GridSpec(backend="serial")).build(X.device if isinstance(X, Tensor) else None)
+        values, y, weights = grid.together(lambda: self._read(X, y, sample_weight))
+        if not summed(grid, weights.sum(keepdims=True)) > 0:
+            raise ValueError("sample_weight is zero everywhere; at least one sample must count")
+        target, weights = self._encode(y, weights, grid)
+        matrix = self._matrix(values, grid)
         source = Source(
-            Dense(design),
-            to_tensor(target, design.device, design.dtype),
-            to_tensor(weights.reshape(-1, 1), design.device, design.dtype),
+            matrix,
+            to_tensor(target, matrix.device, matrix.dtype),
+            to_tensor(weights.reshape(-1, 1), matrix.device, matrix.dtype),
         )
         loss = self._loss(target)
         problem = Problem(
@@ -101,14 +106,38 @@ class SparseModel(BaseEstimator, ABC):
             self.sparsity,
             self.fit_intercept,
         )
-        progress = ProgressPrinter() if self.verbose else None
+        speaks = self.verbose > 0 and grid.world.rank == 0
+        progress = ProgressPrinter() if speaks else None
         self.result_ = solve(problem, source, self.solver, grid, self._start(source), self.certify, progress)
-        if self.verbose:
+        if speaks:
             print(self.result_)
         return self
 
+    def _read(self, X: Any, y: Any, sample_weight: Any) -> tuple[np.ndarray | Tensor, np.ndarray, np.ndarray]:
+        """Data of this rank, as far as it can be checked without the others."""
+        values = read_design(self, X, reset=True)
+        weights = read_weights(sample_weight, values)
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        return values, self._read_target(as_array(y), len(values)), weights
+
+    def _matrix(self, values: np.ndarray | Tensor, grid: Grid) -> DesignMatrix:
+        """The columns of the blocks hosted here, on their device; with one rank a node, all of them."""
+        p = values.shape[1]
+        if grid.blocks.size > p:
+            raise ValueError(f"grid: blocks={grid.blocks.size} is more than the {p} features; use at most {p}")
+        if grid.blocks.comm.size == 1:
+            return Dense(to_tensor(values, grid.device, grid.dtype))
+        columns = grid.columns(p + self.fit_intercept)
+        at = slice(min(columns.start, p), min(columns.stop, p))
+        return Spread(Dense(to_tensor(values[:, at], grid.device, grid.dtype).contiguous()), at, p, grid.blocks)
+
     @abstractmethod
-    def _encode(self, y: Any, rows: int, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _read_target(self, y: Any, rows: int) -> np.ndarray:
+        """The targets of this rank's samples, checked."""
+
+    @abstractmethod
+    def _encode(self, y: np.ndarray, weights: np.ndarray, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
         """Targets as floats ``(m, c)`` and the weights to use; remembers what `predict` needs."""
 
     @abstractmethod

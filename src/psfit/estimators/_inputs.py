@@ -8,6 +8,8 @@ import torch
 from sklearn.utils.validation import _check_sample_weight, validate_data
 from torch import Tensor
 
+from psfit.comm import Grid
+
 FLOATS = (torch.float32, torch.float64)
 
 
@@ -37,16 +39,19 @@ def to_tensor(values: np.ndarray | Tensor, device: torch.device, dtype: torch.dt
 
 
 def read_weights(sample_weight: Any, X: np.ndarray | Tensor) -> np.ndarray:
-    """Non-negative weights ``(m,)`` in float64, not all zero."""
+    """Non-negative weights ``(m,)`` in float64."""
     if isinstance(sample_weight, Tensor):
         sample_weight = sample_weight.detach().cpu().numpy()
     rows = np.empty((len(X), 1))
     weights = np.asarray(_check_sample_weight(sample_weight, rows, dtype=np.float64))
     if (weights < 0).any():
         raise ValueError(f"sample_weight must not be negative; entry {int((weights < 0).argmax())} is")
-    if not (weights > 0).any():
-        raise ValueError("sample_weight is zero everywhere; at least one sample must count")
     return weights
+
+
+def summed(grid: Grid, values: np.ndarray) -> np.ndarray:
+    """The sum over all nodes of what each rank knows of its own."""
+    return np.asarray(grid.nodes.total(torch.as_tensor(values)).cpu().numpy())
 
 
 def as_array(y: Any) -> Any:

@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, log_expit, log_softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils import check_consistent_length, column_or_1d, compute_sample_weight
+from sklearn.utils import check_consistent_length, column_or_1d, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from psfit.bicadmm import BiCADMM
-from psfit.comm import GridSpec
+from psfit.comm import Grid, GridSpec
 from psfit.estimators._base import SparseModel
+from psfit.estimators._inputs import summed
+from psfit.estimators._labels import all_classes
 from psfit.losses import Hinge, Logistic, Loss, Softmax, SquaredHinge
 from psfit.problem import Sparsity
 
@@ -54,23 +56,33 @@ class _Classifier(ClassifierMixin, SparseModel):
         )
         self.class_weight = class_weight
 
-    def _encode(self, y: Any, rows: int, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+    def _read_target(self, y: Any, rows: int) -> np.ndarray:
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         check_consistent_length(np.empty(rows), y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        weights = weights * compute_sample_weight(self.class_weight, y)
+        return np.asarray(y)
+
+    def _encode(self, y: np.ndarray, weights: np.ndarray, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+        self.classes_ = all_classes(np.unique(y), grid)
+        codes = np.searchsorted(self.classes_, y)
+        weights = weights * self._class_weights(codes, grid)[codes]
         if (weights < 0).any():
             raise ValueError(f"class_weight={self.class_weight!r} must not be negative")
-        counted = np.unique(codes[weights > 0])
-        if len(counted) < 2:
+        count = np.bincount(codes, weights=weights > 0, minlength=len(self.classes_))
+        counted = summed(grid, count) > 0
+        if counted.sum() < 2:
             raise ValueError(
                 f"y holds only one class ({self.classes_[counted]!r}) among the samples whose weight is not zero; "
                 "two or more are needed"
             )
         return self._columns(codes), weights
+
+    def _class_weights(self, codes: np.ndarray, grid: Grid) -> np.ndarray:
+        """A factor for each class; "balanced" counts the samples of all nodes."""
+        if self.class_weight == "balanced":
+            count = summed(grid, np.bincount(codes, minlength=len(self.classes_)))
+            return np.asarray(count.sum() / (len(count) * count))
+        return np.asarray(compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_))
 
     @abstractmethod
     def _columns(self, codes: np.ndarray) -> np.ndarray:

@@ -7,8 +7,9 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from psfit.bicadmm import BiCADMM
-from psfit.comm import GridSpec
+from psfit.comm import Grid, GridSpec
 from psfit.estimators._base import SparseModel
+from psfit.estimators._inputs import summed
 from psfit.losses import Huber, Loss, Poisson, Squared
 from psfit.problem import Sparsity
 
@@ -18,13 +19,14 @@ class _Regressor(RegressorMixin, SparseModel):
 
     _single: bool
 
-    def _encode(self, y: Any, rows: int, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+    def _read_target(self, y: Any, rows: int) -> np.ndarray:
         target = check_array(y, ensure_2d=False, allow_nd=False, dtype=np.float64, input_name="y")
-        self._single = target.ndim == 1
         check_consistent_length(np.empty(rows), target)
-        return target.reshape(rows, -1), weights
+        return np.asarray(target)
+
+    def _encode(self, y: np.ndarray, weights: np.ndarray, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+        self._single = y.ndim == 1
+        return y.reshape(len(y), -1), weights
 
     @property
     def coef_(self) -> np.ndarray:
@@ -109,13 +111,16 @@ class SparsePoissonRegression(_Regressor):
     parameters.
     """
 
-    def _encode(self, y: Any, rows: int, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        target, weights = super()._encode(column_or_1d(y, warn=True) if y is not None else y, rows, weights)
+    def _read_target(self, y: Any, rows: int) -> np.ndarray:
+        target = super()._read_target(column_or_1d(y, warn=True), rows)
         if (target < 0).any():
             raise ValueError(f"y must not be negative for counts; entry {int((target < 0).argmax())} is")
-        if self.fit_intercept and not (weights @ target > 0).all():
+        return target
+
+    def _encode(self, y: np.ndarray, weights: np.ndarray, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+        if self.fit_intercept and not summed(grid, (weights @ y).reshape(1)) > 0:
             raise ValueError("y is zero for every sample that counts: the intercept has no finite optimum")
-        return target, weights
+        return super()._encode(y, weights, grid)
 
     def _loss(self, target: np.ndarray) -> Loss:
         return Poisson()

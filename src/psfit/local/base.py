@@ -9,9 +9,10 @@ so that a local solver never hears of gamma, rho_c or u, and an intercept is a c
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, TypeVar
 
+import torch
 from torch import Tensor
 
 from psfit.comm import Axis
@@ -48,9 +49,23 @@ class Subproblem:
 
 @dataclass(frozen=True)
 class LocalState:
-    """What a local solver carries from one call to the next: at least its answer ``x (N, n, c)``."""
+    """What a local solver carries from one call to the next: at least its answer ``x (N, n, c)``.
+
+    The fields named in `varying` change from call to call, the others follow from the subproblem.
+    """
 
     x: Tensor
+    varying: ClassVar[tuple[str, ...]] = ("x",)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that varies, as arrays."""
+        fields = {name: getattr(self, name) for name in self.varying}
+        return {name: torch.stack(value) if isinstance(value, tuple) else value for name, value in fields.items()}
+
+    def restored(self, tensors: dict[str, Tensor]) -> "LocalState":
+        """The state that once gave these `tensors`."""
+        fields = {n: tuple(v) if isinstance(getattr(self, n), tuple) else v for n, v in tensors.items()}
+        return replace(self, **fields)  # type: ignore[arg-type]
 
 
 S = TypeVar("S", bound=LocalState)

@@ -41,6 +41,7 @@ class FeatureSplitState(LocalState):
     mean: Tensor
     omega_bar: Tensor
     nu: Tensor
+    varying: ClassVar[tuple[str, ...]] = ("x", "parts", "mean", "omega_bar", "nu")
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class FeatureSplit(LocalSolver[FeatureSplitState]):
             data = sub.split.columns(at)
             blocks.append(Block(at, data, ridge_factor(data, sub.weight[at], sub.rho_l)))
         parts = tuple(block.data.mv(x[:, block.at]) for block in blocks)
-        mean = self._mean(sub, parts)
+        mean, _ = self._mean(sub, parts, x.new_zeros(1))
         return FeatureSplitState(x, tuple(blocks), parts, mean, mean, torch.zeros_like(mean))
 
     def prox(self, sub: Subproblem, state: FeatureSplitState, v: Tensor, tol: Tensor | float) -> FeatureSplitState:
@@ -74,16 +75,16 @@ class FeatureSplit(LocalSolver[FeatureSplitState]):
         limit = tol**2 * sub.weight.mean()
         for _ in range(self.max_inner):
             previous = state
-            state = self._step(sub, state, v)
-            moved = (sub.weight * (state.x - previous.x).square()).sum()
+            state, moved = self._step(sub, state, v)
             mismatch = source.weight * (state.mean - state.omega_bar).square()
             drift = source.weight * (state.omega_bar - previous.omega_bar).square()
-            energy = torch.stack([moved, sub.rho_l * sub.axis.size * (mismatch + drift).sum()])
+            energy = torch.cat([moved, sub.rho_l * sub.axis.size * (mismatch + drift).sum().reshape(1)])
             if bool((energy <= limit).all()):
                 break
         return state
 
-    def _step(self, sub: Subproblem, state: FeatureSplitState, v: Tensor) -> FeatureSplitState:
+    def _step(self, sub: Subproblem, state: FeatureSplitState, v: Tensor) -> tuple[FeatureSplitState, Tensor]:
+        """One inner iteration, and how far ``x`` moved, summed over all blocks."""
         source, M = sub.split.source, sub.axis.size
         common = state.omega_bar - state.mean - state.nu
         x, parts = torch.zeros_like(state.x), []
@@ -91,10 +92,14 @@ class FeatureSplit(LocalSolver[FeatureSplitState]):
             pull = block.data.rmv(source.weight * (part + common))
             x[:, block.at] = block.factor.solve(sub.weight[block.at] * v[:, block.at] + sub.rho_l * pull)
             parts.append(block.data.mv(x[:, block.at]))
-        mean = self._mean(sub, tuple(parts))
+        mean, moved = self._mean(sub, tuple(parts), (sub.weight * (x - state.x).square()).sum().reshape(1))
         omega_bar = sub.loss.prox(M * (mean + state.nu), source.target, M / sub.rho_l) / M
-        return FeatureSplitState(x, state.blocks, tuple(parts), mean, omega_bar, state.nu + mean - omega_bar)
+        nu = state.nu + mean - omega_bar
+        return FeatureSplitState(x, state.blocks, tuple(parts), mean, omega_bar, nu), moved
 
     @staticmethod
-    def _mean(sub: Subproblem, parts: tuple[Tensor, ...]) -> Tensor:
-        return sub.axis.total(torch.stack(parts).sum(dim=0)) / sub.axis.size
+    def _mean(sub: Subproblem, parts: tuple[Tensor, ...], moved: Tensor) -> tuple[Tensor, Tensor]:
+        """The one reduction of an inner iteration; a number of the stopping test rides along."""
+        local = torch.stack(parts).sum(dim=0)
+        summed = sub.axis.total(torch.cat([local.flatten(), moved]))
+        return summed[:-1].view_as(local) / sub.axis.size, summed[-1:]

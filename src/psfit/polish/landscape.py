@@ -109,19 +109,21 @@ class DataLandscape(Landscape):
         gradient = Z.new_zeros(n, c, dtype=torch.float64)
         blocks = gradient.new_zeros(n, c, c)
         columns = gradient.new_zeros(n, c, view.size)
-        for at, block in inst.source.matrix.chunks():
-            eta = block @ Z.to(block.dtype)
+        own, mine = inst.source.matrix.own
+        for at, block in mine.chunks():
+            fitted = view.matrix.chunk(at.start, at.stop, block.dtype)
+            eta = fitted @ Z[view.rows].to(block.dtype)
             b, weight = view.target[at], inst.source.weight[at]
             slope = inst.problem.loss.gradient(eta, b) if fit.slope is None else fit.slope[at].to(eta.dtype)
-            gradient += block.T @ (weight * slope)
+            gradient[own] += block.T @ (weight * slope)
             curvature = weight.unsqueeze(2) * self._curvature(eta, b)
-            blocks += (block.square().T @ curvature.flatten(1)).view_as(blocks)
-            parts = [block[:, view.rows[rows]] for rows in view.at]
+            blocks[own] += (block.square().T @ curvature.flatten(1)).unflatten(1, (c, c))
+            parts = [fitted[:, rows] for rows in view.at]
             for k in range(c):
                 coupled = range(c) if inst.problem.loss.joint else [k]
                 curved = torch.cat([curvature[:, k, q : q + 1] * parts[q] for q in coupled], dim=1)
-                columns[:, k, slice(None) if inst.problem.loss.joint else view.slices[k]] += block.T @ curved
-        summed = inst.grid.nodes.total(torch.cat([gradient.flatten(), blocks.flatten(), columns.flatten()]))
+                columns[own, k, slice(None) if inst.problem.loss.joint else view.slices[k]] += block.T @ curved
+        summed = inst.grid.total(torch.cat([gradient.flatten(), blocks.flatten(), columns.flatten()]))
         sizes = [gradient.numel(), blocks.numel(), columns.numel()]
         gradient, blocks, columns = (
             part.view_as(like) for part, like in zip(summed.split(sizes), (gradient, blocks, columns), strict=True)
@@ -176,6 +178,6 @@ class GramLandscape(Landscape):
 
 def landscape(inst: Instance, problem: int) -> Landscape:
     """The cheaper way: Gram matrices where the squared loss has them anyway, else passes over the data."""
-    if inst.problem.loss.quadratic and inst.split.tall and inst.grid.blocks.size == 1:
+    if inst.problem.loss.quadratic and inst.tall and inst.grid.blocks.size == 1:
         return GramLandscape(inst, problem)
     return DataLandscape(inst, problem)

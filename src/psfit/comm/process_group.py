@@ -1,0 +1,90 @@
+"""Ranks connected by torch.distributed: gloo between CPUs, NCCL between GPUs, or whatever the caller has set up."""
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from psfit.comm.base import Communicator, Reduction, Traffic
+
+OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
+
+
+class ProcessGroup(Communicator):
+    """A torch.distributed group; `owned` says that PsFiT itself has joined the job and may leave it."""
+
+    def __init__(self, group: Any, device: torch.device, timeout: float, traffic: Traffic, owned: bool) -> None:
+        self.group, self.device, self.timeout, self.traffic, self.owned = group, device, timeout, traffic, owned
+        self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
+
+    def split(self, color: int) -> Communicator:
+        colors = torch.zeros(self.size, dtype=torch.int64)
+        colors[self.rank] = color
+        colors = self.all_reduce(colors)
+        ranks = dist.get_process_group_ranks(self.group)
+        mine = None
+        # Every rank takes part in making every group, also those it will not belong to.
+        for value in colors.unique().tolist():
+            members = [rank for rank, other in zip(ranks, colors.tolist(), strict=True) if other == value]
+            made = dist.new_group(members, timeout=timedelta(seconds=self.timeout))
+            mine = made if value == color else mine
+        return ProcessGroup(mine, self.device, self.timeout, self.traffic, False)
+
+    def abort(self, error: BaseException) -> None:
+        # Closing the connections wakes peers that wait in a reduction.
+        if self.owned and dist.is_initialized():
+            dist.destroy_process_group()
+
+    def _all_reduce(self, tensor: Tensor, op: Reduction) -> Tensor:
+        return self._moved(tensor, lambda own: dist.all_reduce(own, OPERATIONS[op], group=self.group))
+
+    def _broadcast(self, tensor: Tensor, root: int) -> Tensor:
+        return self._moved(tensor, lambda own: dist.broadcast(own, group=self.group, group_src=root))
+
+    def _moved(self, tensor: Tensor, apply: Callable[[Tensor], object]) -> Tensor:
+        """`apply` to a copy of the tensor that lies where the backend can reach it."""
+        own = tensor.contiguous().clone()
+        if dist.get_backend(self.group) == "nccl" and not own.is_cuda:
+            own = own.to(self.device)
+        try:
+            apply(own)
+        except RuntimeError as error:
+            raise self._lost(str(error).splitlines()[0]) from None
+        return own.to(tensor.device)
+
+
+def launched() -> bool:
+    """Whether this process is one of several that torchrun (or the caller) has connected or is about to connect."""
+    return dist.is_available() and (dist.is_initialized() or int(os.environ.get("WORLD_SIZE", "1")) > 1)
+
+
+def local_device() -> torch.device:
+    """The GPU that belongs to this rank among those of its host, or the CPU."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+
+
+def connect(device: torch.device, timeout: float, traffic: Traffic) -> ProcessGroup:
+    """The group of all ranks; joins the job that torchrun's environment describes, unless the caller already has."""
+    owned = not dist.is_initialized()
+    if owned:
+        missing = [name for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
+        if missing:
+            raise ValueError(
+                f"backend='torch' needs ranks started by torchrun, or torch.distributed set up beforehand; "
+                f"{', '.join(missing)} is not set. Try: torchrun --standalone --nproc-per-node 4 your_program.py"
+            )
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(seconds=timeout))
+        _OWN.append(dist.group.WORLD)
+    return ProcessGroup(dist.group.WORLD, device, timeout, traffic, dist.group.WORLD in _OWN)
+
+
+# The world group, if PsFiT made it.
+_OWN: list[Any] = []

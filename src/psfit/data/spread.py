@@ -1,0 +1,71 @@
+"""A node's matrix whose columns are spread over the ranks of its blocks.
+
+The predictors of all columns are sums over these ranks. What needs columns side by side (the few of a support, a chunk
+of rows for a Gram matrix) gathers them inside the node; nothing of it goes to other nodes.
+"""
+
+import torch
+from torch import Tensor
+
+from psfit.comm import Axis
+from psfit.data.matrix import Dense, DesignMatrix
+
+
+class Spread(DesignMatrix):
+    """Columns `at` of `width` in all are `part`, here; the others lie on the other ranks of the feature axis.
+
+    Every rank of the axis must make the same calls.
+    """
+
+    def __init__(self, part: DesignMatrix, at: slice, width: int, axis: Axis) -> None:
+        self.part, self.at, self.axis = part, at, axis
+        self.shape = (part.shape[0], width)
+        self.dtype = part.dtype
+        self.device = part.device
+        self.ends_here = axis.comm.rank == axis.comm.size - 1
+
+    @property
+    def own(self) -> tuple[slice, DesignMatrix]:
+        return self.at, self.part
+
+    def mv(self, X: Tensor) -> Tensor:
+        return self.axis.total(self.part.mv(X[self.at]))
+
+    def rmv(self, R: Tensor) -> Tensor:
+        return self._gathered(self.part.rmv(R))
+
+    def columns(self, index: slice | Tensor) -> DesignMatrix:
+        if isinstance(index, Tensor):
+            return self._side_by_side(index)
+        start, stop, _ = index.indices(self.shape[1])
+        if (start, stop) == (0, self.shape[1]):
+            return self
+        if self.at.start <= start and stop <= self.at.stop:
+            return self.part.columns(slice(start - self.at.start, stop - self.at.start))
+        return self._side_by_side(torch.arange(start, stop, device=self.device))
+
+    def rows(self, start: int, stop: int) -> "Spread":
+        return Spread(self.part.rows(start, stop), self.at, self.shape[1], self.axis)
+
+    def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
+        return self._gathered(self.part.chunk(start, stop, dtype).T).T
+
+    def squared_norms(self, weights: Tensor, shift: Tensor) -> Tensor:
+        return self._gathered(self.part.squared_norms(weights, shift[self.at]))
+
+    def column_sums(self, weights: Tensor) -> Tensor:
+        return self._gathered(self.part.column_sums(weights))
+
+    def _gathered(self, local: Tensor) -> Tensor:
+        """An array over all columns ``(width, ...)`` from the ranks' own parts."""
+        whole = local.new_zeros(self.shape[1], *local.shape[1:])
+        whole[self.at] = local
+        return self.axis.total(whole)
+
+    def _side_by_side(self, index: Tensor) -> DesignMatrix:
+        """Some columns as a matrix that every rank of the node holds."""
+        here = (index >= self.at.start) & (index < self.at.stop)
+        mine = self.part.columns(index[here] - self.at.start)
+        values = torch.zeros(self.shape[0], len(index), dtype=self.dtype, device=self.device)
+        values[:, here] = mine.chunk(0, self.shape[0], self.dtype)
+        return Dense(self.axis.total(values))
