@@ -10,6 +10,7 @@ from psfit.estimators import (
     SparseSoftmaxRegression,
     SparseSVC,
 )
+from psfit.model_file import load, save
 from psfit.problem import Problem
 from psfit.result import Record, Result, Status
 from psfit.solve import solve
@@ -30,5 +31,7 @@ __all__ = [
     "SparseSVC",
     "SparseSoftmaxRegression",
     "Status",
+    "load",
+    "save",
     "solve",
 ]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from psfit.comm import mpi, process_group
-from psfit.comm.base import Communicator, Traffic
+from psfit.comm.base import Communicator
 from psfit.comm.serial import Serial
 
 T = TypeVar("T")
@@ -83,12 +83,12 @@ class GridSpec:
         return Grid(Axis(nodes, along_nodes), Axis(self.blocks, along_blocks), world, device, dtype)
 
     def _connect(self, device: torch.device) -> Communicator:
-        backend, traffic = self.backend, Traffic()
+        backend = self.backend
         if backend == "auto":
             backend = "torch" if process_group.launched() else "mpi" if mpi.launched() else "serial"
         if backend == "torch":
-            return process_group.connect(device, self.timeout, traffic)
-        return mpi.connect(self.timeout, traffic) if backend == "mpi" else Serial(traffic)
+            return process_group.connect(device, self.timeout)
+        return mpi.connect(self.timeout) if backend == "mpi" else Serial()
 
 
 @dataclass(frozen=True)

@@ -74,9 +74,9 @@ def launched() -> bool:
     return any(int(os.environ.get(name, "1")) > 1 for name in names)
 
 
-def connect(timeout: float, traffic: Traffic) -> Mpi:
+def connect(timeout: float) -> Mpi:
     """The communicator of all ranks."""
-    return Mpi(_module().COMM_WORLD, timeout, traffic)
+    return Mpi(_module().COMM_WORLD, timeout, Traffic())
 
 
 def cuda_aware() -> bool:

@@ -1,5 +1,6 @@
 """Ranks connected by torch.distributed: gloo between CPUs, NCCL between GPUs, or whatever the caller has set up."""
 
+import atexit
 import os
 from collections.abc import Callable
 from datetime import timedelta
@@ -20,24 +21,29 @@ class ProcessGroup(Communicator):
     def __init__(self, group: Any, device: torch.device, timeout: float, traffic: Traffic, owned: bool) -> None:
         self.group, self.device, self.timeout, self.traffic, self.owned = group, device, timeout, traffic, owned
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
+        self._parts: dict[tuple[int, ...], ProcessGroup] = {}
 
     def split(self, color: int) -> Communicator:
         colors = torch.zeros(self.size, dtype=torch.int64)
         colors[self.rank] = color
         colors = self.all_reduce(colors)
+        table = tuple(colors.tolist())
+        if table in self._parts:
+            return self._parts[table]
         ranks = dist.get_process_group_ranks(self.group)
         mine = None
         # Every rank takes part in making every group, also those it will not belong to.
-        for value in colors.unique().tolist():
-            members = [rank for rank, other in zip(ranks, colors.tolist(), strict=True) if other == value]
+        for value in sorted(set(table)):
+            members = [rank for rank, other in zip(ranks, table, strict=True) if other == value]
             made = dist.new_group(members, timeout=timedelta(seconds=self.timeout))
             mine = made if value == color else mine
-        return ProcessGroup(mine, self.device, self.timeout, self.traffic, False)
+        self._parts[table] = ProcessGroup(mine, self.device, self.timeout, self.traffic, False)
+        return self._parts[table]
 
     def abort(self, error: BaseException) -> None:
         # Closing the connections wakes peers that wait in a reduction.
-        if self.owned and dist.is_initialized():
-            dist.destroy_process_group()
+        if self.owned:
+            _leave()
 
     def _all_reduce(self, tensor: Tensor, op: Reduction) -> Tensor:
         return self._moved(tensor, lambda own: dist.all_reduce(own, OPERATIONS[op], group=self.group))
@@ -69,8 +75,11 @@ def local_device() -> torch.device:
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
 
 
-def connect(device: torch.device, timeout: float, traffic: Traffic) -> ProcessGroup:
+def connect(device: torch.device, timeout: float) -> ProcessGroup:
     """The group of all ranks; joins the job that torchrun's environment describes, unless the caller already has."""
+    known = _WORLD[-1] if _WORLD else None
+    if known is not None and dist.is_initialized() and known.group is dist.group.WORLD and known.device == device:
+        return known
     owned = not dist.is_initialized()
     if owned:
         missing = [name for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
@@ -82,9 +91,15 @@ def connect(device: torch.device, timeout: float, traffic: Traffic) -> ProcessGr
         if device.type == "cuda":
             torch.cuda.set_device(device)
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(seconds=timeout))
-        _OWN.append(dist.group.WORLD)
-    return ProcessGroup(dist.group.WORLD, device, timeout, traffic, dist.group.WORLD in _OWN)
+        atexit.register(_leave)
+    _WORLD[:] = [ProcessGroup(dist.group.WORLD, device, timeout, Traffic(), owned)]
+    return _WORLD[0]
 
 
-# The world group, if PsFiT made it.
-_OWN: list[Any] = []
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+# The group of all ranks as last connected: making subgroups takes messages, so they are made once.
+_WORLD: list[ProcessGroup] = []

@@ -1,0 +1,5 @@
+"""``python -m psfit``: the command line, also under torchrun and mpirun."""
+
+from psfit.cli import main
+
+main()

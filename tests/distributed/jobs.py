@@ -1,0 +1,73 @@
+"""The fits that every grid must reproduce: all losses, uneven rows, both kinds of sparsity."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from psfit import (
+    BiCADMM,
+    GridSpec,
+    SparseLinearRegression,
+    SparseLogisticRegression,
+    SparsePoissonRegression,
+    SparseSoftmaxRegression,
+    SparseSVC,
+)
+
+SAMPLES, FEATURES, KAPPA = 150, 12, 3
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model on targets."""
+
+    model: type
+    y: np.ndarray
+    options: dict
+    effort: str = "low"
+
+
+def data() -> tuple[np.ndarray, dict[str, Job]]:
+    """Features with different scales, and a job for every loss."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(SAMPLES, FEATURES)) * np.logspace(-1, 1, FEATURES) + 1.0
+    signal = 2 * (X[:, 1] - 1) / X[:, 1].std() - 3 * (X[:, 5] - 1) / X[:, 5].std() + 2 * (X[:, 9] - 1) / X[:, 9].std()
+    noise = rng.normal(size=SAMPLES)
+    text = np.where(signal + noise > 0, "yes", "no")
+    three = np.digitize(signal, [-2, 2])
+    pair = np.column_stack([signal + noise, signal - X[:, 3]])
+    jobs = {
+        "squared": Job(SparseLinearRegression, signal + noise, {}),
+        "squared, default effort": Job(SparseLinearRegression, signal + noise, {}, "medium"),
+        "squared, two targets, rows": Job(SparseLinearRegression, pair, {"sparsity": "feature"}),
+        "squared, no intercept": Job(SparseLinearRegression, signal + noise, {"fit_intercept": False}),
+        "huber": Job(SparseLinearRegression, signal + noise, {"loss": "huber"}),
+        "logistic": Job(SparseLogisticRegression, text, {"class_weight": "balanced"}),
+        "softmax": Job(SparseSoftmaxRegression, three, {"sparsity": "feature"}),
+        "squared hinge": Job(SparseSVC, text, {}),
+        "hinge": Job(SparseSVC, text, {"loss": "hinge"}),
+        "poisson": Job(SparsePoissonRegression, rng.poisson(np.exp(signal / 5)), {}),
+    }
+    return X, jobs
+
+
+def uneven_share(rows: int, ranks: int, rank: int) -> slice:
+    """Rows of a rank when each has about twice as many as the one before."""
+    ends = np.round(rows * (2.0 ** np.arange(ranks + 1) - 1) / (2.0**ranks - 1)).astype(int)
+    return slice(int(ends[rank]), int(ends[rank + 1]))
+
+
+def fit(job: Job, X: np.ndarray, rows: slice, grid: GridSpec, **solver: object) -> dict:
+    """What must not depend on the grid."""
+    model = job.model(KAPPA, gamma=10.0, grid=grid, solver=BiCADMM(effort=job.effort, **solver), **job.options)
+    model.fit(X[rows], job.y[rows])
+    result = model.result_
+    return {
+        "objective": result.objective,
+        "lower_bound": result.lower_bound,
+        "coef": result.coef.tolist(),
+        "intercept": result.intercept.tolist(),
+        "classes": np.asarray(getattr(model, "classes_", [])).tolist(),
+        "samples": result.samples,
+        "iterations": result.n_iter,
+    }

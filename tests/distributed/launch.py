@@ -1,0 +1,43 @@
+"""Start real ranks: torchrun or mpirun, with a time limit that leaves no process behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+BIN = Path(sys.executable).parent
+HERE = Path(__file__).parent
+
+
+def command(backend: str, ranks: int, *program: str, options: tuple[str, ...] = ()) -> list[str]:
+    """The launcher's command line for a script (with arguments), or for ``-m module``."""
+    if backend == "torch":
+        return [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", str(ranks), *options, *program]
+    return [str(BIN / "mpirun"), "-n", str(ranks), *options, sys.executable, *program]
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """One thread a rank: the machines that run the tests have few cores."""
+    paths = os.pathsep.join([str(HERE.parents[1] / "src"), str(HERE.parent), str(HERE)])
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths} | extra
+
+
+def run(arguments: list[str], timeout: float = 300, **extra: str) -> subprocess.CompletedProcess[str]:
+    """Run to the end, or fail with all that was printed."""
+    process = start(arguments, **extra)
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        raise AssertionError(f"no end after {timeout} s\n{out}\n{err}") from None
+    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+
+def start(arguments: list[str], **extra: str) -> subprocess.Popen[str]:
+    """Start in a process group of its own."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        arguments, stdout=pipe, stderr=pipe, text=True, env=environment(**extra), start_new_session=True
+    )

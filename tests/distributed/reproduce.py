@@ -1,0 +1,22 @@
+"""Run on every rank: fit all jobs over some grids, and let the first rank write what came out."""
+
+import json
+import sys
+from pathlib import Path
+
+from jobs import SAMPLES, data, fit, uneven_share
+
+from psfit import GridSpec
+
+backend, output, *shapes = sys.argv[1:]
+X, jobs = data()
+answers = {}
+for shape in shapes:
+    nodes, blocks = map(int, shape.split("x"))
+    spec = GridSpec(nodes=nodes, blocks=blocks, backend=backend, device="cpu", timeout=120)
+    grid = spec.build()
+    rows = uneven_share(SAMPLES, grid.nodes.comm.size, grid.nodes.comm.rank)
+    answers[shape] = {name: fit(job, X, rows, spec) for name, job in jobs.items()}
+    first = grid.world.rank == 0
+if first:
+    Path(output).write_text(json.dumps(answers))

@@ -1,0 +1,39 @@
+"""Every grid of real ranks gives the answer of one node in one process."""
+
+import json
+
+import numpy as np
+import pytest
+from jobs import SAMPLES, data, fit
+from launch import HERE, command, run
+
+from psfit import GridSpec
+
+pytestmark = pytest.mark.xdist_group("ranks")
+RANKS_AND_GRIDS = [(2, ("2x1", "1x2")), (4, ("4x1", "2x2")), (3, ("8x1",))]
+
+
+@pytest.fixture(scope="module")
+def control():
+    X, jobs = data()
+    grid = GridSpec(backend="serial", device="cpu")
+    return {name: fit(job, X, slice(0, SAMPLES), grid) for name, job in jobs.items()}
+
+
+@pytest.mark.parametrize(("ranks", "grids"), RANKS_AND_GRIDS, ids=["2 ranks", "4 ranks", "3 ranks, 8 nodes"])
+@pytest.mark.parametrize("backend", ["torch", "mpi"])
+def test_every_grid_gives_the_control_runs_answer(backend, ranks, grids, control, tmp_path):
+    output = tmp_path / "answers.json"
+    done = run(command(backend, ranks, str(HERE / "reproduce.py"), backend, str(output), *grids))
+    assert done.returncode == 0, done.stderr
+    answers = json.loads(output.read_text())
+    for grid in grids:
+        for name, expected in control.items():
+            found, where = answers[grid][name], f"{name} on {grid}"
+            assert found["samples"] == SAMPLES, where
+            assert found["classes"] == expected["classes"], where
+            assert found["objective"] == pytest.approx(expected["objective"], rel=1e-6), where
+            scale = np.abs(expected["coef"]).max()
+            np.testing.assert_allclose(found["coef"], expected["coef"], atol=1e-6 * scale, err_msg=where)
+            np.testing.assert_allclose(found["intercept"], expected["intercept"], atol=1e-5, err_msg=where)
+            assert found["lower_bound"] <= found["objective"] * (1 + 1e-9), where
