@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from psfit.comm.base import Communicator, Reduction, Traffic
+from psfit.comm.rendezvous import fresh_store
 
 OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 
@@ -90,13 +91,22 @@ def connect(device: torch.device, timeout: float) -> ProcessGroup:
             )
         if device.type == "cuda":
             torch.cuda.set_device(device)
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(seconds=timeout))
+        limit = timedelta(seconds=timeout)
+        store, rank, size = next(dist.rendezvous("env://", timeout=limit))
+        store = fresh_store(store, rank, size, timeout)
+        backend = "nccl" if device.type == "cuda" else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
         atexit.register(_leave)
     _WORLD[:] = [ProcessGroup(dist.group.WORLD, device, timeout, Traffic(), owned)]
     return _WORLD[0]
 
 
 def _leave() -> None:
+    """Leave the job that PsFiT joined; its threads must have ended before the interpreter does."""
+    for world in _WORLD:
+        for member in (world, *world._parts.values()):
+            member.group = None
+    _WORLD.clear()
     if dist.is_initialized():
         dist.destroy_process_group()
 

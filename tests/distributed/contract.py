@@ -1,0 +1,75 @@
+"""The communicator's contract, run on every rank of any backend; a failed assertion fails the job."""
+
+import sys
+
+import torch
+
+from psfit import GridSpec
+from psfit.comm import RemoteError
+
+backend, device = sys.argv[1:]
+grid = GridSpec(backend=backend, device=device, timeout=60).build()
+world = grid.world
+rank, size = world.rank, world.size
+assert grid.device.type == device
+assert grid.nodes.size == size
+
+for dtype in (torch.float64, torch.float32, torch.int64):
+    mine = torch.arange(6, device=device).to(dtype) * (rank + 1)
+    kept = mine.clone()
+    expected = torch.arange(6, device=device).to(dtype)
+    assert torch.equal(world.all_reduce(mine), expected * (size * (size + 1) // 2))
+    assert torch.equal(world.all_reduce(mine, "max"), expected * size)
+    assert torch.equal(world.all_reduce(mine, "min"), expected)
+    assert torch.equal(mine, kept)
+    for root in range(size):
+        assert torch.equal(world.broadcast(mine, root), expected * (root + 1))
+
+# A view that is not contiguous, a tensor on the host beside a device, a single number.
+table = torch.ones(4, 3, device=device, dtype=torch.float64)
+assert torch.equal(world.all_reduce(table.T), size * table.T)
+assert torch.equal(world.all_reduce(torch.ones(2)), torch.full((2,), float(size)))
+assert float(world.all_reduce(torch.tensor(1.0, device=device))) == size
+
+# The same sum bit for bit on every rank.
+noise = torch.randn(1000, generator=torch.Generator().manual_seed(rank), dtype=torch.float64).to(device)
+assert grid.same(world.all_reduce(noise))
+assert size == 1 or not grid.same(noise)
+
+assert world.all_gather(b"x" * rank) == [b"x" * other for other in range(size)]
+assert world.all_gather("grüße".encode()) == ["grüße".encode()] * size
+
+half = world.split(rank % 2)
+assert half.size == len(range(rank % 2, size, 2))
+assert half.rank == rank // 2
+members = torch.tensor(float(sum(range(rank % 2, size, 2))))
+assert torch.equal(half.all_reduce(torch.tensor(float(rank))), members)
+
+assert grid.agree(rank == 0)
+assert not grid.agree(rank != 0)
+
+assert grid.together(lambda: rank) == rank
+failing = size - 1
+
+
+def fails_on_the_last_rank() -> None:
+    if rank == failing:
+        raise KeyError("no such thing")
+
+
+try:
+    grid.together(fails_on_the_last_rank)
+except KeyError:
+    assert rank == failing
+except RemoteError as error:
+    assert rank != failing
+    assert f"rank {failing} failed" in str(error)
+    assert "no such thing" in str(error)
+else:
+    raise AssertionError("nothing was raised")
+
+traffic = world.traffic
+before = traffic.reductions, traffic.numbers, traffic.bytes
+grid.total(torch.ones(10, device=device, dtype=torch.float32))
+spent = [a - b for a, b in zip((traffic.reductions, traffic.numbers, traffic.bytes), before, strict=True)]
+assert spent == ([1, 10, 40] if size > 1 else [0, 0, 0])

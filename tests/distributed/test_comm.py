@@ -1,0 +1,71 @@
+"""One battery for all communicators, on real ranks; and how a grid is laid out."""
+
+import sys
+
+import pytest
+from launch import HERE, command, run
+
+from psfit import GridSpec
+from psfit.comm import Axis, Serial
+from psfit.comm.base import Communicator
+
+pytestmark = pytest.mark.xdist_group("ranks")
+
+
+@pytest.mark.parametrize(("backend", "ranks"), [("torch", 3), ("mpi", 3), ("mpi", 1), ("torch", 1)])
+def test_the_contract_holds(backend, ranks):
+    done = run(command(backend, ranks, str(HERE / "contract.py"), backend, "cpu"))
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_contract_holds_in_one_process():
+    done = run([sys.executable, str(HERE / "contract.py"), "serial", "cpu"])
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("backend", ["torch", "mpi"])
+def test_the_contract_holds_on_a_gpu(backend):
+    done = run(command(backend, 1, str(HERE / "contract.py"), backend, "cuda"))
+    assert done.returncode == 0, done.stderr
+
+
+class Placed(Serial):
+    """A communicator that only knows its place."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        super().__init__()
+        self.rank, self.size = rank, size
+
+
+def placed(rank: int, size: int) -> Communicator:
+    return Placed(rank, size)
+
+
+def test_positions_are_dealt_contiguously_and_completely():
+    hosted = [Axis(8, placed(rank, 3)).hosted for rank in range(3)]
+    assert [position for part in hosted for position in part] == list(range(8))
+    assert {len(part) for part in hosted} == {2, 3}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"backend": "smoke"}, "backend='smoke'"),
+        ({"timeout": 0}, "timeout=0"),
+        ({"backend": "torch"}, "torchrun"),
+        ({"nodes": 0}, "nodes=0"),
+        ({"blocks": 1.5}, "blocks=1.5"),
+    ],
+)
+def test_a_bad_request_is_named(change, said, monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match=said):
+        GridSpec(device="cpu", **change).build()
+
+
+def test_fewer_nodes_than_ranks_are_refused():
+    done = run(command("mpi", 2, "-c", "from psfit import GridSpec; GridSpec(nodes=1, device='cpu').build()"))
+    assert done.returncode != 0
+    assert "at least 2 nodes" in done.stderr

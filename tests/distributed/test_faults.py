@@ -1,0 +1,109 @@
+"""Ranks that die, fail, freeze or are told to stop."""
+
+import json
+import os
+import signal
+import socket
+import sys
+
+import numpy as np
+import pytest
+from jobs import data
+from launch import HERE, command, run, start
+
+pytestmark = pytest.mark.xdist_group("ranks")
+FAULTY = str(HERE / "faulty.py")
+
+
+def job(backend, folder, output, misfortune="none", rank=1, iteration=7, options=()):
+    program = [FAULTY, backend, str(folder), str(output), misfortune, str(rank), str(iteration)]
+    return command(backend, 2, *program, options=options)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The answer of two ranks that nothing happens to, by backend."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    answers = {}
+    for backend in ("torch", "mpi"):
+        output = folder / f"{backend}.json"
+        done = run(job(backend, "-", output))
+        assert done.returncode == 0, done.stderr
+        answers[backend] = json.loads(output.read_text())
+    return answers
+
+
+@pytest.mark.parametrize(("rank", "iteration"), [(0, 2), (1, 9)], ids=["before any checkpoint", "after two"])
+def test_a_killed_rank_is_restarted_and_nothing_changes(rank, iteration, undisturbed, tmp_path):
+    output = tmp_path / "answer.json"
+    arguments = job("torch", tmp_path / "kept", output, "SIGKILL", rank, iteration, options=("--max-restarts", "1"))
+    done = run(arguments)
+    assert done.returncode == 0, done.stderr
+    assert "exitcode: -9" in done.stderr
+    assert json.loads(output.read_text()) == undisturbed["torch"]
+
+
+@pytest.mark.parametrize("backend", ["torch", "mpi"])
+def test_sigterm_writes_a_checkpoint_that_the_next_run_goes_on_from(backend, undisturbed, tmp_path):
+    kept, output = tmp_path / "kept", tmp_path / "answer.json"
+    done = run(job(backend, kept, output, "SIGTERM"))
+    assert done.returncode != 0
+    assert "stopped by a signal at iteration 9" in done.stderr
+    assert [path.name for path in kept.iterdir()] == ["iteration-00000009"]
+    assert not output.exists()
+    done = run(job(backend, kept, output))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(output.read_text()) == undisturbed[backend]
+
+
+@pytest.mark.parametrize("backend", ["torch", "mpi"])
+def test_a_rank_that_raises_stops_all_with_its_message(backend, tmp_path):
+    done = run(job(backend, "-", tmp_path / "answer.json", "error"), timeout=60)
+    assert done.returncode != 0
+    assert "no room for the factor" in done.stderr
+    if backend == "mpi":
+        assert "rank 1 failed during the iteration" in done.stderr
+
+
+@pytest.mark.parametrize("backend", ["torch", "mpi"])
+def test_bad_data_on_one_rank_stop_all_with_one_message(backend, tmp_path):
+    X, jobs = data()
+    good, bad = X[:70], X[70:].copy()
+    bad[3, 2] = np.nan
+    y = jobs["squared"].y
+    np.savez(tmp_path / "a.npz", X=good, y=y[:70])
+    np.savez(tmp_path / "b.npz", X=bad, y=y[70:])
+    files = [str(tmp_path / "a.npz"), str(tmp_path / "b.npz")]
+    arguments = ["-m", "psfit", "fit", *files, "--device", "cpu", "--output", str(tmp_path / "model.json")]
+    done = run(command(backend, 2, *arguments), timeout=30)
+    assert done.returncode != 0
+    assert done.stderr.count("X contains NaN in column 2, first in row 3") == 1
+    assert not (tmp_path / "model.json").exists()
+
+
+def test_a_dead_peer_is_noticed_and_the_phase_named(tmp_path):
+    """Without a launcher that would clean up: two processes that know only each other's address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    program = [sys.executable, FAULTY, "torch", "-", str(tmp_path / "answer.json"), "SIGKILL", "1", "5"]
+    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    ranks = [start(program, RANK=str(rank), **place) for rank in range(2)]
+    _, said = ranks[0].communicate(timeout=60)
+    ranks[1].communicate(timeout=60)
+    assert ranks[0].returncode not in (0, -signal.SIGKILL)
+    assert "lost contact with another rank during the iteration" in said
+
+
+@pytest.mark.parametrize("backend", ["torch", "mpi"])
+def test_a_frozen_peer_is_noticed_by_the_timeout(backend, tmp_path):
+    process = start(job(backend, "-", tmp_path / "answer.json", "SIGSTOP"), PATIENCE="4")
+    try:
+        _, said = process.communicate(timeout=90)
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    assert process.returncode != 0
+    assert "lost contact with another rank during the iteration" in said
