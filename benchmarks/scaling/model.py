@@ -93,12 +93,14 @@ def iteration(s: Shape) -> Cost:
     items = n * c
     flops = products + s.here * VECTOR_FLOPS * items + items * (SORTS * log2(max(n, 2)) + GLOBAL_FLOPS)
     moved = touched + s.here * VECTOR_PASSES * items
-    return Cost(flops, moved * s.itemsize, *_messages(s))
+    sent = reductions(s)
+    return Cost(flops, moved * s.itemsize, sum(k for k, _, _ in sent), sum(k * size for k, size, _ in sent))
 
 
-def product_flops(s: Shape) -> float:
-    """The local solver's products alone, which is what the calibration measures."""
-    return _local(s)[0]
+def product(s: Shape) -> tuple[float, float]:
+    """Operations and bytes of the local solver's products alone, which the calibration runs."""
+    flops, touched = _local(s)
+    return flops, touched * s.itemsize
 
 
 def _local(s: Shape) -> tuple[float, float]:
@@ -111,16 +113,13 @@ def _local(s: Shape) -> tuple[float, float]:
     return times * (4 * m * b * c + solve), times * (2 * m * b + factor)
 
 
-def _messages(s: Shape) -> tuple[float, float]:
-    """Reductions of an outer iteration on each rank, and the numbers in them."""
+def reductions(s: Shape) -> list[tuple[float, int, int]]:
+    """The reductions of an outer iteration: how many, of how many numbers, over how many ranks."""
     n, c, problems = s.columns, s.outputs, s.outputs
-    reductions, numbers = 0.0, 0.0
-    if s.ranks > 1:
-        reductions, numbers = 1, n * c + 3 * problems + STOP_WISHES
-    if s.across > 1:
-        reductions, numbers = reductions + 1, numbers + 3 * s.here * problems
-        reductions, numbers = reductions + s.inner, numbers + s.inner * (s.here * s.rows * c + 1)
-    return reductions, numbers
+    everywhere = [(1, n * c + 3 * problems + STOP_WISHES, s.ranks)]
+    # Norms over the blocks of each node; in each inner step the partial predictors and a number for the stopping test.
+    inside = [(1, 3 * s.here * problems, s.across), (s.inner, s.here * s.rows * c + 1, s.across)]
+    return [kind for kind in everywhere + inside if kind[2] > 1]
 
 
 def _set_up_messages(s: Shape) -> tuple[float, float]:

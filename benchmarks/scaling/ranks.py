@@ -8,7 +8,8 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from itertools import pairwise
 from statistics import median
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from psfit import BiCADMM, Dense, GridSpec, Problem, Source, solve
 from psfit.bicadmm import PRESSURES
+from psfit.bilinear import bilinear_start, bilinear_step
 from psfit.comm import Grid
 from psfit.data import DesignMatrix, Spread
 from psfit.data.synthetic import paper_recipe
@@ -25,6 +27,7 @@ from psfit.iterate import iterate
 from psfit.local import FeatureSplit, Subproblem
 from psfit.local.feature_split import FeatureSplitState
 from psfit.losses import Logistic, Squared
+from psfit.problem import Layout
 
 # No residual gets this small, so a run ends at its last iteration.
 NEVER = 1e-15
@@ -109,15 +112,13 @@ class Run:
         start = self.sent
         setup, state = solver.init(pose(self.problem, self.source, self.grid))
         ready = self.sent
-        state, status, history = iterate(solver, setup, state, time.perf_counter())
-        if state.iteration != max_iter:
-            raise RuntimeError(f"{self.case} ended with {status.name} after {state.iteration} of {max_iter} iterations")
-        seconds = [later.seconds - former.seconds for former, later in zip(history, history[1:], strict=False)]
+        _, _, history = iterate(solver, setup, state, time.perf_counter())
+        seconds = [later.seconds - former.seconds for former, later in pairwise(history)]
         return seconds, ready - start, self.sent - ready
 
 
 def _matrix(A: Tensor, grid: Grid, intercept: bool) -> DesignMatrix:
-    """This rank's columns of its nodes' rows."""
+    """The columns of the blocks hosted here."""
     p = A.shape[1]
     if grid.blocks.comm.size == 1:
         return Dense(A)
@@ -130,60 +131,74 @@ def count(case: Case) -> dict:
     """Reductions, numbers and bytes of the set-up, and of one iteration as the difference of two runs."""
     run = Run(case)
     _, set_up, short = run.loop(SHORT)
-    _, _, long = run.loop(LONG)
+    seconds, _, long = run.loop(LONG)
+    if len(seconds) != LONG - 1:
+        raise RuntimeError(f"{case} ended before its last iteration; nothing can be counted")
     each = (long - short) / (LONG - SHORT)
     return {"set_up": set_up.tolist(), "iteration": each.tolist(), **run.facts}
 
 
 def fit(case: Case) -> dict:
-    """What a whole fit with all its defaults sends, proof included."""
-    run = Run(case)
-    start = run.sent
-    result = solve(run.problem, run.source, BiCADMM(effort=case.effort), run.grid)
-    return {"sent": (run.sent - start).tolist(), "n_iter": result.n_iter, **run.facts}
+    """What a whole fit with all its defaults sends, without its proof and with it."""
+    run, sent = Run(case), []
+    for certify in (False, True):
+        start = run.sent
+        result = solve(run.problem, run.source, BiCADMM(), run.grid, certify=certify)
+        sent.append((run.sent - start).tolist())
+    return {"unproved": sent[0], "proved": sent[1], "n_iter": result.n_iter, **run.facts}
 
 
 def measure(case: Case) -> dict:
-    """Seconds of an iteration, and of the parts that the model puts together, all on this rank's share of the work.
-
-    `rest` is the same loop with two features, in a process of its own: what does not depend on the features.
-    """
+    """Seconds of an iteration, and of the parts that the model puts together, on this rank's share of the work."""
     run = Run(case)
-    shape, world = run.shape, run.grid.world
+    world = run.grid.world
     seconds = median(run.loop(TIMED)[0])
-    world.all_reduce(torch.zeros(1))
-    product = clock(products(shape))
-    world.all_reduce(torch.zeros(1))
     small, large = (clock(lambda size=size: world.all_reduce(torch.zeros(size)), 50) for size in (SMALL, LARGE))
-    bare = Run(replace(case, nodes=shape.here, features=2, backend="serial"))
-    rest = median(bare.loop(TIMED)[0])
+    found = {"seconds": seconds, "latency": 0.0, "per_byte": 0.0, **parts(case.loss, run.shape), **run.facts}
+    if world.size > 1:
+        found |= {"latency": small, "per_byte": (large - small) / (4 * (LARGE - SMALL))}
+    return found
+
+
+def parts(loss: str, shape: Shape) -> dict:
+    """Seconds of the local step's products, of the global step, and of the rest; each measured by itself.
+
+    The rest is the loop with two features less its global step: what does not depend on the features. All ranks of a
+    run come here together, so the parts are measured under the load that the run has.
+    """
+    steps = max(1, int(shape.inner))
+    bare = Run(Case(loss, shape.here, shape.rows, 2, "low" if shape.copies == 1 else "medium", backend="serial"))
     return {
-        "seconds": seconds,
-        "product": product,
-        "latency": small if world.size > 1 else 0.0,
-        "per_byte": (large - small) / (4 * (LARGE - SMALL)) if world.size > 1 else 0.0,
-        "rest": rest,
-        **run.facts,
+        "product": steps * clock(products(shape)),
+        "global": clock(global_step(shape.columns, shape.outputs), 50),
+        "rest": median(bare.loop(TIMED)[0]) - clock(global_step(2, shape.outputs), 50),
     }
 
 
 def products(s: Shape) -> Callable[[], object]:
-    """The local step's products on numbers without meaning, in the same shapes and the same order."""
+    """The products of one local step, or inner step, on numbers without meaning, in the same shapes and order."""
     b, c = int(s.block), s.outputs
     inverse, rhs = torch.rand(s.here, b, b, dtype=torch.float64), torch.rand(s.here, b, c, dtype=torch.float64)
     if not s.inner:
         return lambda: inverse @ rhs
     A, R = torch.rand(s.here, s.rows, b, dtype=torch.float64), torch.rand(s.here, s.rows, c, dtype=torch.float64)
 
-    def inner_steps() -> None:
-        for _ in range(int(s.inner)):
-            for _ in range(s.blocks // s.across):
-                pulls = [A[i].T @ R[i] for i in range(s.here)]
-                x = inverse @ torch.stack(pulls)
-                for i in range(s.here):
-                    A[i] @ x[i]
+    def inner_step() -> None:
+        for _ in range(s.blocks // s.across):
+            x = inverse @ torch.stack([A[i].T @ R[i] for i in range(s.here)])
+            for i in range(s.here):
+                A[i] @ x[i]
 
-    return inner_steps
+    return inner_step
+
+
+def global_step(columns: int, outputs: int) -> Callable[[], object]:
+    """The data-free step for so many coefficients."""
+    layout = Layout("columns", columns, outputs, 0)
+    kappa = torch.full((outputs, 1), max(1, columns // 5))
+    mean = torch.randn(columns, outputs, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    state, ratio = bilinear_start(mean, kappa, layout), torch.full((outputs, 1), 0.1, dtype=torch.float64)
+    return lambda: bilinear_step(state, mean, kappa, ratio, layout)
 
 
 def clock(work: Callable[[], object], times: int = 15) -> float:

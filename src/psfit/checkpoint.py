@@ -187,7 +187,7 @@ def _save(file: BinaryIO, tensors: dict[str, Tensor]) -> None:
 
 def _load(path: Path) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
         raise CheckpointError(f"{path} cannot be read ({error}); delete the folder to start afresh") from None

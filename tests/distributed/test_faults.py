@@ -1,5 +1,6 @@
 """Ranks that die, fail, freeze or are told to stop."""
 
+import contextlib
 import json
 import os
 import signal
@@ -101,9 +102,7 @@ def test_a_frozen_peer_is_noticed_by_the_timeout(backend, tmp_path):
     try:
         _, said = process.communicate(timeout=90)
     finally:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
     assert process.returncode != 0
     assert "lost contact with another rank during the iteration" in said

@@ -1,0 +1,28 @@
+"""The same command line under torchrun and mpirun."""
+
+import sys
+
+import numpy as np
+import pytest
+from jobs import data
+from launch import command, run
+
+import psfit
+
+pytestmark = pytest.mark.xdist_group("ranks")
+
+
+@pytest.mark.parametrize("backend", ["torch", "mpi"])
+def test_one_file_is_dealt_to_the_ranks(backend, tmp_path):
+    X, jobs = data()
+    np.savez(tmp_path / "data.npz", X=X, y=jobs["squared"].y)
+    program = ["-m", "psfit", "fit", str(tmp_path / "data.npz"), "--kappa", "3", "--device", "cpu", "--output"]
+    alone = run([sys.executable, *program, str(tmp_path / "alone.json")])
+    assert alone.returncode == 0, alone.stderr
+    done = run(command(backend, 3, *program, str(tmp_path / "ranks.json")))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Sparse squared fit") == 1
+    assert "3 nodes x 1 block" in done.stdout
+    one, many = psfit.load(tmp_path / "alone.json"), psfit.load(tmp_path / "ranks.json")
+    assert many.objective_ == pytest.approx(one.objective_, rel=1e-9)
+    np.testing.assert_allclose(many.coef_, one.coef_, rtol=1e-6, atol=1e-9)
