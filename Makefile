@@ -9,7 +9,7 @@ PEERS_PYTHON ?= $(BIN)/python
 .PHONY: demo test lint bench clean
 
 demo: $(READY)
-	$(BIN)/python examples/four_nodes.py --output demo-output
+	OMP_NUM_THREADS=1 $(BIN)/torchrun --standalone --nproc-per-node 4 examples/four_nodes.py --output demo-output
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto
@@ -25,6 +25,7 @@ bench: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/models/run.py --output benchmarks/results
 	$(BIN)/python benchmarks/quality/run.py --output benchmarks/results
+	$(BIN)/python benchmarks/scaling/run.py --output benchmarks/results
 	$(BIN)/python benchmarks/proof/alone.py --output benchmarks/results
 	$(BIN)/python benchmarks/proof/run.py --output benchmarks/results --peers-python $(PEERS_PYTHON)
 

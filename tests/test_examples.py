@@ -1,10 +1,10 @@
 """The examples run, at tiny sizes, and leave the pictures they promise."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from launch import command, run
 from PIL import Image
 
 from psfit.plots import plot_convergence
@@ -12,11 +12,25 @@ from psfit.plots import plot_convergence
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_main_job(tmp_path):
-    command = [sys.executable, str(ROOT / "examples/four_nodes.py"), "--output", str(tmp_path)]
-    done = subprocess.run(
-        [*command, "--samples", "2000", "--features", "100"], capture_output=True, text=True, check=True, cwd=tmp_path
-    )
+ALONE = [sys.executable]
+RANKS = command("torch", 4)
+
+
+@pytest.mark.parametrize("launcher", [ALONE, RANKS], ids=["one process", "four ranks"])
+@pytest.mark.xdist_group("ranks")
+def test_the_main_job(launcher, tmp_path):
+    program = [
+        str(ROOT / "examples/four_nodes.py"),
+        "--output",
+        str(tmp_path),
+        "--samples",
+        "2000",
+        "--features",
+        "100",
+    ]
+    done = run([*launcher, *program])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("4 nodes x 1 block") == 2
     assert "recovered  10 of the 10 true features" in done.stdout
     assert "bmi" in done.stdout
     for name in ("convergence-generated.png", "convergence-diabetes.png"):

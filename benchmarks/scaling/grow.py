@@ -74,9 +74,9 @@ def jobs(nodes: tuple[int, ...] = NODES, most: int = MOST) -> Iterator[Job]:
         ("squared", "even", "held"),
         ("squared", "skewed", "held"),
     ]
+    yield from (Job("squared", "even", solver, most) for solver in ("medium", "held"))
     for N in sorted(nodes, reverse=True):
         yield from (Job(*case, N) for case in cases)
-    yield from (Job("squared", "even", solver, most) for solver in ("medium", "held"))
 
 
 def run(job: Job) -> Result:

@@ -34,7 +34,7 @@ NEVER = 1e-15
 SHORT, LONG = 10, 20
 TIMED = 60
 # Numbers in the two messages that calibrate an all-reduce.
-SMALL, LARGE = 16, 100_000
+SMALL, LARGE = 16, 300_000
 
 
 @dataclass(frozen=True)
@@ -153,10 +153,11 @@ def measure(case: Case) -> dict:
     run = Run(case)
     world = run.grid.world
     seconds = median(run.loop(TIMED)[0])
-    small, large = (clock(lambda size=size: world.all_reduce(torch.zeros(size)), 50) for size in (SMALL, LARGE))
+    messages = [torch.zeros(size, dtype=torch.float64) for size in (SMALL, LARGE)]
+    small, large = (clock(lambda message=message: world.all_reduce(message), 50) for message in messages)
     found = {"seconds": seconds, "latency": 0.0, "per_byte": 0.0, **parts(case.loss, run.shape), **run.facts}
     if world.size > 1:
-        found |= {"latency": small, "per_byte": (large - small) / (4 * (LARGE - SMALL))}
+        found |= {"latency": small, "per_byte": (large - small) / (8 * (LARGE - SMALL))}
     return found
 
 

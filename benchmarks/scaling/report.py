@@ -238,7 +238,7 @@ def write(
         "",
         *messages(counts),
         "",
-        "A whole fit with all defaults, reductions / numbers by phase:",
+        "A whole fit with all defaults, reductions / numbers by phase (the polish with a few checks):",
         "",
         *whole(sent),
         "",
@@ -255,7 +255,7 @@ def write(
         f"## {network.nodes:,} nodes",
         "",
         f"From parts measured here one by one; latency {1e6 * network.latency:g} us, {network.bandwidth / 1e9:g} GB/s. "
-        "A node, or a block of one, is as fast as one core here. The total takes the quicker reduction. ms an iteration:",
+        "A node, or a block of one, is as fast as one core here. The total takes the quicker reduction. In ms:",
         "",
         *distance(found),
         "",

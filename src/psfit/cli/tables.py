@@ -21,11 +21,10 @@ class Table:
 
 def read_share(files: list[Path], target: str | None, grid: Grid) -> Table:
     """The samples of this rank: its share of the files, or of the rows if there is only one file."""
-    ranks, rank = grid.nodes.comm.size, grid.nodes.comm.rank
     if len(files) == 1:
         table = read(files[0], target)
-        bounds = even_bounds(len(table.X), ranks)
-        return _rows(table, slice(bounds[rank], bounds[rank + 1]))
+        return _rows(table, grid.rows(len(table.X)))
+    ranks, rank = grid.nodes.comm.size, grid.nodes.comm.rank
     if len(files) < ranks:
         raise ValueError(f"DATA: {len(files)} files are fewer than the {ranks} ranks; give one file, or one a rank")
     bounds = even_bounds(len(files), ranks)

@@ -103,6 +103,11 @@ class Axis:
         bounds = even_bounds(self.size, self.comm.size)
         object.__setattr__(self, "hosted", range(bounds[self.comm.rank], bounds[self.comm.rank + 1]))
 
+    def share(self, count: int) -> slice:
+        """The part of ``range(count)`` that belongs to the positions hosted here, if all get equally much."""
+        bounds = even_bounds(count, self.size)
+        return slice(bounds[self.hosted.start], bounds[self.hosted.stop])
+
     def total(self, local: Tensor) -> Tensor:
         """The sum over the ranks of what each of them has already summed over its own positions."""
         return self.comm.all_reduce(local)
@@ -134,10 +139,13 @@ class Grid:
         """What the first rank says: for decisions that depend on a clock."""
         return bool(self.world.broadcast(torch.tensor([float(wish)])))
 
+    def rows(self, count: int) -> slice:
+        """The range of `count` rows, dealt evenly, that belong to the nodes hosted here."""
+        return self.nodes.share(count)
+
     def columns(self, count: int) -> slice:
         """The range of `count` columns that belong to the blocks hosted here."""
-        bounds = even_bounds(count, self.blocks.size)
-        return slice(bounds[self.blocks.hosted.start], bounds[self.blocks.hosted.stop])
+        return self.blocks.share(count)
 
     def phase(self, name: str) -> None:
         """Say what comes next, for the message of a rank that loses contact."""
