@@ -4,11 +4,15 @@ import sys
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from psfit import GridSpec
 from psfit.comm import RemoteError
 
-backend, device = sys.argv[1:]
+backend, device = sys.argv[1:3]
+if sys.argv[3:]:
+    # A group that the program has set up itself.
+    dist.init_process_group(sys.argv[3])
 grid = GridSpec(backend=backend, device=device, timeout=60).build()
 world = grid.world
 rank, size = world.rank, world.size

@@ -1,6 +1,7 @@
 """Start real ranks: torchrun or mpirun, with a time limit that leaves no process behind."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,13 +9,16 @@ from pathlib import Path
 
 BIN = Path(sys.executable).parent
 HERE = Path(__file__).parent
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
 
 def command(backend: str, ranks: int, *program: str, options: tuple[str, ...] = ()) -> list[str]:
     """The launcher's command line for a script (with arguments), or for ``-m module``."""
     if backend == "torch":
-        return [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", str(ranks), *options, *program]
-    return [str(BIN / "mpirun"), "-n", str(ranks), *options, sys.executable, *program]
+        return [*TORCHRUN, "--standalone", "--nproc-per-node", str(ranks), *options, *program]
+    mpirun = shutil.which("mpirun", path=f"{BIN}{os.pathsep}{os.environ['PATH']}")
+    assert mpirun is not None
+    return [mpirun, "-n", str(ranks), *options, sys.executable, *program]
 
 
 def environment(**extra: str) -> dict[str, str]:

@@ -23,10 +23,19 @@ def test_the_contract_holds_in_one_process():
     assert done.returncode == 0, done.stderr
 
 
+def test_the_contract_holds_in_a_group_of_the_callers_own():
+    done = run(command("torch", 2, str(HERE / "contract.py"), "torch", "cpu", "gloo"))
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize("backend", ["torch", "mpi"])
-def test_the_contract_holds_on_a_gpu(backend):
-    done = run(command(backend, 1, str(HERE / "contract.py"), backend, "cuda"))
+@pytest.mark.parametrize(
+    ("backend", "ranks", "group"),
+    [("torch", 1, []), ("torch", 2, ["gloo"]), ("mpi", 2, [])],
+    ids=["NCCL", "gloo", "MPI"],
+)
+def test_the_contract_holds_on_a_gpu(backend, ranks, group):
+    done = run(command(backend, ranks, str(HERE / "contract.py"), backend, "cuda", *group))
     assert done.returncode == 0, done.stderr
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 from jobs import SAMPLES, data, fit
-from launch import BIN, HERE, start
+from launch import HERE, TORCHRUN, start
 
 from psfit import GridSpec
 
@@ -61,7 +61,7 @@ def test_two_hosts_run_one_job(tmp_path):
     with two_hosts() as hosts:
         jobs = []
         for k, host in enumerate(hosts):
-            launcher = [str(BIN / "torchrun"), "--nnodes", "2", "--node-rank", str(k), "--nproc-per-node", "2"]
+            launcher = [*TORCHRUN, "--nnodes", "2", "--node-rank", str(k), "--nproc-per-node", "2"]
             place = ["--master-addr", hosts[0].address, "--master-port", "29517", "--local-addr", host.address]
             program = [str(HERE / "faulty.py"), "torch", "-", str(output), "none", "0", "0"]
             jobs.append(start([*host.prefix, *launcher, *place, *program], GLOO_SOCKET_IFNAME=host.interface))
