@@ -9,6 +9,12 @@ from pathlib import Path
 
 BIN = Path(sys.executable).parent
 HERE = Path(__file__).parent
+# What Open MPI wants to hear before it starts more ranks than cores, or as root in a container.
+OPEN_MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+}
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
 
@@ -24,7 +30,7 @@ def command(backend: str, ranks: int, *program: str, options: tuple[str, ...] = 
 def environment(**extra: str) -> dict[str, str]:
     """One thread a rank: the machines that run the tests have few cores."""
     paths = os.pathsep.join([str(HERE.parents[1] / "src"), str(HERE.parent), str(HERE)])
-    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths} | extra
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths} | OPEN_MPI | extra
 
 
 def run(arguments: list[str], timeout: float = 300, **extra: str) -> subprocess.CompletedProcess[str]:

@@ -36,8 +36,8 @@ class GridSpec:
     blocks : int, default=1
         Parts M of the features inside each node (the paper's devices).
     device : str, default="auto"
-        A torch device such as ``"cpu"`` or ``"cuda:0"``. ``"auto"``: where a tensor already lies, else a GPU
-        if there is one.
+        A torch device such as ``"cpu"`` or ``"cuda:0"``; ``"cuda"`` is the GPU that belongs to this rank.
+        ``"auto"``: where a tensor already lies, else a GPU if there is one.
     dtype : {None, "float32", "float64"}, default=None
         Precision of the iterations; None keeps that of the data. The final refit is always float64.
     backend : {"auto", "serial", "torch", "mpi"}, default="auto"
@@ -190,7 +190,7 @@ def _device(name: str, data_device: torch.device | None) -> torch.device:
     except (RuntimeError, AssertionError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"device={name!r} cannot be used ({reason}); try 'cpu' or 'auto'") from None
-    return device
+    return process_group.local_device() if name == "cuda" else device
 
 
 def _dtype(name: str | None) -> torch.dtype | None:

@@ -13,6 +13,8 @@ from torch import Tensor
 from psfit.comm.base import Communicator, Reduction, Traffic
 from psfit.comm.rendezvous import fresh_store
 
+# Where launchers say which of a host's ranks this is: torchrun, Open MPI, MPICH, Slurm.
+LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 
 
@@ -73,7 +75,8 @@ def local_device() -> torch.device:
     """The GPU that belongs to this rank among those of its host, or the CPU."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+    place = next((os.environ[name] for name in LOCAL_RANKS if name in os.environ), "0")
+    return torch.device("cuda", int(place) % torch.cuda.device_count())
 
 
 def connect(device: torch.device, timeout: float) -> ProcessGroup:
