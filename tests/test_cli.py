@@ -43,7 +43,7 @@ def numbers(tmp_path):
 
 def test_fit_and_predict_give_what_the_estimator_gives(call, numbers, tmp_path):
     X, y = numbers
-    expected = psfit.SparseLinearRegression(3, gamma=10.0).fit(X, y)
+    expected = psfit.SparseLinearRegression(3, gamma=10.0, grid=psfit.GridSpec(device="cpu")).fit(X, y)
     model, predictions = tmp_path / "model.json", tmp_path / "predictions.csv"
     options = ["--kappa", 3, "--gamma", 10, "--device", "cpu", "--output", model]
     code, out, _ = call("fit", tmp_path / "data.npz", *options)
