@@ -20,6 +20,9 @@ from psfit.problem import Problem
 from psfit.proofs import Proofs, certificates, search
 from psfit.result import Result
 
+# Passes over the data that an iteration costs, roughly: the inner steps of the feature split.
+PASSES = 4
+
 
 @torch.inference_mode()
 def solve(
@@ -79,7 +82,8 @@ def _solved(
     grid.phase("the iteration")
     state, status, history = iterate(solver, setup, state, began)
     grid.phase("the polish")
-    answer = polish(setup.instance, state.bilinear.z, setup.copies, solver.thoroughness)
+    passes = PASSES * state.iteration
+    answer = polish(setup.instance, state.bilinear.z, setup.copies, solver.thoroughness, passes)
     proved = Proofs.none(len(problem.kappa))
 
     def late() -> bool:

@@ -23,7 +23,7 @@ class Polished:
     residual: float
 
 
-def polish(inst: Instance, z: Tensor, copies: int = 1, effort: str = "medium") -> Polished:
+def polish(inst: Instance, z: Tensor, copies: int = 1, effort: str = "medium", passes: int = 0) -> Polished:
     """Take the kappa largest items of each copy of `z`, improve them by swaps, and refit the best in float64.
 
     Parameters
@@ -35,6 +35,8 @@ def polish(inst: Instance, z: Tensor, copies: int = 1, effort: str = "medium") -
         How often each problem occurs among the columns of `z` (see `Instance.batched`).
     effort : {"low", "medium", "high"}
         Only a refit; swaps from all copies and a few restarts; many restarts.
+    passes : int
+        Passes over the data that have led to `z`: the search may cost as much.
     """
     Z = z.double()
     supports = largest(inst.layout.pack(Z), inst.kappa)
@@ -45,7 +47,7 @@ def polish(inst: Instance, z: Tensor, copies: int = 1, effort: str = "medium") -
     values, residual = [], 0.0
     for problem in range(problems):
         scene = landscape(inst, problem)
-        chosen, found = explore(scene, list(supports[problem::problems]), Z, rel_tol, EFFORTS[effort])
+        chosen, found = explore(scene, list(supports[problem::problems]), Z, rel_tol, EFFORTS[effort], passes)
         exact = refit(inst, problem, chosen, found.Z)
         Z = exact.Z
         values.append(exact.value)

@@ -42,9 +42,12 @@ RUGGED = 4
 
 
 def explore(
-    scene: Landscape, starts: list[Tensor], Z: Tensor, rel_tol: float, plan: Exploration | None
+    scene: Landscape, starts: list[Tensor], Z: Tensor, rel_tol: float, plan: Exploration | None, passes: int
 ) -> tuple[Tensor, Fit]:
-    """The best support found from the items ``starts`` (each ``(size,)``) and its fit; no search without a plan."""
+    """The best support found from the items ``starts`` (each ``(size,)``) and its fit; no search without a plan.
+
+    `passes` over the data, forth and back, have led to the starts; restarts may cost as much.
+    """
     if plan is None or bool(starts[0].all()):
         return starts[0], scene.fit(starts[0], Z)
     chosen, fit = starts[0], None
@@ -53,12 +56,14 @@ def explore(
         if fit is None or reached.value < fit.value:
             chosen, fit = found, reached
     assert fit is not None
-    return _restart(scene, chosen, fit, rel_tol, plan)
+    return _restart(scene, chosen, fit, rel_tol, plan, passes)
 
 
-def _restart(scene: Landscape, chosen: Tensor, fit: Fit, rel_tol: float, plan: Exploration) -> tuple[Tensor, Fit]:
+def _restart(
+    scene: Landscape, chosen: Tensor, fit: Fit, rel_tol: float, plan: Exploration, passes: int
+) -> tuple[Tensor, Fit]:
     generator = torch.Generator().manual_seed(0)
-    spent, free = scene.work, FREE_WORK + PASSES * scene.pass_work
+    spent, free, known = scene.work, FREE_WORK + PASSES * scene.pass_work, passes * scene.pass_work
     # A refit of a loss with kinks is a sequence of smooth ones: as much patience costs several times more there.
     patience = plan.patience if scene.inst.problem.loss.smooth else plan.patience // 4
     failures, ends = 0, Counter[str]()
@@ -66,7 +71,7 @@ def _restart(scene: Landscape, chosen: Tensor, fit: Fit, rel_tol: float, plan: E
         restarts = ends.total()
         news = sum(count == 1 for count in ends.values()) > NEWS * restarts
         longer = RUGGED if news else 1
-        allowed = spent + plan.work * max(longer * free, REPEATS * spent)
+        allowed = spent + plan.work * max(longer * free, REPEATS * spent, known)
         if failures >= patience * longer or scene.work >= allowed:
             return chosen, fit
         start = _perturbed(chosen, SHARES[restarts % len(SHARES)], generator)

@@ -21,7 +21,9 @@ from psfit.polish.refit import Fit
 
 MAX_ROUNDS = 100
 SCORE_ENTRIES = 1 << 24
+# Single swaps to try at least; and at most, while all of them together cost less than the model that proposed them.
 SINGLE_TRIES = 8
+MOST_TRIES = 100
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,9 @@ def swap_search(scene: Landscape, chosen: Tensor, Z: Tensor, rel_tol: float) -> 
     if bool(chosen.all()) or not bool(chosen.any()):
         return chosen, fit, 0
     for rounds in range(MAX_ROUNDS):
-        threshold = rel_tol * abs(fit.value)
+        threshold, before = rel_tol * abs(fit.value), scene.work
         swaps = [s for s in propose(scene.model(fit, chosen), chosen) if s.gain > threshold]
-        better = _improve(scene, chosen, fit, swaps, threshold)
+        better = _improve(scene, chosen, fit, swaps, threshold, 2 * scene.work - before)
         if better is None:
             return chosen, fit, rounds
         chosen, fit = better
@@ -53,17 +55,25 @@ def swap_search(scene: Landscape, chosen: Tensor, Z: Tensor, rel_tol: float) -> 
 
 
 def _improve(
-    scene: Landscape, chosen: Tensor, fit: Fit, swaps: list[Swap], threshold: float
+    scene: Landscape, chosen: Tensor, fit: Fit, swaps: list[Swap], threshold: float, allowed: float
 ) -> tuple[Tensor, Fit] | None:
-    """The first group of swaps, from many to one and then the runners-up, that lowers the objective."""
+    """The first group of swaps, from many to one and then the runners-up, that lowers the objective.
+
+    Where scores are only a second-order guess, those of whole features may be far off. So the runners-up are the best
+    swaps of different newcomers, and as many as the work `allowed` has room for.
+    """
     apart = _disjoint(swaps)
     groups = []
     count = len(apart)
     while count > 1:
         groups.append(apart[:count])
         count //= 4
-    groups += [[swap] for swap in swaps[:SINGLE_TRIES]]
-    for group in groups:
+    least = len(groups) + SINGLE_TRIES
+    newcomers = {swap.into: swap for swap in reversed(swaps)}.values()
+    groups += [[swap] for swap in sorted(newcomers, key=_order)][:MOST_TRIES]
+    for tries, group in enumerate(groups):
+        if tries >= least and scene.work > allowed:
+            break
         trial = chosen.clone()
         trial[[s.out for s in group]] = False
         trial[[s.into for s in group]] = True
@@ -84,7 +94,12 @@ def propose(model: Model, chosen: Tensor) -> list[Swap]:
         found = _best(rows, inside, outside)
     else:
         found = _score_by_blocks(model, K, outside)
-    return sorted(found, key=lambda s: (-s.gain, s.out, s.into))
+    return sorted(found, key=_order)
+
+
+def _order(swap: Swap) -> tuple[float, int, int]:
+    """Best first; ties in a way that is the same everywhere."""
+    return -swap.gain, swap.out, swap.into
 
 
 def gains_of_adding(model: Model, chosen: Tensor) -> Tensor:
@@ -150,10 +165,13 @@ def score_rows(model: Model, K: Tensor, outside: Tensor) -> Tensor:
 
 
 def _best(scores: Tensor, inside: Tensor, outside: Tensor) -> list[Swap]:
-    """The highest positive scores; enough of them that many disjoint swaps can be picked."""
-    gains, index = scores.flatten().topk(min(scores.numel(), 8 * len(inside) + 64))
-    helpful = gains > 0
-    gains, index = gains[helpful], index[helpful]
+    """The highest positive scores: enough of them that many disjoint swaps can be picked, and of many newcomers."""
+    best = scores.flatten().topk(min(scores.numel(), 8 * len(inside) + 64)).indices
+    by_newcomer = scores.max(dim=0)
+    newcomers = by_newcomer.values.topk(min(len(outside), MOST_TRIES)).indices
+    index = torch.cat([best, by_newcomer.indices[newcomers] * len(outside) + newcomers]).unique()
+    gains = scores.flatten()[index]
+    gains, index = gains[gains > 0], index[gains > 0]
     out, into = inside[index // len(outside)], outside[index % len(outside)]
     return [Swap(*row) for row in zip(gains.tolist(), out.tolist(), into.tolist(), strict=True)]
 
