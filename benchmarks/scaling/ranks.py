@@ -95,6 +95,15 @@ class Run:
         )
 
     @property
+    @torch.inference_mode()
+    def factor_by_rows(self) -> bool:
+        """Whether the solver's inverses lie in memory row by row; a batched product depends on it."""
+        solver = BiCADMM(effort=self.case.effort, local=self.local)
+        local = solver.init(pose(self.problem, self.source, self.grid))[1].local
+        factor = local.factor if self.local is None else local.blocks[0].factor
+        return factor.inverse.is_contiguous()
+
+    @property
     def facts(self) -> dict:
         """What the reader of a measurement must know of the fit."""
         return {"shape": asdict(self.shape), "ranks": self.grid.world.size}
@@ -169,17 +178,22 @@ def parts(loss: str, shape: Shape) -> dict:
     """
     steps = max(1, int(shape.inner))
     bare = Run(Case(loss, shape.here, shape.rows, 2, "low" if shape.copies == 1 else "medium", backend="serial"))
+    lies = bare.factor_by_rows
+    rates = {by_rows: steps * clock(products(shape, by_rows)) for by_rows in (lies, not lies)}
     return {
-        "product": steps * clock(products(shape)),
+        "product": rates[lies],
+        "other_layout": rates[not lies],
+        "by_rows": lies,
         "global": clock(global_step(shape.columns, shape.outputs), 50),
         "rest": median(bare.loop(TIMED)[0]) - clock(global_step(2, shape.outputs), 50),
     }
 
 
-def products(s: Shape) -> Callable[[], object]:
-    """The products of one local step, or inner step, on numbers without meaning, in the same shapes and order."""
+def products(s: Shape, by_rows: bool) -> Callable[[], object]:
+    """The products of one local step, or inner step, on numbers without meaning: same shapes, order and layout."""
     b, c = int(s.block), s.outputs
     inverse, rhs = torch.rand(s.here, b, b, dtype=torch.float64), torch.rand(s.here, b, c, dtype=torch.float64)
+    inverse = inverse if by_rows else inverse.mT
     if not s.inner:
         return lambda: inverse @ rhs
     A, R = torch.rand(s.here, s.rows, b, dtype=torch.float64), torch.rand(s.here, s.rows, c, dtype=torch.float64)

@@ -109,6 +109,8 @@ def timing(case: Case, shape: Shape, answer: dict) -> Timing:
         rows=case.rows,
         columns=shape.columns,
         gflops=product(shape)[0] / answer["product"] / 1e9,
+        other_gflops=product(shape)[0] / answer["other_layout"] / 1e9,
+        by_rows=answer["by_rows"],
         local=answer["product"] * cost.bytes / product(shape)[1],
         reduction=cost.reductions * answer["latency"] + size * answer["per_byte"],
         central=answer["global"],
@@ -154,8 +156,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
     options = parser.parse_args()
     torch.set_num_threads(1)
-    found = from_ranks()
-    alone = []
+    found, alone = from_ranks(), []
     for case in (replace(case, nodes=nodes) for case in ALONE for nodes in IN_PROCESS):
         answer = measure(case)
         alone.append(timing(case, Shape(**answer["shape"]), answer))
