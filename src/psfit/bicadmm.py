@@ -36,7 +36,8 @@ FIRST_STOP = 4
 # which the polish solves exactly and faster.
 SETTLED_AFTER = 20
 SETTLED_BRIEFLY = 5
-# rho_b as a share of rho_c. Gentle pressure often finds the better support, but not always.
+# rho_b as a share of N rho_c, the curvature of all nodes together: only that ratio enters the step of z, so that a run
+# does not slow down as the same data are dealt to more nodes. Gentle pressure often finds the better support.
 PRESSURES = (0.3, 1.0, 0.1)
 # After a gentle start the pressure grows by this factor an iteration, up to a limit: data with many more features than
 # samples would otherwise wait for it several times as long, for the same supports.
@@ -240,7 +241,7 @@ class BiCADMM:
         shares = self._pressures(inst)
         inst = inst.batched(len(shares))
         rho_b = torch.tensor(
-            [share * rho_c if self.rho_b == "auto" else self.rho_b for share in shares], dtype=torch.float64
+            [share * N * rho_c if self.rho_b == "auto" else self.rho_b for share in shares], dtype=torch.float64
         )
         rho_b = rho_b.repeat_interleave(inst.layout.problems // len(shares)).unsqueeze(1)
         rho_l = M * curvature if self.rho_l == "auto" else float(self.rho_l)
@@ -263,7 +264,7 @@ class BiCADMM:
         return Setup(inst, solver, sub, own, rho_c, rho_b.to(unit), unit, len(shares))
 
     def _pressures(self, inst: Instance) -> tuple[float, ...]:
-        """Shares rho_b / rho_c to try side by side: one, unless columns are free to be copies of a problem."""
+        """Shares rho_b / (N rho_c) to try side by side: one, unless columns are free to be copies of a problem."""
         single = self.thoroughness in ("low", "brief") or self.rho_b != "auto" or inst.layout.kind != "columns"
         return PRESSURES[:1] if single else PRESSURES
 
