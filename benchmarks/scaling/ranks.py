@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from statistics import median
+from statistics import mean
 
 import torch
 from model import Shape
@@ -33,6 +33,8 @@ from psfit.problem import Layout
 NEVER = 1e-15
 SHORT, LONG = 10, 20
 TIMED = 60
+# Seconds over which a part is timed.
+ENOUGH = 0.3
 # Numbers in the two messages that calibrate an all-reduce.
 SMALL, LARGE = 16, 300_000
 
@@ -161,7 +163,7 @@ def measure(case: Case) -> dict:
     """Seconds of an iteration, and of the parts that the model puts together, on this rank's share of the work."""
     run = Run(case)
     world = run.grid.world
-    seconds = median(run.loop(TIMED)[0])
+    seconds = mean(run.loop(TIMED)[0])
     messages = [torch.zeros(size, dtype=torch.float64) for size in (SMALL, LARGE)]
     small, large = (clock(lambda message=message: world.all_reduce(message), 50) for message in messages)
     found = {"seconds": seconds, "latency": 0.0, "per_byte": 0.0, **parts(case.loss, run.shape), **run.facts}
@@ -184,8 +186,8 @@ def parts(loss: str, shape: Shape) -> dict:
         "product": rates[lies],
         "other_layout": rates[not lies],
         "by_rows": lies,
-        "global": clock(global_step(shape.columns, shape.outputs), 50),
-        "rest": median(bare.loop(TIMED)[0]) - clock(global_step(2, shape.outputs), 50),
+        "global": clock(global_step(shape.columns, shape.outputs)),
+        "rest": mean(bare.loop(TIMED)[0]) - clock(global_step(2, shape.outputs)),
     }
 
 
@@ -216,15 +218,17 @@ def global_step(columns: int, outputs: int) -> Callable[[], object]:
     return lambda: bilinear_step(state, mean, kappa, ratio, layout)
 
 
-def clock(work: Callable[[], object], times: int = 15) -> float:
-    """The median time of a call, in seconds, after a first one that does not count."""
+def clock(work: Callable[[], object], times: int = 0) -> float:
+    """The mean time of a call, in seconds, over so many calls or over a third of a second; the first does not count.
+
+    The mean and not the median: ranks that share a core wait for each other in few long pauses.
+    """
     work()
-    taken = []
-    for _ in range(times):
-        began = time.perf_counter()
+    done, began = 0, time.perf_counter()
+    while done < (times or 3) or (not times and time.perf_counter() - began < ENOUGH):
         work()
-        taken.append(time.perf_counter() - began)
-    return median(taken)
+        done += 1
+    return (time.perf_counter() - began) / done
 
 
 def main() -> None:

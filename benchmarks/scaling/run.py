@@ -122,7 +122,7 @@ def timing(case: Case, shape: Shape, answer: dict) -> Timing:
 def far(network: Network, rows: int = 10_000) -> list[Far]:
     """An iteration on many nodes, each as fast as one core here, from parts measured here one by one."""
     A = torch.rand(4000, 1000, dtype=torch.float64)
-    rate = 2 * A.numel() * A.shape[1] / clock(lambda: A.T @ A, 3)
+    rate = 2 * A.numel() * A.shape[1] / clock(lambda: A.T @ A)
     tree = partial(tree_seconds, latency=network.latency, bandwidth=network.bandwidth)
     found = []
     for n in (1000, 10_000):

@@ -1,7 +1,8 @@
 """PsFiT, the Parallel Sparse Fitting Toolbox: sparse linear models under an exact limit on nonzero coefficients."""
 
 from psfit.bicadmm import BiCADMM
-from psfit.comm import GridSpec
+from psfit.checkpoint import CheckpointError
+from psfit.comm import GridSpec, PeerLostError, RemoteError
 from psfit.data import Dense, Source
 from psfit.estimators import (
     SparseLinearRegression,
@@ -10,6 +11,7 @@ from psfit.estimators import (
     SparseSoftmaxRegression,
     SparseSVC,
 )
+from psfit.iterate import StoppedError
 from psfit.model_file import load, save
 from psfit.problem import Problem
 from psfit.result import Record, Result, Status
@@ -19,10 +21,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BiCADMM",
+    "CheckpointError",
     "Dense",
     "GridSpec",
+    "PeerLostError",
     "Problem",
     "Record",
+    "RemoteError",
     "Result",
     "Source",
     "SparseLinearRegression",
@@ -31,6 +36,7 @@ __all__ = [
     "SparseSVC",
     "SparseSoftmaxRegression",
     "Status",
+    "StoppedError",
     "load",
     "save",
     "solve",
