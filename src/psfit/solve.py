@@ -149,7 +149,7 @@ def _require_same_settings(problem: Problem, source: Source, solver: BiCADMM, gr
         problem.fit_intercept,
     )
     shapes = (source.matrix.shape[1], source.outputs, str(source.matrix.dtype), grid.nodes.size, grid.blocks.size)
-    settings = replace(solver, checkpoint=None)
+    settings = replace(solver, checkpoint=None, local=None), getattr(solver.local, "name", solver.local)
     digest = hashlib.sha256(repr((asked, shapes, settings)).encode()).digest()
     if not grid.same(torch.tensor([int.from_bytes(digest[:6])], dtype=torch.float64)):
         raise ValueError(

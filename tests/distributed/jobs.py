@@ -1,6 +1,6 @@
 """The fits that every grid must reproduce: all losses, uneven rows, both kinds of sparsity."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from psfit import (
 )
 
 SAMPLES, FEATURES, KAPPA = 150, 12, 3
+PLAIN = BiCADMM(effort="low")
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Job:
     model: type
     y: np.ndarray
     options: dict
-    effort: str = "low"
+    solver: BiCADMM = PLAIN
 
 
 def data() -> tuple[np.ndarray, dict[str, Job]]:
@@ -38,7 +39,8 @@ def data() -> tuple[np.ndarray, dict[str, Job]]:
     pair = np.column_stack([signal + noise, signal - X[:, 3]])
     jobs = {
         "squared": Job(SparseLinearRegression, signal + noise, {}),
-        "squared, default effort": Job(SparseLinearRegression, signal + noise, {}, "medium"),
+        "squared, default effort": Job(SparseLinearRegression, signal + noise, {}, BiCADMM()),
+        "squared, exact": Job(SparseLinearRegression, signal + noise, {}, BiCADMM(exact=True, time_limit=60)),
         "squared, two targets, rows": Job(SparseLinearRegression, pair, {"sparsity": "feature"}),
         "squared, no intercept": Job(SparseLinearRegression, signal + noise, {"fit_intercept": False}),
         "huber": Job(SparseLinearRegression, signal + noise, {"loss": "huber"}),
@@ -57,9 +59,9 @@ def uneven_share(rows: int, ranks: int, rank: int) -> slice:
     return slice(int(ends[rank]), int(ends[rank + 1]))
 
 
-def fit(job: Job, X: np.ndarray, rows: slice, grid: GridSpec, **solver: object) -> dict:
+def fit(job: Job, X: np.ndarray, rows: slice, grid: GridSpec, **change: object) -> dict:
     """What must not depend on the grid."""
-    model = job.model(KAPPA, gamma=10.0, grid=grid, solver=BiCADMM(effort=job.effort, **solver), **job.options)
+    model = job.model(KAPPA, gamma=10.0, grid=grid, solver=replace(job.solver, **change), **job.options)
     model.fit(X[rows], job.y[rows])
     result = model.result_
     return {
