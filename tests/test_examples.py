@@ -17,7 +17,6 @@ RANKS = command("torch", 4)
 
 
 @pytest.mark.parametrize("launcher", [ALONE, RANKS], ids=["one process", "four ranks"])
-@pytest.mark.xdist_group("ranks")
 def test_the_main_job(launcher, tmp_path):
     program = [
         str(ROOT / "examples/four_nodes.py"),

@@ -1,10 +1,14 @@
 """Start real ranks: torchrun or mpirun, with a time limit that leaves no process behind."""
 
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 BIN = Path(sys.executable).parent
@@ -33,15 +37,24 @@ def environment(**extra: str) -> dict[str, str]:
     return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths} | OPEN_MPI | extra
 
 
+@contextmanager
+def alone() -> Iterator[None]:
+    """One job at a time, whichever process runs the test: ranks that share cores with others are slow to answer."""
+    with Path(tempfile.gettempdir(), f"psfit-ranks-{os.getuid()}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def run(arguments: list[str], timeout: float = 300, **extra: str) -> subprocess.CompletedProcess[str]:
     """Run to the end, or fail with all that was printed."""
-    process = start(arguments, **extra)
-    try:
-        out, err = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
-        raise AssertionError(f"no end after {timeout} s\n{out}\n{err}") from None
+    with alone():
+        process = start(arguments, **extra)
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
+            raise AssertionError(f"no end after {timeout} s\n{out}\n{err}") from None
     return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
 

@@ -9,8 +9,6 @@ from launch import command, run
 
 import psfit
 
-pytestmark = pytest.mark.xdist_group("ranks")
-
 
 @pytest.mark.parametrize("backend", ["torch", "mpi"])
 def test_one_file_is_dealt_to_the_ranks(backend, tmp_path):

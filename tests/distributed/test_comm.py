@@ -9,8 +9,6 @@ from psfit import GridSpec
 from psfit.comm import Axis, Serial
 from psfit.comm.base import Communicator
 
-pytestmark = pytest.mark.xdist_group("ranks")
-
 
 @pytest.mark.parametrize(("backend", "ranks"), [("torch", 3), ("mpi", 3), ("mpi", 1), ("torch", 1)])
 def test_the_contract_holds(backend, ranks):

@@ -10,9 +10,8 @@ import sys
 import numpy as np
 import pytest
 from jobs import data
-from launch import HERE, command, run, start
+from launch import HERE, alone, command, run, start
 
-pytestmark = pytest.mark.xdist_group("ranks")
 FAULTY = str(HERE / "faulty.py")
 
 
@@ -89,20 +88,22 @@ def test_a_dead_peer_is_noticed_and_the_phase_named(tmp_path):
         port = free.getsockname()[1]
     program = [sys.executable, FAULTY, "torch", "-", str(tmp_path / "answer.json"), "SIGKILL", "1", "5"]
     place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    ranks = [start(program, RANK=str(rank), **place) for rank in range(2)]
-    _, said = ranks[0].communicate(timeout=60)
-    ranks[1].communicate(timeout=60)
+    with alone():
+        ranks = [start(program, RANK=str(rank), **place) for rank in range(2)]
+        _, said = ranks[0].communicate(timeout=60)
+        ranks[1].communicate(timeout=60)
     assert ranks[0].returncode not in (0, -signal.SIGKILL)
     assert "lost contact with another rank during the iteration" in said
 
 
 @pytest.mark.parametrize("backend", ["torch", "mpi"])
 def test_a_frozen_peer_is_noticed_by_the_timeout(backend, tmp_path):
-    process = start(job(backend, "-", tmp_path / "answer.json", "SIGSTOP"), PATIENCE="4")
-    try:
-        _, said = process.communicate(timeout=90)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+    with alone():
+        process = start(job(backend, "-", tmp_path / "answer.json", "SIGSTOP"), PATIENCE="4")
+        try:
+            _, said = process.communicate(timeout=90)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode != 0
     assert "lost contact with another rank during the iteration" in said

@@ -9,7 +9,6 @@ from launch import HERE, command, run
 
 from psfit import GridSpec
 
-pytestmark = pytest.mark.xdist_group("ranks")
 RANKS_AND_GRIDS = [(2, ("2x1", "1x2")), (4, ("4x1", "2x2")), (3, ("8x1",))]
 
 

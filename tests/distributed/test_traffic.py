@@ -5,7 +5,6 @@ import json
 import pytest
 from launch import HERE, command, run
 
-pytestmark = pytest.mark.xdist_group("ranks")
 # Three residual sums and two wishes ride along with the coefficients.
 RIDERS = 5
 INNER = 2

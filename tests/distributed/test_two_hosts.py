@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 import pytest
 from jobs import SAMPLES, data, fit
-from launch import HERE, TORCHRUN, start
+from launch import HERE, TORCHRUN, alone, start
 
 from psfit import GridSpec
-
-pytestmark = pytest.mark.xdist_group("ranks")
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ def two_hosts() -> Iterator[list[Host]]:
 
 def test_two_hosts_run_one_job(tmp_path):
     output = tmp_path / "answer.json"
-    with two_hosts() as hosts:
+    with alone(), two_hosts() as hosts:
         jobs = []
         for k, host in enumerate(hosts):
             launcher = [*TORCHRUN, "--nnodes", "2", "--node-rank", str(k), "--nproc-per-node", "2"]
