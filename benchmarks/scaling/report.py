@@ -9,6 +9,8 @@ from pathlib import Path
 import matplotlib
 from grow import EVERY, GAMMA, SIZES, SKEW, Growth
 
+from psfit.bicadmm import PRESSURES
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from environment import environment
 from pictures import finish
@@ -199,7 +201,7 @@ def rows(
 def draw(alone: list[Timing], grown: list[Growth], path: Path) -> None:
     """Iterations against nodes, and the time of one in a single process beside the model's."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(15.0, 5.0), layout="constrained")
-    marks = {"medium": "o-", "low": "s--", "held": "^:"}
+    marks = {"medium": "o-", "low": "s--", "weak": "^:"}
     for name in dict.fromkeys(g.job.name for g in grown):
         mine = [g for g in grown if g.job.name == name]
         left.plot([g.job.nodes for g in mine], [g.n_iter for g in mine], marks[mine[0].job.solver], label=name)
@@ -268,7 +270,8 @@ def write(
         "",
         f"The same samples on N nodes: {_sizes()}, gamma = {GAMMA:g}, no intercept. In brackets, where the support is "
         "not that of N = 1: the objective's difference from it. Skewed: every "
-        f"{EVERY}th node has {SKEW} times the rows. Held: effort low with rho_b as with one node.",
+        f"{EVERY}th node has {SKEW} times the rows. Weak: effort low "
+        f"with rho_b = {PRESSURES[0]:g} rho_c, without the factor N.",
         "",
         *iterations(grown),
         "",
