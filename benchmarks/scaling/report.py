@@ -202,9 +202,13 @@ def draw(alone: list[Timing], grown: list[Growth], path: Path) -> None:
     """Iterations against nodes, and the time of one in a single process beside the model's."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(15.0, 5.0), layout="constrained")
     marks = {"medium": "o-", "low": "s--", "weak": "^:"}
+    # A color for each way to deal out each loss's samples, a line for each solver.
+    colors = {deal: f"C{k}" for k, deal in enumerate(dict.fromkeys((g.job.loss, g.job.deal) for g in grown))}
     for name in dict.fromkeys(g.job.name for g in grown):
         mine = [g for g in grown if g.job.name == name]
-        left.plot([g.job.nodes for g in mine], [g.n_iter for g in mine], marks[mine[0].job.solver], label=name)
+        job, nodes = mine[0].job, [g.job.nodes for g in mine]
+        color = colors[job.loss, job.deal]
+        left.plot(nodes, [g.n_iter for g in mine], marks[job.solver], color=color, label=name)
     for loss, color in (("squared", "tab:blue"), ("logistic", "tab:orange")):
         mine = [t for t in alone if t.loss == loss]
         nodes = [t.nodes for t in mine]
@@ -214,6 +218,9 @@ def draw(alone: list[Timing], grown: list[Growth], path: Path) -> None:
     finish(figure, left, path, across="nodes N, same samples", up="iterations", title="Iterations to tolerance")
     title = "An iteration with all nodes in one process"
     finish(figure, right, path, across="nodes N, as many samples on each", up="ms an iteration", title=title)
+    right.set_xticks(nodes, [str(N) for N in nodes])
+    right.minorticks_off()
+    figure.savefig(path, dpi=130)
 
 
 def write(
