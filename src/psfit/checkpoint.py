@@ -6,7 +6,6 @@ plain arrays and JSON; nothing in them is ever executed.
 """
 
 import json
-import os
 import shutil
 import zipfile
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from psfit.bicadmm import BiCADMM, Setup, State
 from psfit.bilinear import BilinearState
+from psfit.files import write_whole
 
 FORMAT = 1
 # Column means and scales come from sums over the data: close means the same data, summed in another order.
@@ -58,14 +58,14 @@ class Checkpoint:
 
         def write() -> None:
             here.mkdir(parents=True, exist_ok=True)
-            _write(self._rank_file(here), lambda file: _save(file, self._local(state)))
+            write_whole(self._rank_file(here), lambda file: _save(file, self._local(state)))
             if world.rank == 0:
-                _write(here / "shared.npz", lambda file: _save(file, self._shared(state, rows)))
+                write_whole(here / "shared.npz", lambda file: _save(file, self._shared(state, rows)))
 
         def finish() -> None:
             if world.rank == 0:
                 manifest = json.dumps({"format": FORMAT, "run": self._description()}, indent=1)
-                _write(here / "manifest.json", lambda file: file.write(manifest.encode()))
+                write_whole(here / "manifest.json", lambda file: file.write(manifest.encode()))
 
         grid = self.setup.instance.grid
         grid.together(write)
@@ -191,13 +191,3 @@ def _load(path: Path) -> dict[str, np.ndarray]:
             return {name: arrays[name] for name in arrays.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
         raise CheckpointError(f"{path} cannot be read ({error}); delete the folder to start afresh") from None
-
-
-def _write(path: Path, fill: Any) -> None:
-    """A file that is either whole or not there."""
-    partial = path.with_suffix(".partial")
-    with partial.open("wb") as file:
-        fill(file)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)

@@ -9,6 +9,7 @@ import numpy as np
 
 from psfit import estimators
 from psfit.estimators._base import SparseModel
+from psfit.files import write_whole
 from psfit.result import Result, Status
 
 FORMAT = 1
@@ -31,10 +32,8 @@ def save(model: SparseModel, path: str | Path) -> None:
         },
         "result": {name: value for name, value in result.items() if name != "coef"},
     }
-    path = Path(path)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(content, indent=1, default=_plain))
-    partial.replace(path)
+    text = json.dumps(content, indent=1, default=_plain)
+    write_whole(Path(path), lambda file: file.write(text.encode()))
 
 
 def load(path: str | Path) -> SparseModel:

@@ -8,7 +8,7 @@ import numpy as np
 import typer
 
 from psfit.bicadmm import BiCADMM
-from psfit.cli.tables import read_share
+from psfit.cli.tables import Table, read_share
 from psfit.comm import GridSpec
 from psfit.estimators import (
     SparseLinearRegression,
@@ -78,9 +78,13 @@ def fit(
         options["loss"] = loss
     grid = spec.build()
     first = grid.world.rank == 0
-    if first and output is not None and not output.absolute().parent.is_dir():
-        raise ValueError(f"--output: there is no folder {output.absolute().parent}")
-    table = grid.together(lambda: read_share(data, target, grid))
+
+    def read() -> Table:
+        if first and output is not None and not output.absolute().parent.is_dir():
+            raise ValueError(f"--output: there is no folder {output.absolute().parent}")
+        return read_share(data, target, grid)
+
+    table = grid.together(read)
     estimator = MODELS[model.value](_limit(kappa), **options, solver=solver, grid=spec, certify=certify, verbose=1)
     estimator.fit(table.X, table.y, table.weight)
     if table.names is not None:

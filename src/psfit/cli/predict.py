@@ -9,6 +9,7 @@ import numpy as np
 import typer
 
 from psfit.cli.tables import read_features
+from psfit.files import write_whole
 from psfit.model_file import load
 
 
@@ -24,10 +25,8 @@ def predict(
         # The columns were picked by name already.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         predicted = np.asarray(estimator.predict(read_features(data, names)))
-    lines = ["prediction", *(str(value) for value in predicted.tolist())]
+    text = "\n".join(["prediction", *(str(value) for value in predicted.tolist())]) + "\n"
     if output is None:
-        sys.stdout.write("\n".join(lines) + "\n")
-        return
-    partial = output.with_name(output.name + ".partial")
-    partial.write_text("\n".join(lines) + "\n")
-    partial.replace(output)
+        sys.stdout.write(text)
+    else:
+        write_whole(output, lambda file: file.write(text.encode()))

@@ -100,6 +100,8 @@ def connect(device: torch.device, timeout: float) -> ProcessGroup:
         backend = "nccl" if device.type == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
         atexit.register(_leave)
+    elif known is not None and known.group is dist.group.WORLD:
+        owned = known.owned
     _WORLD[:] = [ProcessGroup(dist.group.WORLD, device, timeout, Traffic(), owned)]
     return _WORLD[0]
 
