@@ -3,7 +3,7 @@
 from psfit.bicadmm import BiCADMM
 from psfit.checkpoint import CheckpointError
 from psfit.comm import GridSpec, PeerLostError, RemoteError
-from psfit.data import Dense, Source
+from psfit.data import Dense, FileSource, Source
 from psfit.estimators import (
     SparseLinearRegression,
     SparseLogisticRegression,
@@ -23,6 +23,7 @@ __all__ = [
     "BiCADMM",
     "CheckpointError",
     "Dense",
+    "FileSource",
     "GridSpec",
     "PeerLostError",
     "Problem",

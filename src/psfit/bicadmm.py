@@ -256,8 +256,7 @@ class BiCADMM:
         )
         solver = choose(self.local, loss, inst.layout.features, inst.source.outputs, M)
         # The size of a coefficient fitted alone: what "small" means when the answer itself is zero.
-        source = inst.source
-        slope = source.matrix.rmv(source.weight * loss.gradient(torch.zeros_like(source.target), source.target))
+        slope = inst.slope_at_zero()
         unit = inst.layout.norms(inst.grid.nodes.total(slope)) / (N * node_curvature)
         own = torch.zeros_like(sub.weight)
         own[inst.grid.columns(n)] = 1

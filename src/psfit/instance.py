@@ -14,7 +14,12 @@ from torch import Tensor
 
 from psfit.comm import Grid
 from psfit.data import Affine, NodeSplit, Source
+from psfit.data.moments import Moments
 from psfit.problem import Layout, Problem
+
+# Numbers that a rank's square matrices over columns (or samples) may hold: 1 GiB in float64.
+MOST_NUMBERS = 1 << 27
+REFERENCE_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -37,10 +42,11 @@ class Instance:
         The norm that all columns have in these coordinates.
     mean_target : float
         Weighted mean of the targets.
-    tall : bool
-        Whether some node has as many rows as columns, so that Gram matrices are the cheaper statistics.
-    most_rows : int
-        The most samples that lie on one rank.
+    rounding_norm : Tensor (n, 1), float64
+        The norms of the numbers that sums over samples are made of: those of the columns, and more where means are
+        taken out of sums instead of entries.
+    node_rows, most_rows : int
+        The most samples of one node, and the most that lie on one rank.
     """
 
     problem: Problem
@@ -54,8 +60,25 @@ class Instance:
     constant: float
     column_norm: float
     mean_target: float
-    tall: bool
+    rounding_norm: Tensor
+    node_rows: int
     most_rows: int
+
+    @property
+    def tall(self) -> bool:
+        """Whether some node has as many rows as columns, so that Gram matrices are the cheaper statistics."""
+        return self.node_rows >= self.source.matrix.shape[1]
+
+    @property
+    def squares_fit(self) -> bool:
+        """Whether a rank can hold square matrices over the columns, one for each of its nodes."""
+        hosted = -(-self.grid.nodes.size // self.grid.nodes.comm.size)
+        return hosted * self.source.matrix.shape[1] ** 2 <= MOST_NUMBERS
+
+    @property
+    def pooled(self) -> bool:
+        """Whether the problem is known by its normal equations."""
+        return self.problem.loss.quadratic and self.tall and self.grid.blocks.size == 1 and self.squares_fit
 
     @cached_property
     def split(self) -> NodeSplit:
@@ -68,10 +91,17 @@ class Instance:
         source = self.source
         H = 2 * self.grid.nodes.total(self.split.gram.sum(dim=0).double())
         H.diagonal().add_(self.ridge[:, 0])
-        Q = source.matrix.rmv(2 * source.weight * source.target).double()
+        Q = 2 * self.split.cross.sum(dim=0).double()
         power = (source.weight * source.target.square()).double().sum(dim=0, keepdim=True)
         summed = self.grid.nodes.total(torch.cat([Q, power]))
         return H, summed[:-1], summed[-1]
+
+    def slope_at_zero(self) -> Tensor:
+        """The gradient ``(n, c)`` of this rank's losses at coefficients of zero."""
+        source, loss = self.source, self.problem.loss
+        if source.statistics is not None:
+            return -2 * self.split.cross.sum(dim=0)
+        return source.matrix.rmv(source.weight * loss.gradient(torch.zeros_like(source.target), source.target))
 
     @cached_property
     def kappa(self) -> Tensor:
@@ -85,7 +115,7 @@ class Instance:
         return replace(
             self,
             problem=replace(self.problem, kappa=self.problem.kappa * copies),
-            source=replace(self.source, target=self.source.target.repeat(1, copies)),
+            source=self.source.with_outputs(list(range(self.source.outputs)) * copies),
             layout=replace(self.layout, outputs=self.layout.outputs * copies),
         )
 
@@ -97,7 +127,7 @@ class Instance:
         return replace(
             self,
             problem=replace(self.problem, kappa=self.problem.kappa[problem : problem + 1]),
-            source=replace(self.source, target=self.source.target[:, outputs]),
+            source=self.source.with_outputs(outputs),
             layout=replace(self.layout, outputs=len(outputs)),
         )
 
@@ -135,15 +165,24 @@ def pose(problem: Problem, source: Source, grid: Grid) -> Instance:
     layout = problem.layout(p, c)
     if len(problem.kappa) != layout.problems or not all(1 <= k <= layout.size for k in problem.kappa):
         raise ValueError(f"kappa={problem.kappa} must hold {layout.problems} number(s) from 1 to {layout.size}")
-    heights = grid.together(lambda: source.split(len(grid.nodes.hosted)).heights)
-    highest, most_rows = grid.nodes.most(torch.tensor([max(heights), sum(heights)])).tolist()
-    sums = torch.cat([matrix.column_sums(weight), weight.sum(dim=0), (weight * source.target).sum(dim=0)])
-    sums = torch.cat([sums, sums.new_tensor([float(matrix.shape[0])])])
-    sums = grid.nodes.total(sums)
-    total_weight = sums[p]
-    mean = sums[:p] / total_weight
+    split = grid.together(lambda: source.split(len(grid.nodes.hosted)))
+    highest, most_rows = grid.nodes.most(torch.tensor([max(split.heights), sum(split.heights)])).tolist()
+    totals = torch.cat([weight.sum(dim=0), (weight * source.target).sum(dim=0), weight.new_tensor([matrix.shape[0]])])
+    totals = grid.nodes.total(totals)
+    total_weight, target_sums, samples = totals[0], totals[1:-1], int(totals[-1])
+    reference = _reference(problem, source, grid)
+    wanted = matrix.streamed and problem.loss.quadratic and highest >= p + layout.free and p**2 <= MOST_NUMBERS
+    moments = grid.together(lambda: Moments.of(split, reference)) if wanted and grid.blocks.size == 1 else None
+    if moments is None:
+        local = torch.stack(grid.together(lambda: matrix.column_moments(weight, reference)))
+    else:
+        local = torch.stack([moments.sums, moments.squares])
+    sums, squares = grid.nodes.total(local)
+    # Where the entries are centred themselves, the mean is as close to the reference as the data allow.
+    offset = sums / total_weight
+    mean = reference + offset
     shift = mean if problem.fit_intercept else torch.zeros_like(mean)
-    norms = grid.nodes.total(matrix.squared_norms(weight, shift)).sqrt()
+    norms = (squares - (total_weight * offset.square() if problem.fit_intercept else 0.0)).clamp(min=0).sqrt()
     if not bool(norms.isfinite().all()):
         worst = int((~norms.isfinite()).nonzero()[0, 0])
         raise ValueError(f"X: column {worst} is so large that its squares overflow; rescale it")
@@ -152,23 +191,50 @@ def pose(problem: Problem, source: Source, grid: Grid) -> Instance:
     useful = norms > rounding if problem.fit_intercept else norms > 0
     common = float(norms[useful].square().mean().sqrt()) if bool(useful.any()) else 1.0
     scale = torch.where(useful, norms / common, 1.0)
-    ridge = (1 / (problem.gamma * scale.square())).unsqueeze(1)
-    ridge = torch.cat([ridge, ridge.new_zeros(int(problem.fit_intercept), 1)])
+    ridge = torch.ones_like(scale) / problem.gamma
+    if problem.standardize:
+        ridge = torch.where(useful, ridge * (common**2 / total_weight), ridge)
+    else:
+        ridge = ridge / scale.square()
+    free = ridge.new_zeros(layout.free)
     # The intercept's column gets the same norm, so that its unit follows that of the data.
     constant = common / float(total_weight.sqrt())
     standard = Affine(matrix, shift, scale, constant if problem.fit_intercept else 0.0)
+    # What sums over samples leave to be corrected afterwards: all of the mean, or what the reference missed.
+    late = torch.zeros_like(shift) if moments is None else shift - reference
+    late = late if matrix.centres_entries else shift
+    rounding_norm = common + 2 * total_weight.sqrt() * late.abs() / scale
     return Instance(
         problem=problem,
         grid=grid,
-        source=Source(standard, source.target, source.weight, source.bounds),
+        source=Source(
+            standard,
+            source.target,
+            source.weight,
+            source.bounds,
+            statistics=None if moments is None else moments.standardised(shift, scale, standard.constant),
+        ),
         layout=layout,
-        samples=int(sums[-1]),
-        ridge=ridge,
+        samples=samples,
+        ridge=torch.cat([ridge, free]).unsqueeze(1),
         shift=shift,
         scale=scale,
         constant=constant,
         column_norm=common,
-        mean_target=float(sums[p + 1 : -1].sum() / (total_weight * c)),
-        tall=highest >= p + layout.free,
+        mean_target=float(target_sums.sum() / (total_weight * c)),
+        rounding_norm=torch.cat([rounding_norm, free + common]).unsqueeze(1),
+        node_rows=highest,
         most_rows=most_rows,
     )
+
+
+def _reference(problem: Problem, source: Source, grid: Grid) -> Tensor:
+    """A guess of the column means from the first rows of every node, so that sums about it do not cancel."""
+    few = min(source.matrix.shape[0], REFERENCE_ROWS)
+    zero = torch.zeros(source.matrix.shape[1], dtype=torch.float64, device=source.matrix.device)
+    if not problem.fit_intercept:
+        return zero
+    weight = torch.ones(few, 1, dtype=torch.float64, device=zero.device)
+    sums, _ = grid.together(lambda: source.matrix.rows(0, few).column_moments(weight, zero))
+    summed = grid.nodes.total(torch.cat([sums, sums.new_tensor([float(few)])]))
+    return summed[:-1] / summed[-1]

@@ -89,6 +89,8 @@ class Problem:
         What kappa counts when there are several outputs: entries, or rows of the coefficients.
     fit_intercept : bool
         An intercept pays no ridge and does not count.
+    standardize : bool
+        The ridge sees coefficients of columns divided by their standard deviations (about zero without an intercept).
     """
 
     loss: Loss
@@ -96,6 +98,7 @@ class Problem:
     gamma: float = 1.0
     sparsity: Sparsity = "element"
     fit_intercept: bool = True
+    standardize: bool = False
 
     def layout(self, features: int, outputs: int) -> Layout:
         """How this problem counts the coefficients of `features` by `outputs`."""

@@ -147,6 +147,7 @@ def _require_same_settings(problem: Problem, source: Source, solver: BiCADMM, gr
         problem.gamma,
         problem.sparsity,
         problem.fit_intercept,
+        problem.standardize,
     )
     shapes = (source.matrix.shape[1], source.outputs, str(source.matrix.dtype), grid.nodes.size, grid.blocks.size)
     settings = replace(solver, checkpoint=None, local=None), getattr(solver.local, "name", solver.local)

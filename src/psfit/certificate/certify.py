@@ -40,7 +40,7 @@ def certify(
     """
     single, Z = inst.single(problem), Z[:, inst.layout.outputs_of(problem)].double()
     fixed = Fixed.nothing(single.layout.size, single.problem.kappa[0], inst.ridge.device)
-    if single.problem.loss.quadratic and single.tall:
+    if single.problem.loss.quadratic and single.tall and single.squares_fit:
         certified = _by_one_gradient if inst.grid.blocks.size > 1 else _by_quadratic_form
         lower, fixed = certified(single, Z[: single.layout.features], objective, fixed)
     else:

@@ -15,6 +15,7 @@ from torch import Tensor
 from psfit.certificate.perspective import Fixed, charge
 from psfit.certificate.quadratic import EPS
 from psfit.comm import Grid
+from psfit.data import DesignMatrix
 from psfit.instance import Instance
 from psfit.losses import Loss
 
@@ -29,8 +30,8 @@ def dual_bound(inst: Instance, slopes: Tensor, fixed: Fixed) -> tuple[Tensor, Te
     n, c = source.matrix.shape[1], source.outputs
     local = slopes.new_zeros(n + 3, c)
     own, mine = source.matrix.own
-    for at, block in mine.chunks(torch.float64):
-        local[own] += block.T @ (weight[at] * slopes[at])
+    for at, strip in mine.strips(torch.float64):
+        local[own] += strip.rmv(weight[at] * slopes[at])
     conjugate = loss.conjugate(slopes, target)
     sizes = conjugate.abs() + slopes.abs() * (1 + target.abs()) + slopes.square()
     local[n] = (weight * conjugate).sum(dim=0) / (c if loss.joint else 1)
@@ -40,8 +41,8 @@ def dual_bound(inst: Instance, slopes: Tensor, fixed: Fixed) -> tuple[Tensor, Te
     summed = inst.grid.total(local)
     # A sum of m products is off by at most m roundings of the sum of their sizes, which Cauchy and Schwarz bound.
     rounding = 2 * (inst.samples + 32) * EPS
-    off = rounding * inst.column_norm * summed[n + 2].sqrt()
     items = layout.features
+    off = rounding * inst.rounding_norm[:items] * summed[n + 2].sqrt()
     g = summed[:items].abs() + off
     scores = pack_scores(inst, g.square() / (2 * inst.ridge[:items]))
     paid = charge(scores, fixed)
@@ -57,35 +58,54 @@ def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, fixed: Fixed) -
     """
     source, n, c = inst.source, X.shape[0], X.shape[1]
     weight, target = source.weight.double(), source.target.double()
-    own, mine = source.matrix.columns(slice(0, n)).own
+    matrix = source.matrix.columns(slice(0, n))
+    own, mine = matrix.own
     residual, sizes = torch.empty_like(target), torch.empty_like(target)
-    for at, block in mine.chunks(torch.float64):
-        residual[at] = block @ X[own]
-        sizes[at] = block.abs() @ X[own].abs()
-    residual, sizes = inst.grid.blocks.total(torch.stack([residual, sizes]))
-    residual, sizes = residual - target, sizes + target.abs()
+    # The columns are centred, so that the best intercept is the mean of the targets up to rounding.
+    middle = _weighted_mean(inst, target) if inst.layout.free else torch.zeros_like(target[:1])
+    spread = None if mine is matrix else _predictors(inst, mine, X[own])
+    local = X.new_zeros(n + 3, c)
+    balance = X.new_zeros(n, 1)
+    for at, strip in mine.strips(torch.float64):
+        eta, size = (strip.mv(X[own]), strip.magnitudes(X[own])) if spread is None else spread[:, at]
+        residual[at], sizes[at] = eta - (target[at] - middle), size + target[at].abs() + middle.abs()
+        local[own] += strip.rmv(2 * weight[at] * residual[at])
+        balance[own] += strip.rmv(weight[at])
+    local[n] = (weight * residual.square()).sum(dim=0)
+    offset = torch.zeros_like(middle)
     if inst.layout.free:
         # With the best intercept the residuals add up to zero, so that the gradient vanishes on it.
-        sums = inst.grid.nodes.total(torch.cat([weight * residual, weight.expand_as(residual)], dim=1).sum(dim=0))
-        offset = sums[:c] / sums[c:]
+        offset = _weighted_mean(inst, residual)
         residual, sizes = residual - offset, sizes + offset.abs()
-    local = X.new_zeros(n + 2, c)
-    for at, block in mine.chunks(torch.float64):
-        local[own] += block.T @ (2 * weight[at] * residual[at])
-    local[n], local[n + 1] = (weight * residual.square()).sum(dim=0), (weight * sizes.square()).sum(dim=0)
+    local[n + 1], local[n + 2] = (weight * residual.square()).sum(dim=0), (weight * sizes.square()).sum(dim=0)
     local[n:] = inst.grid.once(local[n:])
-    summed = inst.grid.total(local)
-    fit, power = summed[n], summed[n + 1]
+    summed = inst.grid.total(torch.cat([local, torch.cat([balance, balance.new_zeros(3, 1)])], dim=1))
+    summed, balance = summed[:, :c], summed[:n, c:]
+    before, fit, power = summed[n], summed[n + 1], summed[n + 2]
     # A residual is off by n roundings of the sizes in it, a sum over samples by m roundings of its own.
     row, column = (n + 16) * EPS, (inst.samples + 16) * EPS
-    g = summed[:n] - extracted * X
-    off = 2 * inst.column_norm * (row * power.sqrt() + column * fit.sqrt()) + 4 * EPS * (extracted * X).abs()
+    g = summed[:n] - 2 * offset * balance - extracted * X
+    off = 2 * inst.rounding_norm[:n] * (row * power.sqrt() + column * (before.sqrt() + fit.sqrt()))
+    off = off + 4 * EPS * (extracted * X).abs()
     scores = pack_scores(inst, (g.abs() + off).square() / (2 * (inst.ridge[:n] + extracted)))
     paid = charge(scores, fixed)
     value = fit - (0.5 * extracted * X.square() + g * X).sum(dim=0)
     lost = column * fit + 2 * row * (fit * power).sqrt() + row**2 * power
     lost = lost + (off * X.abs() + row * (extracted.abs() * X.square() + (g * X).abs())).sum(dim=0)
     return inst.per_problem(value - lost) - (1 + row) * paid, scores
+
+
+def _weighted_mean(inst: Instance, values: Tensor) -> Tensor:
+    """Means ``(1, c)`` over the samples of all nodes."""
+    weight = inst.source.weight.double()
+    sums = inst.grid.nodes.total(torch.cat([weight * values, weight], dim=1).sum(dim=0, keepdim=True))
+    return sums[:, :-1] / sums[:, -1:]
+
+
+def _predictors(inst: Instance, mine: DesignMatrix, X: Tensor) -> Tensor:
+    """Predictors and the sizes in them, ``(2, m, c)``, where a node's columns lie on several ranks."""
+    parts = [torch.stack([strip.mv(X), strip.magnitudes(X)]) for _, strip in mine.strips(torch.float64)]
+    return inst.grid.blocks.total(torch.cat(parts, dim=1))
 
 
 def trivial_bound(inst: Instance) -> float:

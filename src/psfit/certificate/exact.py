@@ -64,7 +64,7 @@ def prove(
     """
     single = inst.single(problem)
     Z = Z[:, inst.layout.outputs_of(problem)].double()
-    small = single.tall or single.source.matrix.shape[1] <= MOST_FEATURES
+    small = single.squares_fit and (single.tall or single.source.matrix.shape[1] <= MOST_FEATURES)
     if single.problem.loss.quadratic and small:
         proof = _prove_quadratic(pooled(single), Z[: single.layout.features], objective, gap_tol, stop)
     else:

@@ -97,7 +97,7 @@ def pooled(inst: Instance) -> Quadratic:
     constant = float(power.sum())
     # A sum of m products is off by at most m roundings of the sum of their sizes; standardising adds a few more.
     rounding = 2 * (inst.samples + 16) * EPS
-    norm = inst.column_norm
+    norm = float(inst.rounding_norm.max())
     form = Quadratic(
         G=(G + G.T) / 2,
         Q=Q,
@@ -119,16 +119,20 @@ def pooled(inst: Instance) -> Quadratic:
 def _statistics(inst: Instance) -> tuple[Tensor, Tensor, Tensor]:
     """``2 A'WA``, ``2 A'W b`` and ``sum w b^2`` in float64 arithmetic, whatever the precision of the data.
 
-    The products come from standardised chunks: a product with the raw columns would lose digits where their means are
+    The products come from standardised strips: a product with the raw columns would lose digits where their means are
     large, and the error bounds would not hold.
     """
     source, nodes = inst.source, inst.grid.nodes
     weight, target = source.weight.double(), source.target.double()
-    known = source.matrix.dtype == torch.float64
-    G = inst.split.gram.sum(dim=0) if known else source.matrix.gram(weight, torch.float64)
-    local = G.new_zeros(G.shape[0] + 1, source.outputs)
-    for at, block in source.matrix.chunks(torch.float64):
-        local[:-1] += block.T @ (weight[at] * target[at])
-    local[-1] = (weight * target.square()).sum(dim=0)
-    summed = nodes.total(local)
+    power = (weight * target.square()).sum(dim=0, keepdim=True)
+    if source.statistics is not None:
+        known = source.statistics
+        summed = nodes.total(torch.cat([known.cross.sum(dim=0), power]))
+        return 2 * nodes.total(known.gram.sum(dim=0)), 2 * summed[:-1], summed[-1]
+    exact = source.matrix.dtype == torch.float64
+    G = inst.split.gram.sum(dim=0) if exact else source.matrix.gram(weight, torch.float64)
+    cross = G.new_zeros(G.shape[0], source.outputs)
+    for at, strip in source.matrix.strips(torch.float64):
+        cross += strip.rmv(weight[at] * target[at])
+    summed = nodes.total(torch.cat([cross, power]))
     return 2 * nodes.total(G), 2 * summed[:-1], summed[-1]

@@ -1,7 +1,7 @@
 """The design matrix, wherever it lies.
 
 Everything above this file sees a `DesignMatrix` and never asks how it is stored. A kind of matrix supplies its products
-and its rows as dense chunks; Gram matrices and column statistics follow from the chunks.
+and its rows as strips; Gram matrices and column statistics follow from the strips.
 """
 
 from abc import ABC, abstractmethod
@@ -10,7 +10,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-CHUNK_BYTES = {"cpu": 16 << 20, "cuda": 512 << 20}
+from psfit.data.strip import DenseStrip, Strip
+
+STRIP_BYTES = {"cpu": 16 << 20, "cuda": 512 << 20}
 
 
 class DesignMatrix(ABC):
@@ -22,6 +24,10 @@ class DesignMatrix(ABC):
 
     # Whether the last column lies on this rank.
     ends_here = True
+    # Whether every pass reads the data from afar, so that passes are what a fit costs.
+    streamed = False
+    # Whether strips subtract means entry by entry; a sparse matrix corrects its products instead.
+    centres_entries = True
 
     @property
     def own(self) -> tuple[slice, "DesignMatrix"]:
@@ -48,36 +54,36 @@ class DesignMatrix(ABC):
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         """Rows ``start`` to ``stop - 1`` as a dense tensor of the given precision."""
 
-    def chunks(self, dtype: torch.dtype | None = None) -> Iterator[tuple[slice, Tensor]]:
-        """All rows, a bounded number of bytes at a time: pairs of a row range and a dense tensor."""
+    def strips(self, dtype: torch.dtype | None = None) -> Iterator[tuple[slice, Strip]]:
+        """All rows, a bounded number of bytes at a time: pairs of a row range and a strip of the given precision."""
         dtype = dtype or self.dtype
         m, n = self.shape
-        height = max(256, CHUNK_BYTES[self.device.type] // (max(n, 1) * dtype.itemsize))
+        height = max(256, STRIP_BYTES[self.device.type] // (max(n, 1) * dtype.itemsize))
         for start in range(0, m, height):
             stop = min(start + height, m)
-            yield slice(start, stop), self.chunk(start, stop, dtype)
+            yield slice(start, stop), DenseStrip(self.chunk(start, stop, dtype))
+
+    def strips_beside(self, index: Tensor) -> Iterator[tuple[slice, Strip, Strip]]:
+        """Strips of the columns on this rank, each with the columns ``index`` of the whole matrix for the same rows."""
+        for at, strip in self.strips():
+            yield at, strip, strip.columns(index)
 
     def gram(self, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """``A' diag(weights) A`` for ``weights (m, 1)``, in the data's precision or another one."""
         n = self.shape[1]
         total = torch.zeros(n, n, dtype=dtype or self.dtype, device=self.device)
-        for at, block in self.chunks(dtype):
-            total.addmm_(block.T, weights[at] * block)
+        for at, strip in self.strips(dtype):
+            total += strip.cross([strip], weights[at])
         return total
 
-    def squared_norms(self, weights: Tensor, shift: Tensor) -> Tensor:
-        """Weighted squared norms ``(n,)`` of the columns after subtracting `shift`, in float64."""
-        total = torch.zeros(self.shape[1], dtype=torch.float64, device=self.device)
-        for at, block in self.chunks(torch.float64):
-            total += (weights[at] * (block - shift).square()).sum(dim=0)
-        return total
-
-    def column_sums(self, weights: Tensor) -> Tensor:
-        """Weighted sums ``(n,)`` of the columns, in float64."""
-        total = torch.zeros(self.shape[1], dtype=torch.float64, device=self.device)
-        for at, block in self.chunks(torch.float64):
-            total += block.T @ weights[at, 0]
-        return total
+    def column_moments(self, weights: Tensor, about: Tensor) -> tuple[Tensor, Tensor]:
+        """Weighted sums and sums of squares ``(n,)`` of the columns after subtracting ``about (n,)``, in float64."""
+        zero = torch.zeros(self.shape[1], dtype=torch.float64, device=self.device)
+        sums, squares = zero, zero
+        for at, strip in self.strips(torch.float64):
+            sums = sums + strip.sums(weights[at], about).squeeze(1)
+            squares = squares + strip.squares(weights[at], about).squeeze(1)
+        return sums, squares
 
 
 class Dense(DesignMatrix):
@@ -117,6 +123,8 @@ class Affine(DesignMatrix):
         self.shape = (base.shape[0], base.shape[1] + (constant != 0))
         self.dtype = base.dtype
         self.device = base.device
+        self.streamed = base.streamed
+        self.centres_entries = base.centres_entries
         self._shift = shift.to(base.dtype).unsqueeze(1)
         self._scale = scale.to(base.dtype).unsqueeze(1)
 
@@ -154,7 +162,17 @@ class Affine(DesignMatrix):
         return Affine(self.base.rows(start, stop), self.shift, self.scale, self.constant)
 
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
-        block = (self.base.chunk(start, stop, dtype) - self.shift.to(dtype)) / self.scale.to(dtype)
-        if not self.constant:
-            return block
-        return torch.cat([block, block.new_full((len(block), 1), self.constant)], dim=1)
+        strip = DenseStrip(self.base.chunk(start, stop, dtype))
+        return strip.standardised(self.shift, self.scale, self.constant).values
+
+    def strips(self, dtype: torch.dtype | None = None) -> Iterator[tuple[slice, Strip]]:
+        for at, strip in self.base.strips(dtype):
+            yield at, strip.standardised(self.shift, self.scale, self.constant)
+
+    def strips_beside(self, index: Tensor) -> Iterator[tuple[slice, Strip, Strip]]:
+        if self.own[1] is self:
+            yield from super().strips_beside(index)
+            return
+        beside = self.columns(index)
+        for at, strip in self.own[1].strips():
+            yield at, strip, DenseStrip(beside.chunk(at.start, at.stop, self.dtype))

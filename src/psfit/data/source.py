@@ -1,7 +1,7 @@
 """The samples a rank holds, and their division among the nodes it hosts."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -13,11 +13,20 @@ from psfit.data.matrix import DesignMatrix
 
 
 @dataclass(frozen=True)
+class Statistics:
+    """What the squared loss needs to know of each node, in float64: ``A'WA (N, n, n)`` and ``A'Wb (N, n, c)``."""
+
+    gram: Tensor
+    cross: Tensor
+
+
+@dataclass(frozen=True)
 class Source:
     """A design matrix ``(m, n)`` with its targets ``(m, c)`` and sample weights ``(m, 1)``.
 
     `bounds` says where one node's rows end and the next one's begin; None deals them out evenly. `grams` keeps Gram
-    matrices by bounds; copies with other targets share it.
+    matrices by bounds; copies with other targets share it. `statistics` were gathered while the data were read, where
+    another look at them would be dear.
     """
 
     matrix: DesignMatrix
@@ -25,11 +34,19 @@ class Source:
     weight: Tensor
     bounds: tuple[int, ...] | None = None
     grams: dict[tuple[int, ...], Tensor] = field(default_factory=dict, repr=False, compare=False)
+    statistics: Statistics | None = None
 
     @property
     def outputs(self) -> int:
         """The number c of outputs."""
         return self.target.shape[1]
+
+    def with_outputs(self, outputs: list[int]) -> "Source":
+        """The same samples with some of the targets, or with copies of them."""
+        known = self.statistics
+        if known is not None:
+            known = Statistics(known.gram, known.cross[:, :, outputs])
+        return replace(self, target=self.target[:, outputs], statistics=known)
 
     def split(self, nodes: int) -> "NodeSplit":
         """Deal the rows to `nodes` nodes."""
@@ -92,20 +109,37 @@ class NodeSplit:
     @property
     def gram(self) -> Tensor:
         """The nodes' Gram matrices under the sample weights, computed once and shared by all who ask."""
-        known = self.source.grams
+        known, statistics = self.source.grams, self.source.statistics
         if self.bounds not in known:
-            known[self.bounds] = self.weighted_gram(self.source.weight)
+            matrix = self.source.matrix
+            known[self.bounds] = (
+                self.weighted_gram(self.source.weight) if statistics is None else statistics.gram.to(matrix.dtype)
+            )
         return known[self.bounds]
+
+    @property
+    def cross(self) -> Tensor:
+        """``A_i'D_i b_i`` of every node, ``(N, n, c)``."""
+        source = self.source
+        if source.statistics is not None:
+            return source.statistics.cross.to(source.matrix.dtype)
+        return self.rmv(source.weight * source.target)
 
     def sum_rows(self, V: Tensor) -> Tensor:
         """Sums over each node's rows: ``(m, k) -> (N, k)``."""
         return torch.stack([V[a:b].sum(dim=0) for a, b in self._ranges])
 
+    def parts(self) -> Iterator[tuple[DesignMatrix, slice]]:
+        """Every node's matrix and the range of its rows."""
+        return ((A, slice(a, b)) for A, (a, b) in zip(self._matrices, self._ranges, strict=True))
+
     def per_node(self, apply: Callable[[DesignMatrix, slice], Tensor]) -> list[Tensor]:
         """``apply(matrix_i, rows_i)`` for every node."""
-        return [apply(A, slice(a, b)) for A, (a, b) in zip(self._matrices, self._ranges, strict=True)]
+        return [apply(A, rows) for A, rows in self.parts()]
 
     def columns(self, index: slice) -> "NodeSplit":
         """The same rows and nodes, some of the columns."""
         source = self.source
+        if index.indices(source.matrix.shape[1]) == (0, source.matrix.shape[1], 1):
+            return self
         return NodeSplit(Source(source.matrix.columns(index), source.target, source.weight), self.bounds)

@@ -23,6 +23,8 @@ class Spread(DesignMatrix):
         self.dtype = part.dtype
         self.device = part.device
         self.ends_here = axis.comm.rank == axis.comm.size - 1
+        self.streamed = part.streamed
+        self.centres_entries = part.centres_entries
 
     @property
     def own(self) -> tuple[slice, DesignMatrix]:
@@ -50,11 +52,10 @@ class Spread(DesignMatrix):
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         return self._gathered(self.part.chunk(start, stop, dtype).T).T
 
-    def squared_norms(self, weights: Tensor, shift: Tensor) -> Tensor:
-        return self._gathered(self.part.squared_norms(weights, shift[self.at]))
-
-    def column_sums(self, weights: Tensor) -> Tensor:
-        return self._gathered(self.part.column_sums(weights))
+    def column_moments(self, weights: Tensor, about: Tensor) -> tuple[Tensor, Tensor]:
+        local = torch.stack(self.part.column_moments(weights, about[self.at]), dim=1)
+        sums, squares = self._gathered(local).unbind(dim=1)
+        return sums, squares
 
     def _gathered(self, local: Tensor) -> Tensor:
         """An array over all columns ``(width, ...)`` from the ranks' own parts."""

@@ -11,8 +11,17 @@ from torch import Tensor
 
 from psfit.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
-from psfit.data import Dense, DesignMatrix, Source, Spread
-from psfit.estimators._inputs import as_array, read_design, read_weights, summed, to_tensor
+from psfit.data import DesignMatrix, FileSource, Samples, Source, Spread
+from psfit.estimators._inputs import (
+    as_array,
+    as_file,
+    forget_names,
+    place,
+    read_design,
+    read_weights,
+    summed,
+    to_tensor,
+)
 from psfit.estimators._progress import ProgressPrinter
 from psfit.losses import Loss
 from psfit.problem import Problem, Sparsity
@@ -32,6 +41,9 @@ class SparseModel(BaseEstimator, ABC):
         Inverse weight of the ridge ``||x||^2 / (2 gamma)``, against losses summed over samples.
     fit_intercept : bool, default=True
         Fit an intercept; it pays no ridge and does not count.
+    standardize : bool, default=False
+        Let the ridge see columns divided by their standard deviations (about zero without an intercept), so that it
+        does not depend on their units. Coefficients are reported in the units of X either way.
     sparsity : {"element", "feature"}, default="element"
         With several outputs: whether kappa limits entries (of each target, or over all classes) or whole rows.
     solver : BiCADMM or None
@@ -55,6 +67,7 @@ class SparseModel(BaseEstimator, ABC):
         *,
         gamma: float = 1.0,
         fit_intercept: bool = True,
+        standardize: bool = False,
         sparsity: Sparsity = "element",
         solver: BiCADMM | None = None,
         grid: GridSpec | None = None,
@@ -65,6 +78,7 @@ class SparseModel(BaseEstimator, ABC):
         self.kappa = kappa
         self.gamma = gamma
         self.fit_intercept = fit_intercept
+        self.standardize = standardize
         self.sparsity = sparsity
         self.solver = solver
         self.grid = grid
@@ -72,39 +86,47 @@ class SparseModel(BaseEstimator, ABC):
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "SparseModel":
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | int | None = None
+    ) -> "SparseModel":
         """Fit the model.
 
         Parameters
         ----------
-        X : array-like (m, p)
-            NumPy array, DataFrame or torch tensor on any device (used in place where precision allows).
+        X : array-like (m, p), path or FileSource
+            NumPy array or memory map, DataFrame, torch tensor on any device (used in place where precision allows),
+            SciPy or torch sparse matrix; or a file, a folder of files, or a `FileSource` that says more about them.
         y : array-like (m,) or (m, targets)
-        sample_weight : array-like (m,), optional
-            Non-negative weights of the samples' losses.
+            Not needed where a file holds the target.
+        sample_weight : array-like (m,) or str, optional
+            Non-negative weights of the samples' losses; for a file, the name of their column.
+        target : str or int, optional
+            The target's column in a file, see `FileSource`.
 
-        With a grid of several ranks, every rank calls this with the rows of the nodes it hosts, and ends with the same
-        model. Ranks that share a node pass the same rows; each works on its own columns of them.
+        With a grid of several ranks, every rank calls this with the rows of the nodes it hosts (or with the same files,
+        of which it reads its part), and ends with the same model. Ranks that share a node pass the same rows; each
+        works on its own columns of them.
         """
         self._check_settings()
         grid = (self.grid or GridSpec(backend="serial")).build(X.device if isinstance(X, Tensor) else None)
-        values, y, weights = grid.together(lambda: self._read(X, y, sample_weight))
+        matrix, y, weights = self._read(X, y, sample_weight, target, grid)
         if not summed(grid, weights.sum(keepdims=True)) > 0:
             raise ValueError("sample_weight is zero everywhere; at least one sample must count")
-        target, weights = self._encode(y, weights, grid)
-        matrix = self._matrix(values, grid)
+        codes, weights = self._encode(y, weights, grid)
+        matrix = self._own_columns(matrix, grid)
         source = Source(
             matrix,
-            to_tensor(target, matrix.device, matrix.dtype),
+            to_tensor(codes, matrix.device, matrix.dtype),
             to_tensor(weights.reshape(-1, 1), matrix.device, matrix.dtype),
         )
-        loss = self._loss(target)
+        loss = self._loss(codes)
         problem = Problem(
             loss,
             self._limits(loss, *self._shape(source)),
             self.gamma,
             self.sparsity,
             self.fit_intercept,
+            self.standardize,
         )
         speaks = self.verbose > 0 and grid.world.rank == 0
         progress = ProgressPrinter() if speaks else None
@@ -113,24 +135,47 @@ class SparseModel(BaseEstimator, ABC):
             print(self.result_)
         return self
 
-    def _read(self, X: Any, y: Any, sample_weight: Any) -> tuple[np.ndarray | Tensor, np.ndarray, np.ndarray]:
-        """Data of this rank, as far as it can be checked without the others."""
+    def _read(
+        self, X: Any, y: Any, sample_weight: Any, target: Any, grid: Grid
+    ) -> tuple[DesignMatrix, np.ndarray, np.ndarray]:
+        """Data of this rank, as far as they can be checked without the others."""
+        source = grid.together(lambda: as_file(X, target, sample_weight))
+        if source is None:
+            values, y, weights = grid.together(lambda: self._read_arrays(X, y, sample_weight))
+            return grid.together(lambda: place(values, grid)), y, weights
+        samples = source.read(grid, labelled=y is None)
+        return grid.together(lambda: self._read_samples(samples, y, sample_weight))
+
+    def _read_arrays(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         values = read_design(self, X, reset=True)
-        weights = read_weights(sample_weight, values)
+        weights = read_weights(sample_weight, values.shape[0])
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        return values, self._read_target(as_array(y), len(values)), weights
+        return values, self._read_target(as_array(y), values.shape[0]), weights
 
-    def _matrix(self, values: np.ndarray | Tensor, grid: Grid) -> DesignMatrix:
-        """The columns of the blocks hosted here, on their device; with one rank a node, all of them."""
-        p = values.shape[1]
+    def _read_samples(
+        self, samples: Samples, y: Any, sample_weight: Any
+    ) -> tuple[DesignMatrix, np.ndarray, np.ndarray]:
+        rows, self.n_features_in_ = samples.matrix.shape
+        forget_names(self)
+        if samples.names is not None:
+            self.feature_names_in_ = np.array(samples.names, dtype=object)
+        weights = read_weights(sample_weight if samples.weight is None else samples.weight, rows)
+        y = samples.y if y is None else y
+        if y is None:
+            raise ValueError("y: the file holds no target; pass y, or say where it is with target")
+        return samples.matrix, self._read_target(as_array(y), rows), weights
+
+    def _own_columns(self, matrix: DesignMatrix, grid: Grid) -> DesignMatrix:
+        """The columns of the blocks hosted here; with one rank a node, all of them."""
+        p = matrix.shape[1]
         if grid.blocks.size > p:
             raise ValueError(f"grid: blocks={grid.blocks.size} is more than the {p} features; use at most {p}")
         if grid.blocks.comm.size == 1:
-            return Dense(to_tensor(values, grid.device, grid.dtype))
+            return matrix
         columns = grid.columns(p + self.fit_intercept)
         at = slice(min(columns.start, p), min(columns.stop, p))
-        return Spread(Dense(to_tensor(values[:, at], grid.device, grid.dtype).contiguous()), at, p, grid.blocks)
+        return Spread(matrix.columns(at), at, p, grid.blocks)
 
     @abstractmethod
     def _read_target(self, y: Any, rows: int) -> np.ndarray:
@@ -145,13 +190,29 @@ class SparseModel(BaseEstimator, ABC):
         """The loss to minimise."""
 
     def _predictor(self, X: Any) -> np.ndarray:
-        """``X coef + intercept``, shape ``(m, c)``; tensors are multiplied where they lie."""
+        """``X coef + intercept``, shape ``(m, c)``; tensors are multiplied where they lie, files as they are read."""
         check_is_fitted(self)
+        source = as_file(X, None, None)
+        if source is not None:
+            return self._predictor_of(source)
         values = read_design(self, X, reset=False)
         if isinstance(values, Tensor):
             coef = torch.as_tensor(self.result_.coef, dtype=values.dtype, device=values.device)
             return np.asarray((values @ coef).cpu().numpy() + self.result_.intercept)
         return np.asarray(values @ self.result_.coef + self.result_.intercept)
+
+    def _predictor_of(self, source: FileSource) -> np.ndarray:
+        """The same for the samples of a file, whatever else it holds."""
+        names = tuple(getattr(self, "feature_names_in_", ())) or None
+        grid = GridSpec(backend="serial", device="cpu").build()
+        matrix = source.read(grid, names, labelled=False, features=self.n_features_in_).matrix
+        if matrix.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {matrix.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_}"
+            )
+        coef = torch.from_numpy(self.result_.coef)
+        parts = [strip.mv(coef) for _, strip in matrix.strips(torch.float64)]
+        return np.asarray(torch.cat(parts).numpy() + self.result_.intercept)
 
     def _shape(self, source: Source) -> tuple[int, int]:
         return source.matrix.shape[1], source.outputs
@@ -189,6 +250,11 @@ class SparseModel(BaseEstimator, ABC):
             return None
         device = source.matrix.device
         return torch.from_numpy(previous.coef).to(device), torch.from_numpy(previous.intercept).to(device)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     @property
     def support_(self) -> np.ndarray:

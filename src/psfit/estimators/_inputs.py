@@ -1,31 +1,76 @@
-"""Reading what users pass in: NumPy, pandas and friends through scikit-learn, torch tensors in place."""
+"""Reading what users pass in: arrays and tables through scikit-learn, tensors in place, sparse matrices, files."""
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 import torch
 from sklearn.utils.validation import _check_sample_weight, validate_data
 from torch import Tensor
 
 from psfit.comm import Grid
+from psfit.data import Dense, DesignMatrix, FileSource, Sparse, Streamed, memory
+from psfit.data.files.base import CheckedRows
+from psfit.data.streamed import ArrayRows
 
 FLOATS = (torch.float32, torch.float64)
 
 
-def read_design(estimator: Any, X: Any, *, reset: bool) -> np.ndarray | Tensor:
-    """A finite two-dimensional float array or tensor, checked against what was fitted unless `reset`."""
+def as_file(X: Any, target: Any, sample_weight: Any) -> FileSource | None:
+    """A description of files, if that is what was passed; arguments that only files know are refused otherwise."""
+    if isinstance(X, FileSource):
+        if target is not None:
+            raise ValueError(f"target={target!r}: X is a FileSource already; name the target there")
+        return X
+    if isinstance(X, (str, Path)):
+        return FileSource(X, target, sample_weight if isinstance(sample_weight, str) else None)
+    if target is not None:
+        raise ValueError(f"target={target!r} names a column of a file; X is a {type(X).__name__}, so pass y instead")
+    return None
+
+
+def read_design(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Finite numbers, samples by features: an array, a tensor or a sparse matrix; checked against what was fitted
+    unless `reset`.
+    """
     if isinstance(X, Tensor):
-        values = _read_tensor(estimator, X, reset)
+        values: Any = _read_tensor(estimator, X, reset)
+    elif _is_large(X):
+        values = _read_memory_map(estimator, X, reset)
     else:
         try:
-            values = validate_data(estimator, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False)
+            values = validate_data(
+                estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False
+            )
         except ValueError as error:
             if "could not convert string" in str(error):
                 raise ValueError(f"X is not numeric ({error}); encode text and categories as numbers first") from None
             raise
     _require_finite(estimator, values)
     return values
+
+
+def place(values: Any, grid: Grid) -> DesignMatrix:
+    """The same numbers on the grid's device; the caller's own memory where device and precision allow it."""
+    if _is_sparse(values):
+        return Sparse.of(values, grid.device, grid.dtype)
+    if isinstance(values, np.ndarray):
+        return _place_array(values, grid)
+    return Dense(to_tensor(values, grid.device, grid.dtype))
+
+
+def _place_array(values: np.ndarray, grid: Grid) -> DesignMatrix:
+    dtype = grid.dtype or (torch.float32 if values.dtype == np.float32 else torch.float64)
+    room = memory.budget(grid.device)
+    large = values.shape[0] * values.shape[1] * dtype.itemsize > room
+    if grid.device.type == "cpu" and not (large and isinstance(values, np.memmap)):
+        return Dense(to_tensor(values, grid.device, grid.dtype))
+    path = Path(str(getattr(values, "filename", "X")))
+    rows = CheckedRows(ArrayRows(values), path, None) if large else ArrayRows(values)
+    stream = Streamed(rows, grid.device, dtype, room)
+    return stream if large else stream.resident()
 
 
 def to_tensor(values: np.ndarray | Tensor, device: torch.device, dtype: torch.dtype | None) -> Tensor:
@@ -38,12 +83,13 @@ def to_tensor(values: np.ndarray | Tensor, device: torch.device, dtype: torch.dt
     return values.to(device=device, dtype=dtype or values.dtype)
 
 
-def read_weights(sample_weight: Any, X: np.ndarray | Tensor) -> np.ndarray:
+def read_weights(sample_weight: Any, samples: int) -> np.ndarray:
     """Non-negative weights ``(m,)`` in float64."""
+    if isinstance(sample_weight, str):
+        raise TypeError(f"sample_weight={sample_weight!r} names a column of a file; with arrays pass the weights")
     if isinstance(sample_weight, Tensor):
         sample_weight = sample_weight.detach().cpu().numpy()
-    rows = np.empty((len(X), 1))
-    weights = np.asarray(_check_sample_weight(sample_weight, rows, dtype=np.float64))
+    weights = np.asarray(_check_sample_weight(sample_weight, np.empty((samples, 1)), dtype=np.float64))
     if (weights < 0).any():
         raise ValueError(f"sample_weight must not be negative; entry {int((weights < 0).argmax())} is")
     return weights
@@ -59,28 +105,66 @@ def as_array(y: Any) -> Any:
     return y.detach().cpu().numpy() if isinstance(y, Tensor) else y
 
 
+def _is_sparse(X: Any) -> bool:
+    return scipy.sparse.issparse(X) or (isinstance(X, Tensor) and X.layout == torch.sparse_csr)
+
+
+def _is_large(X: Any) -> bool:
+    """A memory map that scikit-learn's checks, which look at all of it at once, would not survive."""
+    return isinstance(X, np.memmap) and X.nbytes > memory.budget(torch.device("cpu"))
+
+
 def _read_tensor(estimator: Any, X: Tensor, reset: bool) -> Tensor:
-    if X.layout != torch.strided:
-        raise TypeError(f"X: tensors of layout {X.layout} are not supported; pass X.to_dense()")
+    if X.layout not in (torch.strided, torch.sparse_csr):
+        raise TypeError(f"X: tensors of layout {X.layout} are not supported; pass X.to_sparse_csr() or X.to_dense()")
     if X.ndim != 2:
         raise ValueError(f"X must have two dimensions, samples by features; it has {X.ndim}. Use X.reshape(-1, 1)")
     if X.is_complex():
         raise ValueError("X: complex data not supported; pass real and imaginary parts as separate columns")
+    _learn_shape(estimator, X, reset)
+    X = X.detach()
+    return X if X.dtype in FLOATS else X.to(torch.float32 if X.is_floating_point() else torch.float64)
+
+
+def _read_memory_map(estimator: Any, X: np.memmap, reset: bool) -> np.memmap:
+    if X.ndim != 2 or X.dtype.kind not in "biuf":
+        raise ValueError(f"X must be numbers in two dimensions; it is {X.dtype} in {X.ndim}")
+    _learn_shape(estimator, X, reset)
+    return X
+
+
+def forget_names(estimator: Any) -> None:
+    """Names of an earlier fit do not belong to this one."""
+    estimator.__dict__.pop("feature_names_in_", None)
+
+
+def _learn_shape(estimator: Any, X: Any, reset: bool) -> None:
+    """What scikit-learn's own checks would do about the number of features."""
     if X.shape[0] == 0 or X.shape[1] == 0:
         raise ValueError(f"X is empty: {X.shape[0]} sample(s) by {X.shape[1]} feature(s)")
     if reset:
         estimator.n_features_in_ = X.shape[1]
-        vars(estimator).pop("feature_names_in_", None)
+        forget_names(estimator)
     elif X.shape[1] != estimator.n_features_in_:
         raise ValueError(
             f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
             f"{estimator.n_features_in_} features as input"
         )
-    X = X.detach()
-    return X if X.dtype in FLOATS else X.to(torch.float32 if X.is_floating_point() else torch.float64)
 
 
-def _require_finite(estimator: Any, X: np.ndarray | Tensor) -> None:
+def _require_finite(estimator: Any, X: Any) -> None:
+    if _is_large(X):
+        # Checked as its rows pass by.
+        return
+    if _is_sparse(X):
+        entries = X.values().cpu().numpy() if isinstance(X, Tensor) else X.data
+        if not np.isfinite(entries).all():
+            first = int((~np.isfinite(entries)).argmax())
+            columns = X.col_indices().cpu().numpy() if isinstance(X, Tensor) else X.indices
+            starts = X.crow_indices().cpu().numpy() if isinstance(X, Tensor) else X.indptr
+            row = int(np.searchsorted(starts, first, side="right")) - 1
+            raise _not_finite(estimator, entries[first], row, int(columns[first]))
+        return
     # A sum can overflow although no entry is infinite; only then, and on bad data, look at every entry.
     with np.errstate(over="ignore", invalid="ignore"):
         finite = np.isfinite(X.sum()) if isinstance(X, np.ndarray) else X.sum().isfinite()
@@ -90,10 +174,14 @@ def _require_finite(estimator: Any, X: np.ndarray | Tensor) -> None:
     if bad.any():
         column = int(bad.any(axis=0).argmax())
         row = int(bad[:, column].argmax())
-        names = getattr(estimator, "feature_names_in_", None)
-        label = f"{column}" if names is None else f"{column} ({names[column]!r})"
-        kind = "NaN" if bool(X[row, column] != X[row, column]) else "infinity"
-        raise ValueError(
-            f"X contains {kind} in column {label}, first in row {row}; impute or drop such entries "
-            "(sklearn.impute.SimpleImputer)"
-        )
+        raise _not_finite(estimator, float(X[row, column]), row, column)
+
+
+def _not_finite(estimator: Any, value: float, row: int, column: int) -> ValueError:
+    names = getattr(estimator, "feature_names_in_", None)
+    label = f"{column}" if names is None else f"{column} ({names[column]!r})"
+    kind = "NaN" if value != value else "infinity"
+    return ValueError(
+        f"X contains {kind} in column {label}, first in row {row}; impute or drop such entries "
+        "(sklearn.impute.SimpleImputer)"
+    )

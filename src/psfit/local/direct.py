@@ -32,9 +32,7 @@ class Direct(LocalSolver[DirectState]):
         return None
 
     def init(self, sub: Subproblem, x: Tensor) -> DirectState:
-        source = sub.split.source
-        data_term = sub.split.rmv(2 * source.weight * source.target)
-        return DirectState(x, ridge_factor(sub.split, sub.weight, 2.0), data_term)
+        return DirectState(x, ridge_factor(sub.split, sub.weight, 2.0), 2 * sub.split.cross)
 
     def prox(self, sub: Subproblem, state: DirectState, v: Tensor, tol: Tensor | float) -> DirectState:
         x = state.factor.solve(sub.weight * v + state.data_term)

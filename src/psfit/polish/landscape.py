@@ -109,20 +109,20 @@ class DataLandscape(Landscape):
         gradient = Z.new_zeros(n, c, dtype=torch.float64)
         blocks = gradient.new_zeros(n, c, c)
         columns = gradient.new_zeros(n, c, view.size)
-        own, mine = inst.source.matrix.own
-        for at, block in mine.chunks():
-            fitted = view.matrix.chunk(at.start, at.stop, block.dtype)
-            eta = fitted @ Z[view.rows].to(block.dtype)
+        own, dtype = inst.source.matrix.own[0], inst.source.matrix.dtype
+        for at, strip, fitted in inst.source.matrix.strips_beside(view.rows):
+            eta = fitted.mv(Z[view.rows].to(dtype))
             b, weight = view.target[at], inst.source.weight[at]
             slope = inst.problem.loss.gradient(eta, b) if fit.slope is None else fit.slope[at].to(eta.dtype)
-            gradient[own] += block.T @ (weight * slope)
+            gradient[own] += strip.rmv(weight * slope)
             curvature = weight.unsqueeze(2) * self._curvature(eta, b)
-            blocks[own] += (block.square().T @ curvature.flatten(1)).unflatten(1, (c, c))
-            parts = [fitted[:, rows] for rows in view.at]
+            blocks[own] += strip.squares(curvature.flatten(1)).unflatten(1, (c, c))
+            parts = [fitted if len(rows) == fitted.shape[1] else fitted.columns(rows) for rows in view.at]
             for k in range(c):
-                coupled = range(c) if inst.problem.loss.joint else [k]
-                curved = torch.cat([curvature[:, k, q : q + 1] * parts[q] for q in coupled], dim=1)
-                columns[own, k, slice(None) if inst.problem.loss.joint else view.slices[k]] += block.T @ curved
+                if inst.problem.loss.joint:
+                    columns[own, k] += strip.cross(parts, curvature[:, k])
+                else:
+                    columns[own, k, view.slices[k]] += strip.cross([parts[k]], curvature[:, k, k : k + 1])
         summed = inst.grid.total(torch.cat([gradient.flatten(), blocks.flatten(), columns.flatten()]))
         sizes = [gradient.numel(), blocks.numel(), columns.numel()]
         gradient, blocks, columns = (
@@ -178,6 +178,6 @@ class GramLandscape(Landscape):
 
 def landscape(inst: Instance, problem: int) -> Landscape:
     """The cheaper way: Gram matrices where the squared loss has them anyway, else passes over the data."""
-    if inst.problem.loss.quadratic and inst.tall and inst.grid.blocks.size == 1:
+    if inst.pooled:
         return GramLandscape(inst, problem)
     return DataLandscape(inst, problem)

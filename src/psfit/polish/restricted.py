@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from psfit.data import DesignMatrix
+from psfit.data import DesignMatrix, Strip
 from psfit.instance import Instance
 from psfit.linalg import Evaluation
 from psfit.losses import Loss
@@ -68,7 +68,7 @@ class Restricted:
             value += (weight * self.loss.value(eta, b)).sum()
             slope = weight * self.loss.gradient(eta, b)
             for k, s in enumerate(self.slices):
-                gradient[s] += parts[k].T @ slope[:, k]
+                gradient[s] += parts[k].rmv(slope[:, k : k + 1]).squeeze(1)
             if known is None:
                 self._add_hessian(hessian, parts, eta, b, weight)
         summed = [value, gradient] if known is not None else [value, gradient, hessian.flatten()]
@@ -80,15 +80,15 @@ class Restricted:
         gradient = total[1 : 1 + self.size] + self.ridge * x[0]
         return total[:1] + self._penalty(x), gradient.unsqueeze(0), hessian.unsqueeze(0)
 
-    def _add_hessian(self, H: Tensor, parts: list[Tensor], eta: Tensor, b: Tensor, weight: Tensor) -> None:
+    def _add_hessian(self, H: Tensor, parts: list[Strip], eta: Tensor, b: Tensor, weight: Tensor) -> None:
         curvature = self.loss.curvature(eta, b)
         if self.loss.joint:
             u = self.loss.coupling(eta, b)
-            coupled = torch.cat([u[:, k : k + 1] * part for k, part in enumerate(parts)], dim=1)
-            H.addmm_(coupled.T, weight * coupled, alpha=-1)
+            for k, s in enumerate(self.slices):
+                H[s] -= parts[k].cross(parts, weight * u[:, k : k + 1] * u)
             curvature = curvature + u.square()
         for k, s in enumerate(self.slices):
-            H[s, s].addmm_(parts[k].T, weight * curvature[:, k : k + 1] * parts[k])
+            H[s, s] += parts[k].cross([parts[k]], weight * curvature[:, k : k + 1])
 
     def pin_common_shift(self, H: Tensor) -> None:
         """A joint loss does not change when all intercepts move together; make the Hessian regular along that line.
@@ -105,11 +105,11 @@ class Restricted:
     def _reduce(self, local: Tensor) -> Tensor:
         return self.inst.grid.nodes.total(local)
 
-    def _passes(self, x: Tensor) -> Iterator[tuple[slice, list[Tensor], Tensor, Tensor, Tensor]]:
-        """Chunks of rows: their range, the columns of each output, predictors, targets and weights."""
-        for at, block in self.matrix.chunks(torch.float64):
-            parts = [block if len(a) == block.shape[1] else block[:, a] for a in self.at]
-            eta = torch.stack([part @ x[0, s] for part, s in zip(parts, self.slices, strict=True)], dim=1)
+    def _passes(self, x: Tensor) -> Iterator[tuple[slice, list[Strip], Tensor, Tensor, Tensor]]:
+        """Strips of rows: their range, the columns of each output, predictors, targets and weights."""
+        for at, strip in self.matrix.strips(torch.float64):
+            parts = [strip if len(a) == strip.shape[1] else strip.columns(a) for a in self.at]
+            eta = torch.cat([part.mv(x[0, s].unsqueeze(1)) for part, s in zip(parts, self.slices, strict=True)], dim=1)
             yield at, parts, eta, self.target[at].double(), self.inst.source.weight[at].double()
 
     def predictors(self, x: Tensor) -> Tensor:

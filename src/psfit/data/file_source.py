@@ -1,0 +1,179 @@
+"""`FileSource`: samples in files, of which every rank reads only its own part."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+import torch
+
+from psfit.comm import Grid
+from psfit.data import memory
+from psfit.data.files import DataFile, DataFileError, JoinedRows, Part, Wanted, expand, open_file
+from psfit.data.matrix import DesignMatrix
+from psfit.data.sparse import Sparse
+from psfit.data.streamed import Rows, Streamed
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Samples of this rank: the features where the solver wants them, targets and weights as they were written."""
+
+    matrix: DesignMatrix
+    y: np.ndarray | None
+    weight: np.ndarray | None
+    names: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """Samples in a file, in the files of a folder, or in several files: pass it to `fit` in place of arrays.
+
+    Under torchrun or mpirun every rank reads its own range of rows (of bytes, where rows are lines of text). Data that
+    do not fit in memory stay on disk and are read in passes; text is parsed once.
+
+    Parameters
+    ----------
+    path : str, Path or sequence of them
+        ``.npy``, ``.npz`` (arrays X and y, or SciPy's sparse format), ``.csv``, ``.tsv``, ``.parquet``, ``.feather``,
+        ``.arrow``, ``.svm`` / ``.libsvm`` / ``.svmlight``, ``.h5`` / ``.hdf5`` (datasets X and y); or a folder of
+        files of one format.
+    target : str, int or None
+        The target: a column of a table (by default the last), an array of an archive (by default y), a column number
+        of a ``.npy`` file, or the name of a ``.npy`` file beside it.
+    sample_weight : str or None
+        The same for sample weights.
+    columns : sequence of str or None
+        Use only these features.
+    one_hot : bool, default=False
+        Turn each column of text into one column for every text in it, named ``column=text``.
+    memory : int, str or None
+        Bytes (or text such as ``"2GB"``) that the features may take in memory; None takes half of what is free.
+    """
+
+    path: str | Path | tuple[str | Path, ...]
+    target: str | int | None = None
+    sample_weight: str | None = None
+    columns: tuple[str, ...] | None = None
+    one_hot: bool = False
+    memory: int | str | None = None
+
+    def __post_init__(self) -> None:
+        if self.memory is not None:
+            memory.parse(self.memory)
+        if isinstance(self.columns, str):
+            raise TypeError(f"columns={self.columns!r} must be a sequence of names")
+        for name in ("path", "columns"):
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
+
+    def read(
+        self, grid: Grid, names: tuple[str, ...] | None = None, labelled: bool = True, features: int | None = None
+    ) -> Samples:
+        """Read the samples of this rank to its device.
+
+        With `names`, the features of a fitted model in its order; `features` is their number where a file may tell of
+        fewer. All ranks must call this; if it fails on one, it fails on all with the reason.
+        """
+        one_hot = self.one_hot or (names is not None and any("=" in name for name in names))
+        wanted = Wanted(self.target, self.sample_weight, names or self.columns, one_hot, labelled)
+        budget = memory.budget(torch.device("cpu")) if self.memory is None else memory.parse(self.memory)
+        pieces = grid.together(lambda: self._pieces(wanted, grid))
+        texts = _all_texts(grid.together(lambda: _texts(pieces)), grid)
+        part = grid.together(lambda: _joined([file.part(a, b, texts, budget) for file, a, b in pieces]))
+        grid.together(lambda: _require_rows(part, grid))
+        if scipy.sparse.issparse(part.features):
+            return Samples(_sparse(part, grid, features or 0), part.y, part.weight, part.names)
+        return Samples(self._placed(part.features, grid), part.y, part.weight, part.names)
+
+    def _paths(self) -> list[Path]:
+        several = self.path if isinstance(self.path, tuple) else (self.path,)
+        return [file for path in several for file in expand(Path(path))]
+
+    def _pieces(self, wanted: Wanted, grid: Grid) -> list[tuple[DataFile, int, int]]:
+        """The files that hold this rank's samples, each with the range of them."""
+        files = [open_file(path, wanted) for path in self._paths()]
+        mine = grid.rows(sum(file.length for file in files))
+        pieces, first = [], 0
+        for file in files:
+            start, stop = max(mine.start, first), min(mine.stop, first + file.length)
+            if start < stop:
+                pieces.append((file, start - first, stop - first))
+            first += file.length
+        return pieces or [(files[0], 0, 0)]
+
+    def _placed(self, rows: Rows, grid: Grid) -> DesignMatrix:
+        """In the device's memory if there is room, else as rows that pass by."""
+        dtype = grid.dtype or (torch.float32 if rows.dtype == np.float32 else torch.float64)
+        room = memory.budget(grid.device) if self.memory is None else memory.parse(self.memory)
+        matrix = Streamed(rows, grid.device, dtype, room)
+        fits = matrix.shape[0] * matrix.shape[1] * dtype.itemsize <= room
+        # All ranks take the same road, or they would wait for each other at different places.
+        if bool(grid.world.all_reduce(torch.tensor([float(not fits)])) > 0):
+            return matrix
+        return grid.together(matrix.resident)
+
+
+def _texts(pieces: list[tuple[DataFile, int, int]]) -> dict[str, set[str]]:
+    """The texts of one-hot columns in this rank's samples."""
+    merged: dict[str, set[str]] = {}
+    for file, start, stop in pieces:
+        for name, found in file.texts(start, stop).items():
+            merged[name] = merged.get(name, set()) | found
+    return merged
+
+
+def _all_texts(local: dict[str, set[str]], grid: Grid) -> dict[str, list[str]]:
+    """The texts of all ranks, sorted."""
+    merged: dict[str, set[str]] = {}
+    for payload in grid.world.all_gather(json.dumps({name: sorted(found) for name, found in local.items()}).encode()):
+        for name, found in json.loads(payload).items():
+            merged[name] = merged.get(name, set()) | set(found)
+    return {name: sorted(found) for name, found in merged.items()}
+
+
+def _joined(parts: list[Part]) -> Part:
+    """The parts of several files as one."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    if any(part.names != first.names for part in parts):
+        raise DataFileError("the files have different columns; give all of them the same header")
+    if any((part.y is None, part.weight is None) != (first.y is None, first.weight is None) for part in parts):
+        raise DataFileError("some of the files have targets or sample weights, others have none")
+    if scipy.sparse.issparse(first.features):
+        width = max(part.features.shape[1] for part in parts)
+        features = scipy.sparse.vstack([_widened(part.features, width) for part in parts], format="csr")
+    else:
+        widths = {part.features.shape[1] for part in parts}
+        if len(widths) > 1:
+            raise DataFileError(f"the files have different numbers of columns: {sorted(widths)}")
+        features = JoinedRows([part.features for part in parts])
+    y = None if first.y is None else np.concatenate([part.y for part in parts if part.y is not None])
+    weight = None if first.weight is None else np.concatenate([p.weight for p in parts if p.weight is not None])
+    return Part(features, y, weight, first.names, first.open_ended)
+
+
+def _require_rows(part: Part, grid: Grid) -> None:
+    if part.features.shape[0] < len(grid.nodes.hosted):
+        raise DataFileError(
+            f"{part.features.shape[0]} row(s) are left for rank {grid.world.rank}, which hosts "
+            f"{len(grid.nodes.hosted)} node(s); use fewer ranks or nodes, or more data"
+        )
+
+
+def _sparse(part: Part, grid: Grid, features: int) -> Sparse:
+    """Columns that all ranks agree on: as many as the widest has, counted from one unless some rank saw a zero."""
+    csr = part.features
+    counted_from_zero = not part.open_ended or bool((csr.indices == 0).any())
+    width, zero = grid.world.all_reduce(torch.tensor([float(csr.shape[1]), float(counted_from_zero)]), "max").tolist()
+    if part.open_ended:
+        csr = _widened(csr, max(int(width), features + (not zero)))
+    if not zero:
+        csr = csr[:, 1:]
+    return Sparse.of(csr, grid.device, grid.dtype)
+
+
+def _widened(csr: scipy.sparse.csr_matrix, width: int) -> scipy.sparse.csr_matrix:
+    return scipy.sparse.csr_matrix((csr.data, csr.indices, csr.indptr), shape=(csr.shape[0], width))

@@ -1,0 +1,49 @@
+"""Data files of many formats, read in parts."""
+
+from pathlib import Path
+
+from psfit.data.files.arrays import Hdf5File, NpyFile, NpzFile
+from psfit.data.files.base import DataFile, DataFileError, JoinedRows, Part, Wanted
+from psfit.data.files.svmlight import SvmlightFile
+from psfit.data.files.tables import ArrowFile, ParquetFile
+from psfit.data.files.text import TextFile
+
+FORMATS: dict[str, type[DataFile]] = {
+    ".npy": NpyFile,
+    ".npz": NpzFile,
+    ".csv": TextFile,
+    ".tsv": TextFile,
+    ".parquet": ParquetFile,
+    ".feather": ArrowFile,
+    ".arrow": ArrowFile,
+    ".svm": SvmlightFile,
+    ".libsvm": SvmlightFile,
+    ".svmlight": SvmlightFile,
+    ".h5": Hdf5File,
+    ".hdf5": Hdf5File,
+}
+
+
+def open_file(path: Path, wanted: Wanted) -> DataFile:
+    """The file in its format, which its ending tells."""
+    return FORMATS[path.suffix.lower()](path, wanted)  # type: ignore[call-arg]
+
+
+def expand(path: Path) -> list[Path]:
+    """A file itself, or all data files of a folder in the order of their names; all of one format."""
+    if path.is_dir():
+        found = sorted(file for file in path.iterdir() if file.suffix.lower() in FORMATS and file.is_file())
+        if not found:
+            raise DataFileError(f"{path}: the folder holds no data file ({', '.join(FORMATS)})")
+        kinds = {FORMATS[file.suffix.lower()] for file in found}
+        if len(kinds) > 1:
+            raise DataFileError(f"{path}: the folder holds several formats; keep one of them")
+        return found
+    if not path.is_file():
+        raise DataFileError(f"there is no file {path}")
+    if path.suffix.lower() not in FORMATS:
+        raise DataFileError(f"{path}: unknown ending {path.suffix!r}; use one of {', '.join(FORMATS)}")
+    return [path]
+
+
+__all__ = ["FORMATS", "DataFile", "DataFileError", "JoinedRows", "Part", "Wanted", "expand", "open_file"]

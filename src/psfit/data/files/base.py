@@ -1,0 +1,127 @@
+"""The contract of a data file, and rows that are checked as they are read."""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from psfit.data.streamed import Rows
+
+
+class DataFileError(ValueError):
+    """A data file that cannot be used as it is, with the reason and the remedy."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to read.
+
+    Parameters
+    ----------
+    target : str, int or None
+        The target's column, array or file; None takes what the format suggests.
+    weight : str or None
+        The same for sample weights.
+    columns : tuple of str or None
+        Features by name; None takes all that are neither target nor weight.
+    one_hot : bool
+        Turn columns of text into one column for each text, named ``column=text``.
+    labelled : bool
+        Whether there is a target at all.
+    """
+
+    target: str | int | None = None
+    weight: str | None = None
+    columns: tuple[str, ...] | None = None
+    one_hot: bool = False
+    labelled: bool = True
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some samples of a file: features as rows to be read or as a sparse matrix, and what lies beside them.
+
+    `open_ended` sparse columns are those that occur in the file: another part may have more, and none may be the first.
+    """
+
+    features: Any
+    y: np.ndarray | None
+    weight: np.ndarray | None
+    names: tuple[str, ...] | None
+    open_ended: bool = False
+
+
+class DataFile(ABC):
+    """One open file. Its `length` counts rows, or bytes where rows cannot be found without reading them."""
+
+    path: Path
+    length: int
+
+    def texts(self, start: int, stop: int) -> dict[str, set[str]]:
+        """The different texts in each column to be turned into several, in a part of the file."""
+        return {}
+
+    @abstractmethod
+    def part(self, start: int, stop: int, texts: dict[str, list[str]], budget: int) -> Part:
+        """The samples of a range; what does not fit the budget of bytes stays on disk."""
+
+    def fail(self, reason: object) -> DataFileError:
+        """An error that names the file."""
+        return DataFileError(f"{self.path}: {reason}")
+
+
+class CheckedRows(Rows):
+    """Rows of a file; a number that is missing or infinite is reported with its place."""
+
+    def __init__(self, rows: Rows, path: Path, names: tuple[str, ...] | None, first: int = 0) -> None:
+        self.rows, self.path, self.names, self.first = rows, path, names, first
+        self.shape, self.dtype = rows.shape, rows.dtype
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        values = self.rows.read(start, stop)
+        require_finite(values, self.path, self.names, self.first + start)
+        return values
+
+
+class JoinedRows(Rows):
+    """Rows of several files, one after the other."""
+
+    def __init__(self, parts: list[Rows]) -> None:
+        self.parts = parts
+        self.ends = list(accumulate(part.shape[0] for part in parts))
+        self.shape = (self.ends[-1], parts[0].shape[1])
+        self.dtype = np.result_type(*(part.dtype for part in parts))
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        found: list[np.ndarray] = []
+        at = start
+        while at < stop or not found:
+            k = min(bisect_right(self.ends, at), len(self.parts) - 1)
+            begin = self.ends[k] - self.parts[k].shape[0]
+            end = min(stop, self.ends[k])
+            found.append(self.parts[k].read(at - begin, end - begin))
+            at = end
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+
+def require_finite(values: np.ndarray, path: Path, names: tuple[str, ...] | None, first: int) -> None:
+    """Refuse NaN and infinity, naming column and row."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()) or np.isfinite(values).all():
+            return
+    bad = ~np.isfinite(values)
+    row = int(bad.any(axis=1).argmax())
+    column = int(bad[row].argmax())
+    kind = "a missing value" if np.isnan(values[row, column]) else "infinity"
+    raise missing(path, names[column] if names else column, first + row, kind)
+
+
+def missing(path: Path, column: str | int, row: int, kind: str = "a missing value") -> DataFileError:
+    """The error for an entry that is no number."""
+    return DataFileError(
+        f"{path}: column {column!r} has {kind}, first in row {row} (counted from 0); impute or drop such entries"
+    )

@@ -1,0 +1,135 @@
+"""Tables in columns: Parquet and Arrow (Feather), read in ranges of rows and only the needed columns."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+
+from psfit.data.files.base import DataFile, Part, Wanted
+from psfit.data.files.plan import Feature, Plan
+from psfit.data.streamed import BLOCK_BYTES, Rows
+
+
+class TableFile(DataFile):
+    """A table whose rows are numbered."""
+
+    schema: pa.Schema
+
+    def __init__(self, path: Path, wanted: Wanted) -> None:
+        self.path = path
+        try:
+            self._open()
+        except (pa.ArrowInvalid, OSError) as error:
+            raise self.fail(f"cannot be read ({str(error).splitlines()[0]}); it may be cut short") from None
+        self.plan = Plan.of(path, self.schema, wanted)
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Set `schema` and `length`."""
+
+    @abstractmethod
+    def batches(self, start: int, columns: list[str], height: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Batches of at most about `height` rows, with the numbers of their first rows, from the one with `start`."""
+
+    def texts(self, start: int, stop: int) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {name: set() for name in self.plan.textual}
+        if found:
+            for first, batch in self.within(start, stop, list(found), 1 << 16):
+                for name in found:
+                    found[name] |= set(np.unique(self.plan.beside(batch, name, first)).tolist())
+        return found
+
+    def part(self, start: int, stop: int, texts: dict[str, list[str]], budget: int) -> Part:
+        plan, beside = self.plan, [name for name in (self.plan.target, self.plan.weight) if name is not None]
+        columns: dict[str, list[np.ndarray]] = {name: [] for name in beside}
+        if beside:
+            for first, batch in self.within(start, stop, beside, 1 << 16):
+                for name in beside:
+                    columns[name].append(plan.beside(batch, name, first))
+        known = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in columns.items()}
+        features = plan.features(texts)
+        names = tuple(feature.name for feature in features)
+        rows = TableRows(self, start, stop, features)
+        return Part(rows, known.get(plan.target or ""), known.get(plan.weight or ""), names)
+
+    def within(self, start: int, stop: int, columns: list[str], height: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Batches cut to a range of rows."""
+        try:
+            for first, batch in self.batches(start, columns, height):
+                low, high = max(start - first, 0), min(stop - first, batch.num_rows)
+                if high > low:
+                    yield first + low, batch.slice(low, high - low)
+                if first + batch.num_rows >= stop:
+                    return
+        except (pa.ArrowException, OSError) as error:
+            raise self.fail(f"cannot be read ({str(error).splitlines()[0]}); it may be damaged") from None
+
+
+class TableRows(Rows):
+    """Features of a table; reading on from where the last range ended costs no second look at anything."""
+
+    def __init__(self, table: TableFile, start: int, stop: int, features: list[Feature]) -> None:
+        self.table, self.start, self.stop, self.features = table, start, stop, features
+        self.shape, self.dtype = (stop - start, len(features)), table.plan.dtype
+        self.columns = list(dict.fromkeys(feature.column for feature in features))
+        self.height = max(1, BLOCK_BYTES // (len(features) * self.dtype.itemsize))
+        self.cursor: Iterator[tuple[int, pa.RecordBatch]] = iter(())
+        self.next, self.left = -1, np.empty((0, len(features)), self.dtype)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        start, stop = self.start + start, self.start + stop
+        if start != self.next:
+            self.cursor = self.table.within(start, self.stop, self.columns, self.height)
+            self.left = self.left[:0]
+        found, count = [self.left], len(self.left)
+        while count < stop - start:
+            first, batch = next(self.cursor)
+            found.append(self.table.plan.block(batch, self.features, first))
+            count += batch.num_rows
+        values = np.concatenate(found)
+        self.next, self.left = stop, values[stop - start :].copy()
+        return values[: stop - start]
+
+
+class ParquetFile(TableFile):
+    """Row groups are found without reading what lies before them."""
+
+    def _open(self) -> None:
+        self.file = pq.ParquetFile(self.path, memory_map=True)
+        self.schema, self.length = self.file.schema_arrow, self.file.metadata.num_rows
+        groups = range(self.file.metadata.num_row_groups)
+        self.ends = list(accumulate(self.file.metadata.row_group(k).num_rows for k in groups))
+
+    def batches(self, start: int, columns: list[str], height: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        groups = [k for k, end in enumerate(self.ends) if end > start]
+        if not groups:
+            return
+        first = self.ends[groups[0] - 1] if groups[0] else 0
+        for batch in self.file.iter_batches(batch_size=height, row_groups=groups, columns=columns):
+            yield first, batch
+            first += batch.num_rows
+
+
+class ArrowFile(TableFile):
+    """Record batches of the Arrow file format, which Feather is too."""
+
+    def _open(self) -> None:
+        self.file: Any = pyarrow.ipc.open_file(pa.memory_map(str(self.path)))
+        self.schema = self.file.schema
+        self.counts = [self.file.get_batch(k).num_rows for k in range(self.file.num_record_batches)]
+        self.length = sum(self.counts)
+
+    def batches(self, start: int, columns: list[str], height: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        first = 0
+        for k, count in enumerate(self.counts):
+            if first + count > start:
+                batch = self.file.get_batch(k).select(columns)
+                for low in range(0, count, height):
+                    yield first + low, batch.slice(low, height)
+            first += count

@@ -1,0 +1,99 @@
+"""How much memory this process may still use: the machine's, the control group's and the process's own limit."""
+
+import resource
+from pathlib import Path
+
+import torch
+
+# The share of what is free that data may take; the rest is for factors, predictors and the interpreter.
+SHARE = 0.5
+
+
+def budget(device: torch.device) -> int:
+    """Bytes that data may occupy on a device."""
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available()
+    return int(SHARE * free)
+
+
+def available() -> int:
+    """Bytes of host memory that are free for this process."""
+    return max(0, min(_machine(), _process(), *_control_groups()))
+
+
+def parse(amount: str | int | float) -> int:
+    """Bytes from a number or text such as ``"3GB"`` or ``"512 MiB"``."""
+    if isinstance(amount, (int, float)) and not isinstance(amount, bool) and amount > 0:
+        return int(amount)
+    text = str(amount).strip().lower().removesuffix("b")
+    power = {"k": 1, "m": 2, "g": 3, "t": 4}
+    base = 1000
+    if text.endswith("i"):
+        base, text = 1024, text[:-1]
+    factor = base ** power[text[-1]] if text and text[-1] in power else 1
+    try:
+        size = float(text[:-1] if factor > 1 else text) * factor
+    except ValueError:
+        size = 0.0
+    if not size > 0:
+        raise ValueError(f"memory={amount!r} must be a positive number of bytes, or text such as '2GB'")
+    return int(size)
+
+
+def _machine() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return 1024 * int(line.split()[1])
+    return 1 << 62
+
+
+def _process() -> int:
+    """What the limits on address space and on data leave."""
+    pages = [int(count) for count in Path("/proc/self/statm").read_text().split()]
+    size, data = pages[0] * resource.getpagesize(), pages[5] * resource.getpagesize()
+    left = [1 << 62]
+    for limit, used in ((resource.RLIMIT_AS, size), (resource.RLIMIT_DATA, data)):
+        soft = resource.getrlimit(limit)[0]
+        if soft != resource.RLIM_INFINITY:
+            left.append(soft - used)
+    return min(left)
+
+
+def _control_groups() -> list[int]:
+    """What the memory limits of the process's control groups leave, in either version of their files."""
+    left = [1 << 62]
+    for line in _lines(Path("/proc/self/cgroup")):
+        _, kinds, name = line.split(":", 2)
+        unified = kinds == ""
+        if not unified and "memory" not in kinds.split(","):
+            continue
+        root = Path("/sys/fs/cgroup") if unified else Path("/sys/fs/cgroup/memory")
+        names = ("memory.max", "memory.current") if unified else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        here = root / name.lstrip("/")
+        for folder in (here, *here.parents):
+            limit, used = (_number(folder / file) for file in names)
+            if limit is not None and used is not None:
+                left.append(limit - used + _file_cache(folder))
+            if folder == root:
+                break
+    return left
+
+
+def _file_cache(folder: Path) -> int:
+    """Pages of files, which give way."""
+    for line in _lines(folder / "memory.stat"):
+        name, value = line.split()
+        if name in ("inactive_file", "total_inactive_file"):
+            return int(value)
+    return 0
+
+
+def _number(path: Path) -> int | None:
+    text = "".join(_lines(path)).strip()
+    return int(text) if text.isdigit() else None
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []

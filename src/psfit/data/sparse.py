@@ -1,0 +1,228 @@
+"""Sparse design matrices: compressed rows, on any device, never expanded as a whole."""
+
+import warnings
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from psfit.data.matrix import DesignMatrix
+from psfit.data.strip import DenseStrip, Strip
+
+
+class Csr:
+    """Compressed sparse rows and, once they are needed, those of the transpose."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        self.matrix = matrix
+        self.shape = (matrix.shape[0], matrix.shape[1])
+
+    @classmethod
+    def of(cls, starts: Tensor, places: Tensor, values: Tensor, shape: tuple[int, int]) -> "Csr":
+        """From the three arrays of the format: where rows start, the columns of the entries, the entries."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+            return cls(torch.sparse_csr_tensor(starts, places, values, size=shape, check_invariants=False))
+
+    @property
+    def starts(self) -> Tensor:
+        return self.matrix.crow_indices()
+
+    @property
+    def places(self) -> Tensor:
+        """The column of every entry."""
+        return self.matrix.col_indices()
+
+    @property
+    def values(self) -> Tensor:
+        return self.matrix.values()
+
+    @cached_property
+    def transposed(self) -> "Csr":
+        """The transpose in the same format."""
+        starts, places, values = self.starts, self.places, self.values
+        shape = (self.shape[1], self.shape[0])
+        if values.device.type == "cpu":
+            rows = scipy.sparse.csr_matrix((values.numpy(), places.numpy(), starts.numpy()), shape=self.shape).tocsc()
+            arrays = [torch.from_numpy(array) for array in (rows.indptr, rows.indices, rows.data)]
+            other = Csr.of(arrays[0].to(starts.dtype), arrays[1].to(places.dtype), arrays[2], shape)
+        else:
+            # Stable, so that the entries of a row stay in order.
+            order = torch.argsort(places, stable=True)
+            starts_of = torch.searchsorted(
+                places[order], torch.arange(shape[0] + 1, device=places.device, dtype=places.dtype)
+            )
+            other = Csr.of(starts_of.to(starts.dtype), self.entry_rows[order].to(places.dtype), values[order], shape)
+        _pair(self, other)
+        return other
+
+    @property
+    def entry_rows(self) -> Tensor:
+        """The row of every entry."""
+        rows = torch.arange(self.shape[0], device=self.starts.device)
+        return rows.repeat_interleave(self.starts.diff(), output_size=len(self.values))
+
+    def with_values(self, values: Tensor) -> "Csr":
+        """Other entries in the same places."""
+        return Csr.of(self.starts, self.places, values, self.shape)
+
+    def to(self, dtype: torch.dtype) -> "Csr":
+        """The same in another precision."""
+        if dtype == self.values.dtype:
+            return self
+        other, back = self.with_values(self.values.to(dtype)), self.transposed
+        return _pair(other, back.with_values(back.values.to(dtype)))
+
+    def rows(self, start: int, stop: int) -> "Csr":
+        """A range of rows, in the same memory."""
+        first, last = int(self.starts[start]), int(self.starts[stop])
+        starts = self.starts[start : stop + 1] - first
+        return Csr.of(starts, self.places[first:last], self.values[first:last], (stop - start, self.shape[1]))
+
+    def chosen_rows(self, index: Tensor) -> "Csr":
+        """Some rows, by index."""
+        counts = self.starts.diff()[index]
+        starts = torch.cat([counts.new_zeros(1), counts.cumsum(0).to(counts.dtype)])
+        shift = (self.starts[index] - starts[:-1]).repeat_interleave(counts)
+        at = shift + torch.arange(len(shift), device=shift.device)
+        return Csr.of(starts, self.places[at], self.values[at], (len(index), self.shape[1]))
+
+    def columns(self, index: Tensor) -> "Csr":
+        """Some columns, by index."""
+        return self.transposed.chosen_rows(index).transposed
+
+
+def _pair(csr: Csr, transposed: Csr) -> Csr:
+    """Let two matrices that are each other's transposes know of it."""
+    csr.__dict__["transposed"], transposed.__dict__["transposed"] = transposed, csr
+    return csr
+
+
+class SparseStrip(Strip):
+    """Sparse rows, with means that are subtracted from the products instead of the entries."""
+
+    def __init__(self, csr: Csr, shift: Tensor, scale: Tensor, constant: float) -> None:
+        self.csr, self.shift, self.scale, self.constant = csr, shift, scale, constant
+        self.shape = (csr.shape[0], csr.shape[1] + (constant != 0))
+
+    @classmethod
+    def plain(cls, csr: Csr) -> "SparseStrip":
+        """As it is."""
+        zero = torch.zeros(csr.shape[1], dtype=csr.values.dtype, device=csr.values.device)
+        return cls(csr, zero, zero + 1, 0.0)
+
+    def mv(self, X: Tensor) -> Tensor:
+        Y = X[: len(self.scale)] / self.scale.unsqueeze(1)
+        return self.csr.matrix @ Y + (self.constant * X[len(self.scale) :].sum(dim=0) - self.shift @ Y)
+
+    def rmv(self, R: Tensor) -> Tensor:
+        return self._corrected(self.csr.transposed.matrix @ R, R.sum(dim=0))
+
+    def _corrected(self, raw: Tensor, totals: Tensor) -> Tensor:
+        """``A' R`` from the products with the bare entries and the sums over rows."""
+        G = (raw - self.shift.unsqueeze(1) * totals) / self.scale.unsqueeze(1)
+        return torch.cat([G, self.constant * totals.unsqueeze(0)]) if self.constant else G
+
+    def cross(self, others: list[Strip], weights: Tensor) -> Tensor:
+        return torch.cat([self._cross(other, weights[:, k : k + 1]) for k, other in enumerate(others)], dim=1)
+
+    def _cross(self, other: Strip, weight: Tensor) -> Tensor:
+        if not isinstance(other, SparseStrip):
+            return self.rmv(weight * other.dense())
+        weighted = other.csr.with_values(weight[other.csr.entry_rows, 0] * other.csr.values)
+        raw = (self.csr.transposed.matrix @ weighted.matrix).to_dense()
+        # First the means of the other strip leave the products, then those of this one.
+        bare = self.csr.transposed.matrix @ weight
+        half = (raw - bare * other.shift) / other.scale
+        if other.constant:
+            half = torch.cat([half, other.constant * bare], dim=1)
+        return self._corrected(half, other.rmv(weight)[:, 0])
+
+    def sums(self, R: Tensor, about: Tensor) -> Tensor:
+        return self.rmv(R) - about.unsqueeze(1) * R.sum(dim=0)
+
+    def squares(self, R: Tensor, about: Tensor | None = None) -> Tensor:
+        n = len(self.scale)
+        about = self.shift.new_zeros(self.shape[1]) if about is None else about.to(self.shift)
+        centre = self.shift + about[:n] * self.scale
+        back = self.csr.transposed
+        rows = back.entry_rows
+        # Squares of what is stored, and those of all zeros together.
+        stored = back.with_values((back.values - centre[rows]).square()).matrix @ R
+        zeros = R.sum(dim=0) - back.with_values(torch.ones_like(back.values)).matrix @ R
+        squares = (stored + centre.square().unsqueeze(1) * zeros) / self.scale.square().unsqueeze(1)
+        if not self.constant:
+            return squares
+        return torch.cat([squares, ((self.constant - about[n:]) ** 2).unsqueeze(1) * R.sum(dim=0)])
+
+    def magnitudes(self, X: Tensor) -> Tensor:
+        n = len(self.scale)
+        Y = X[:n].abs() / self.scale.unsqueeze(1)
+        constant = abs(self.constant) * X[n:].abs().sum(dim=0)
+        return self.csr.with_values(self.csr.values.abs()).matrix @ Y + (self.shift.abs() @ Y + constant)
+
+    def columns(self, index: Tensor) -> "SparseStrip":
+        inner = index[index < len(self.scale)]
+        constant = self.constant * (len(inner) < len(index))
+        return SparseStrip(self.csr.columns(inner), self.shift[inner], self.scale[inner], constant)
+
+    def standardised(self, shift: Tensor, scale: Tensor, constant: float) -> "SparseStrip":
+        if self.constant:
+            raise TypeError("a sparse strip with a constant column cannot be standardised again")
+        shift, scale = shift.to(self.shift), scale.to(self.scale)
+        return SparseStrip(self.csr, self.shift + shift * self.scale, self.scale * scale, constant)
+
+    def dense(self) -> Tensor:
+        values = (self.csr.matrix.to_dense() - self.shift) / self.scale
+        return DenseStrip(values).standardised(torch.zeros(()), torch.ones(()), self.constant).values
+
+
+class Sparse(DesignMatrix):
+    """Compressed sparse rows."""
+
+    centres_entries = False
+
+    def __init__(self, csr: Csr) -> None:
+        self.csr, self.shape = csr, csr.shape
+        self.dtype, self.device = csr.values.dtype, csr.values.device
+
+    @classmethod
+    def of(
+        cls, matrix: "scipy.sparse.csr_matrix | Tensor", device: torch.device, dtype: torch.dtype | None
+    ) -> "Sparse":
+        """From SciPy's or torch's format; the caller's memory where device and precision allow it."""
+        if isinstance(matrix, Tensor):
+            arrays = [matrix.crow_indices(), matrix.col_indices(), matrix.values()]
+        else:
+            arrays = [torch.from_numpy(np.asarray(a)) for a in (matrix.indptr, matrix.indices, matrix.data)]
+        starts, places, values = (array.to(device) for array in arrays)
+        # The libraries below are fastest with short indices.
+        short = max(len(values), *matrix.shape) < 2**31
+        index = torch.int32 if short else torch.int64
+        values = values.to(dtype or values.dtype)
+        return cls(Csr.of(starts.to(index), places.to(index), values, (matrix.shape[0], matrix.shape[1])))
+
+    def mv(self, X: Tensor) -> Tensor:
+        return self.csr.matrix @ X
+
+    def rmv(self, R: Tensor) -> Tensor:
+        return self.csr.transposed.matrix @ R
+
+    def columns(self, index: slice | Tensor) -> "Sparse":
+        if isinstance(index, slice):
+            if index.indices(self.shape[1]) == (0, self.shape[1], 1):
+                return self
+            index = torch.arange(self.shape[1], device=self.device)[index]
+        return Sparse(self.csr.columns(index))
+
+    def rows(self, start: int, stop: int) -> "Sparse":
+        return self if (start, stop) == (0, self.shape[0]) else Sparse(self.csr.rows(start, stop))
+
+    def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
+        return self.rows(start, stop).csr.matrix.to_dense().to(dtype)
+
+    def strips(self, dtype: torch.dtype | None = None) -> Iterator[tuple[slice, Strip]]:
+        yield slice(0, self.shape[0]), SparseStrip.plain(self.csr.to(dtype or self.dtype))

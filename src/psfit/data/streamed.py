@@ -1,0 +1,181 @@
+"""A design matrix whose rows stay where they are, on disk or in host memory, and pass by in blocks.
+
+While one block is worked on, a thread reads the next ones. On their way to a GPU they go through a small ring of pinned
+buffers, so that reading, copying and computing overlap.
+"""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from psfit.data.matrix import Dense, DesignMatrix
+from psfit.data.strip import DenseStrip, Strip
+
+BLOCK_BYTES = 32 << 20
+# Blocks read ahead; a ring has one buffer more, for the block that is being copied.
+AHEAD = 2
+
+
+class Rows(ABC):
+    """Rows of numbers that can be read in ranges, again and again."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows ``start`` to ``stop - 1``, all columns; called from one thread at a time."""
+
+
+class ArrayRows(Rows):
+    """An array in memory, or a memory map."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values, self.dtype = values, values.dtype
+        self.shape = (values.shape[0], values.shape[1])
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return self.values[start:stop]
+
+
+class Streamed(DesignMatrix):
+    """Rows ``first`` to ``first + count - 1`` of `rows`, all columns or those of `index`, as they pass by.
+
+    `budget` is how many bytes of a few chosen columns may be kept in memory.
+    """
+
+    streamed = True
+
+    def __init__(
+        self,
+        rows: Rows,
+        device: torch.device,
+        dtype: torch.dtype,
+        budget: int,
+        first: int = 0,
+        count: int | None = None,
+        index: Tensor | None = None,
+    ) -> None:
+        self.source, self.device, self.dtype, self.budget = rows, device, dtype, budget
+        self.first, self.index = first, index
+        height = rows.shape[0] - first if count is None else count
+        self.shape = (height, rows.shape[1] if index is None else len(index))
+
+    def mv(self, X: Tensor) -> Tensor:
+        parts = [block @ X for _, block in self.blocks()]
+        return torch.cat(parts) if parts else X.new_zeros(0, X.shape[1])
+
+    def rmv(self, R: Tensor) -> Tensor:
+        total = R.new_zeros(self.shape[1], R.shape[1])
+        for at, block in self.blocks():
+            total += block.T @ R[at]
+        return total
+
+    def columns(self, index: slice | Tensor) -> DesignMatrix:
+        n = self.shape[1]
+        if isinstance(index, slice):
+            if index.indices(n) == (0, n, 1):
+                return self
+            index = torch.arange(n)[index]
+        index = index.cpu()
+        if self.shape[0] * len(index) * self.dtype.itemsize <= self.budget:
+            return Dense(self._gathered(index))
+        whole = index if self.index is None else self.index[index]
+        return Streamed(self.source, self.device, self.dtype, self.budget, self.first, self.shape[0], whole)
+
+    def rows(self, start: int, stop: int) -> "Streamed":
+        first, count = self.first + start, stop - start
+        return Streamed(self.source, self.device, self.dtype, self.budget, first, count, self.index)
+
+    def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
+        return self._read(start, stop).to(device=self.device, dtype=dtype)
+
+    def strips(self, dtype: torch.dtype | None = None) -> Iterator[tuple[slice, Strip]]:
+        for at, block in self.blocks():
+            yield at, DenseStrip(block.to(dtype or self.dtype))
+
+    def resident(self) -> Dense:
+        """All of it in the device's memory."""
+        whole = torch.empty(self.shape, dtype=self.dtype, device=self.device)
+        for at, block in self.blocks():
+            whole[at] = block
+        return Dense(whole)
+
+    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """All rows in order as dense blocks on the device."""
+        m, n = self.shape
+        width = max(n, self.source.shape[1])
+        height = max(1, BLOCK_BYTES // max(1, width * self.dtype.itemsize))
+        ranges = [slice(start, min(start + height, m)) for start in range(0, m, height)]
+        return self._to_gpu(ranges) if self.device.type == "cuda" else self._to_host(ranges)
+
+    def _gathered(self, index: Tensor) -> Tensor:
+        chosen = torch.empty(self.shape[0], len(index), dtype=self.dtype, device=self.device)
+        index = index.to(self.device)
+        for at, block in self.blocks():
+            chosen[at] = block[:, index]
+        return chosen
+
+    def _read(self, start: int, stop: int) -> Tensor:
+        values = self.source.read(self.first + start, self.first + stop)
+        # A copy: memory maps are read-only, and the pages must come from disk in this thread and no other.
+        block = torch.from_numpy(values.astype(_NUMPY[self.dtype], order="C"))
+        return block if self.index is None else block[:, self.index]
+
+    def _to_host(self, ranges: list[slice]) -> Iterator[tuple[slice, Tensor]]:
+        with ThreadPoolExecutor(1) as reader:
+            waiting: deque[Future[Tensor]] = deque()
+            for k, at in enumerate(ranges):
+                for ahead in ranges[k + len(waiting) : k + AHEAD]:
+                    waiting.append(reader.submit(self._read, ahead.start, ahead.stop))
+                yield at, waiting.popleft().result()
+
+    def _to_gpu(self, ranges: list[slice]) -> Iterator[tuple[slice, Tensor]]:
+        ring = _Ring(self, max((at.stop - at.start for at in ranges), default=0))
+        with ThreadPoolExecutor(1) as reader:
+            waiting: deque[Future[tuple[Tensor, torch.cuda.Event]]] = deque()
+            for k, at in enumerate(ranges):
+                for ahead in range(k + len(waiting), min(k + AHEAD, len(ranges))):
+                    waiting.append(reader.submit(ring.send, ahead, ranges[ahead]))
+                block, arrived = waiting.popleft().result()
+                torch.cuda.current_stream(self.device).wait_event(arrived)
+                block.record_stream(torch.cuda.current_stream(self.device))
+                yield at, block
+
+
+class _Ring:
+    """Pinned buffers that blocks pass through on their way to a GPU, on a stream of their own."""
+
+    def __init__(self, matrix: Streamed, height: int) -> None:
+        self.matrix = matrix
+        shape = (height, matrix.shape[1])
+        self.buffers = [torch.empty(shape, dtype=matrix.dtype, pin_memory=True) for _ in range(AHEAD + 1)]
+        self.copied: list[torch.cuda.Event | None] = [None] * len(self.buffers)
+        self.stream = torch.cuda.Stream(matrix.device)
+
+    def send(self, number: int, at: slice) -> tuple[Tensor, torch.cuda.Event]:
+        """Read a block and start its copy; the event tells when it has arrived."""
+        place = number % len(self.buffers)
+        before = self.copied[place]
+        if before is not None:
+            before.synchronize()
+        buffer = self.buffers[place][: at.stop - at.start]
+        matrix = self.matrix
+        values = matrix.source.read(matrix.first + at.start, matrix.first + at.stop)
+        values = values if matrix.index is None else values[:, matrix.index.numpy()]
+        np.copyto(buffer.numpy(), values, casting="same_kind")
+        with torch.cuda.stream(self.stream):
+            block = buffer.to(matrix.device, non_blocking=True)
+            arrived = torch.cuda.Event()
+            arrived.record(self.stream)
+        self.copied[place] = arrived
+        return block, arrived
+
+
+_NUMPY: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.float64: np.float64}

@@ -1,0 +1,92 @@
+"""Strips: some rows of a design matrix in memory, in one precision, and all products that anything here makes of them.
+
+A matrix hands out its rows as strips one after the other, however it is stored. Whoever sums over samples works on
+strips and never asks what kind they are.
+"""
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+
+class Strip(ABC):
+    """Rows ``A (h, n)`` in memory."""
+
+    shape: tuple[int, int]
+
+    @abstractmethod
+    def mv(self, X: Tensor) -> Tensor:
+        """``A X`` for ``X (n, c)``."""
+
+    @abstractmethod
+    def rmv(self, R: Tensor) -> Tensor:
+        """``A' R`` for ``R (h, c)``."""
+
+    @abstractmethod
+    def cross(self, others: list["Strip"], weights: Tensor) -> Tensor:
+        """``A' diag(w_k) B_k`` for the k-th of `others` and column of ``weights (h, k)``, side by side."""
+
+    @abstractmethod
+    def sums(self, R: Tensor, about: Tensor) -> Tensor:
+        """``A' R (n, c)`` after subtracting ``about (n,)`` from the rows."""
+
+    @abstractmethod
+    def squares(self, R: Tensor, about: Tensor | None = None) -> Tensor:
+        """``D' R (n, c)`` where D holds the squares of the entries after subtracting ``about (n,)`` from the rows."""
+
+    @abstractmethod
+    def magnitudes(self, X: Tensor) -> Tensor:
+        """At least ``|A| |X|``, and all that rounding in `mv` is proportional to."""
+
+    @abstractmethod
+    def columns(self, index: Tensor) -> "Strip":
+        """Some columns, by sorted indices."""
+
+    @abstractmethod
+    def standardised(self, shift: Tensor, scale: Tensor, constant: float) -> "Strip":
+        """Columns ``(a_j - shift_j) / scale_j`` and, unless `constant` is zero, a last column of it."""
+
+    @abstractmethod
+    def dense(self) -> Tensor:
+        """The rows as a dense tensor."""
+
+
+class DenseStrip(Strip):
+    """A dense tensor."""
+
+    def __init__(self, values: Tensor) -> None:
+        self.values = values
+        self.shape = (values.shape[0], values.shape[1])
+
+    def mv(self, X: Tensor) -> Tensor:
+        return self.values @ X
+
+    def rmv(self, R: Tensor) -> Tensor:
+        return self.values.T @ R
+
+    def cross(self, others: list[Strip], weights: Tensor) -> Tensor:
+        weighted = [weights[:, k : k + 1] * other.dense() for k, other in enumerate(others)]
+        return self.values.T @ (weighted[0] if len(weighted) == 1 else torch.cat(weighted, dim=1))
+
+    def sums(self, R: Tensor, about: Tensor) -> Tensor:
+        return (self.values - about).T @ R
+
+    def squares(self, R: Tensor, about: Tensor | None = None) -> Tensor:
+        values = self.values if about is None else self.values - about
+        return values.square().T @ R
+
+    def magnitudes(self, X: Tensor) -> Tensor:
+        return self.values.abs() @ X.abs()
+
+    def columns(self, index: Tensor) -> "DenseStrip":
+        return DenseStrip(self.values[:, index])
+
+    def standardised(self, shift: Tensor, scale: Tensor, constant: float) -> "DenseStrip":
+        values = (self.values - shift.to(self.values)) / scale.to(self.values)
+        if constant:
+            values = torch.cat([values, values.new_full((len(values), 1), constant)], dim=1)
+        return DenseStrip(values)
+
+    def dense(self) -> Tensor:
+        return self.values
