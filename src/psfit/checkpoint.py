@@ -142,6 +142,7 @@ class Checkpoint:
             "gamma": problem.gamma,
             "sparsity": problem.sparsity,
             "fit_intercept": problem.fit_intercept,
+            "standardize": problem.standardize,
             "samples": inst.samples,
             "features": inst.layout.features,
             "nodes": grid.nodes.size,

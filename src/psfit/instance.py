@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from psfit.comm import Grid
-from psfit.data import Affine, NodeSplit, Source
+from psfit.data import Affine, DesignMatrix, NodeSplit, Source, Spread
 from psfit.data.moments import Moments
 from psfit.problem import Layout, Problem
 
@@ -47,6 +47,8 @@ class Instance:
         taken out of sums instead of entries.
     node_rows, most_rows : int
         The most samples of one node, and the most that lie on one rank.
+    column_room : int
+        How many columns every rank could hold in memory.
     """
 
     problem: Problem
@@ -63,6 +65,7 @@ class Instance:
     rounding_norm: Tensor
     node_rows: int
     most_rows: int
+    column_room: int
 
     @property
     def tall(self) -> bool:
@@ -72,13 +75,66 @@ class Instance:
     @property
     def squares_fit(self) -> bool:
         """Whether a rank can hold square matrices over the columns, one for each of its nodes."""
-        hosted = -(-self.grid.nodes.size // self.grid.nodes.comm.size)
-        return hosted * self.source.matrix.shape[1] ** 2 <= MOST_NUMBERS
+        return self._hosted * self.source.matrix.shape[1] ** 2 <= MOST_NUMBERS
+
+    @property
+    def _hosted(self) -> int:
+        """The most nodes on one rank."""
+        return -(-self.grid.nodes.size // self.grid.nodes.comm.size)
 
     @property
     def pooled(self) -> bool:
         """Whether the problem is known by its normal equations."""
         return self.problem.loss.quadratic and self.tall and self.grid.blocks.size == 1 and self.squares_fit
+
+    @property
+    def dear(self) -> bool:
+        """Whether an iteration on all columns is out of reach: they lie far away, or their factors are too large."""
+        short = min(self.source.matrix.shape[1], self.node_rows)
+        return not self.pooled and (self.source.matrix.streamed or self._hosted * short**2 > MOST_NUMBERS)
+
+    @property
+    def first_candidates(self) -> int:
+        """How many features deserve a close look when they cannot all have it."""
+        return min(self.layout.features, 4 * sum(self.problem.kappa) + 50)
+
+    def restricted(self, features: Tensor) -> "Instance":
+        """The same problem with some of the features, by sorted indices, in the same coordinates."""
+        keep = self._with_free(features)
+        matrix: DesignMatrix = self.source.matrix.columns(keep)
+        if self.grid.blocks.comm.size > 1:
+            matrix = self._spread(matrix, len(features))
+        return replace(
+            self,
+            source=Source(matrix, self.source.target, self.source.weight, self.source.bounds),
+            layout=replace(self.layout, features=len(features)),
+            ridge=self.ridge[keep],
+            rounding_norm=self.rounding_norm[keep],
+            shift=self.shift[features],
+            scale=self.scale[features],
+        )
+
+    def _spread(self, matrix: DesignMatrix, features: int) -> DesignMatrix:
+        """Columns that all ranks of a node hold, dealt to them again."""
+        assert isinstance(matrix, Affine)
+        columns = self.grid.columns(matrix.shape[1])
+        at = slice(min(columns.start, features), min(columns.stop, features))
+        part = Spread(matrix.base.columns(at), at, features, self.grid.blocks)
+        return Affine(part, matrix.shift, matrix.scale, matrix.constant)
+
+    def part_of(self, Z: Tensor, features: Tensor) -> Tensor:
+        """Coefficients of `restricted` from those of all features."""
+        return Z[self._with_free(features)]
+
+    def whole_of(self, Z: Tensor, features: Tensor) -> Tensor:
+        """Coefficients of all features from those of `restricted`."""
+        whole = Z.new_zeros(self.source.matrix.shape[1], Z.shape[1])
+        whole[self._with_free(features)] = Z
+        return whole
+
+    def _with_free(self, features: Tensor) -> Tensor:
+        n = self.source.matrix.shape[1]
+        return torch.cat([features, torch.arange(self.layout.features, n, device=features.device)])
 
     @cached_property
     def split(self) -> NodeSplit:
@@ -225,6 +281,7 @@ def pose(problem: Problem, source: Source, grid: Grid) -> Instance:
         rounding_norm=torch.cat([rounding_norm, free + common]).unsqueeze(1),
         node_rows=highest,
         most_rows=most_rows,
+        column_room=-int(grid.world.all_reduce(torch.tensor([-matrix.column_room]), "max")),
     )
 
 

@@ -12,7 +12,7 @@ from psfit.estimators._base import SparseModel
 from psfit.files import write_whole
 from psfit.result import Result, Status
 
-FORMAT = 1
+FORMAT = 2
 
 
 def save(model: SparseModel, path: str | Path) -> None:

@@ -57,6 +57,10 @@ class Result:
         How many items (coefficients, or rows) are proved to be in every better support, or in none.
     tree_nodes : int
         Nodes of the search tree of exact mode.
+    candidates : int
+        Features that the iteration saw; all of them unless the data are too large for that.
+    passes : float
+        How often the data were read from where they lie; zero if they were in memory.
     residual : float
         Relative size of the gradient (or duality gap) that the final refit left over; rounding level in a healthy fit.
     """
@@ -80,6 +84,8 @@ class Result:
     tree_nodes: int
     residual: float
     penalties: dict[str, float]
+    candidates: int
+    passes: float
     history: tuple[Record, ...] = field(repr=False, default=())
 
     @property
@@ -113,6 +119,11 @@ class Result:
             said += " (a smaller gamma proves more, BiCADMM(exact=True) searches on)"
         return said
 
+    def _reading(self) -> str:
+        """What was special about data that are large."""
+        said = f", on {self.candidates:,} candidate features" if self.candidates < self.coef.shape[0] else ""
+        return said + (f", data read {self.passes:.1f} times" if self.passes else "")
+
     @property
     def support(self) -> np.ndarray:
         """Sorted indices of the features with a nonzero coefficient in any output."""
@@ -132,7 +143,7 @@ class Result:
                 f"  objective  {self.objective:.8g}",
                 f"  proved     {self._proved()}",
                 f"  support    {len(self.support)} features, at most {limit} {unit}{each}: {shown}",
-                f"  iterations {self.n_iter} in {self.seconds:.2f} s, local solver {self.local}",
+                f"  iterations {self.n_iter} in {self.seconds:.2f} s, local solver {self.local}{self._reading()}",
                 f"  status     {self.status.name}: {self.status.value}",
             ]
         )

@@ -13,15 +13,13 @@ from psfit.certificate import Progress
 from psfit.checkpoint import CheckpointError
 from psfit.comm import Grid, GridSpec, RemoteError
 from psfit.data import Source
+from psfit.fitting import fit
 from psfit.instance import Instance, pose
-from psfit.iterate import StoppedError, iterate
-from psfit.polish import polish
+from psfit.iterate import StoppedError
 from psfit.problem import Problem
 from psfit.proofs import Proofs, certificates, search
 from psfit.result import Result
-
-# Passes over the data that an iteration costs, roughly: the inner steps of the feature split.
-PASSES = 4
+from psfit.working_set import fit_candidates, wanted
 
 
 @torch.inference_mode()
@@ -77,13 +75,9 @@ def _solved(
 ) -> Result:
     """Iteration, polish and proof; an exception from here may be this rank's alone."""
     grid, problem = inst.grid, inst.problem
-    grid.phase("the first factorisation")
-    setup, state = solver.init(inst, None if start is None else inst.from_user(*start))
-    grid.phase("the iteration")
-    state, status, history = iterate(solver, setup, state, began)
-    grid.phase("the polish")
-    passes = PASSES * state.iteration
-    answer = polish(setup.instance, state.bilinear.z, setup.copies, solver.thoroughness, passes)
+    begin = None if start is None else inst.from_user(*start)
+    fitted = fit_candidates(inst, solver, begin, began) if wanted(inst) else fit(inst, solver, begin, None, began)
+    answer, status = fitted.answer, fitted.status
     proved = Proofs.none(len(problem.kappa))
 
     def late() -> bool:
@@ -112,16 +106,18 @@ def _solved(
         samples=inst.samples,
         nodes=grid.nodes.size,
         blocks=grid.blocks.size,
-        local=setup.solver.name,
+        local=fitted.local,
         status=status,
-        n_iter=state.iteration,
+        n_iter=len(fitted.history),
         seconds=time.perf_counter() - began,
         certain_in=proved.certain_in,
         certain_out=proved.certain_out,
         tree_nodes=proved.tree_nodes,
         residual=answer.residual,
-        penalties={"rho_c": setup.rho_c, "rho_b": float(setup.rho_b[0]), "rho_l": setup.sub.rho_l},
-        history=history,
+        penalties=fitted.penalties,
+        candidates=fitted.candidates,
+        passes=inst.source.matrix.rows_read / inst.source.matrix.shape[0],
+        history=fitted.history,
     )
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from psfit.certificate import extraction
 from psfit.certificate.branch import screen
+from psfit.certificate.candidates import bound_by_candidates
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import gradient_bound, trivial_bound
 from psfit.certificate.perspective import Fixed
@@ -43,6 +44,9 @@ def certify(
     if single.problem.loss.quadratic and single.tall and single.squares_fit:
         certified = _by_one_gradient if inst.grid.blocks.size > 1 else _by_quadratic_form
         lower, fixed = certified(single, Z[: single.layout.features], objective, fixed)
+    elif single.dear:
+        bound, scores = bound_by_candidates(single, Z, objective, PASS_BUDGET, late)
+        lower, fixed = float(bound), screen(fixed, scores, bound, objective)[0]
     else:
         relaxation = DataRelaxation(single, late=late)
         bounds = relaxation.bound(fixed, relaxation.start(Z), objective, PASS_BUDGET)

@@ -34,6 +34,16 @@ class DesignMatrix(ABC):
         """The columns that lie on this rank: their range, and their matrix."""
         return slice(0, self.shape[1]), self
 
+    @property
+    def column_room(self) -> int:
+        """How many of the columns could be held in memory at once."""
+        return self.shape[1]
+
+    @property
+    def rows_read(self) -> int:
+        """Rows that had to be fetched so far, from first to last."""
+        return 0
+
     @abstractmethod
     def mv(self, X: Tensor) -> Tensor:
         """``A X`` for ``X (n, c)``."""
@@ -135,6 +145,14 @@ class Affine(DesignMatrix):
             return slice(0, self.shape[1]), self
         constant = self.constant if self.base.ends_here else 0.0
         return slice(at.start, at.stop + (constant != 0)), Affine(part, self.shift[at], self.scale[at], constant)
+
+    @property
+    def column_room(self) -> int:
+        return self.base.column_room
+
+    @property
+    def rows_read(self) -> int:
+        return self.base.rows_read
 
     def mv(self, X: Tensor) -> Tensor:
         n = self.base.shape[1]

@@ -30,6 +30,14 @@ class Spread(DesignMatrix):
     def own(self) -> tuple[slice, DesignMatrix]:
         return self.at, self.part
 
+    @property
+    def column_room(self) -> int:
+        return self.part.column_room
+
+    @property
+    def rows_read(self) -> int:
+        return self.part.rows_read
+
     def mv(self, X: Tensor) -> Tensor:
         return self.axis.total(self.part.mv(X[self.at]))
 

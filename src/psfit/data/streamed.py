@@ -27,6 +27,7 @@ class Rows(ABC):
 
     shape: tuple[int, int]
     dtype: np.dtype
+    rows_read = 0
 
     @abstractmethod
     def read(self, start: int, stop: int) -> np.ndarray:
@@ -66,6 +67,14 @@ class Streamed(DesignMatrix):
         self.first, self.index = first, index
         height = rows.shape[0] - first if count is None else count
         self.shape = (height, rows.shape[1] if index is None else len(index))
+
+    @property
+    def column_room(self) -> int:
+        return self.budget // max(1, self.shape[0] * self.dtype.itemsize)
+
+    @property
+    def rows_read(self) -> int:
+        return self.source.rows_read
 
     def mv(self, X: Tensor) -> Tensor:
         parts = [block @ X for _, block in self.blocks()]
@@ -122,8 +131,13 @@ class Streamed(DesignMatrix):
             chosen[at] = block[:, index]
         return chosen
 
+    def fetch(self, start: int, stop: int) -> np.ndarray:
+        """Rows of this range as they lie, all columns."""
+        self.source.rows_read += stop - start
+        return self.source.read(self.first + start, self.first + stop)
+
     def _read(self, start: int, stop: int) -> Tensor:
-        values = self.source.read(self.first + start, self.first + stop)
+        values = self.fetch(start, stop)
         # A copy: memory maps are read-only, and the pages must come from disk in this thread and no other.
         block = torch.from_numpy(values.astype(_NUMPY[self.dtype], order="C"))
         return block if self.index is None else block[:, self.index]
@@ -167,7 +181,7 @@ class _Ring:
             before.synchronize()
         buffer = self.buffers[place][: at.stop - at.start]
         matrix = self.matrix
-        values = matrix.source.read(matrix.first + at.start, matrix.first + at.stop)
+        values = matrix.fetch(at.start, at.stop)
         values = values if matrix.index is None else values[:, matrix.index.numpy()]
         np.copyto(buffer.numpy(), values, casting="same_kind")
         with torch.cuda.stream(self.stream):

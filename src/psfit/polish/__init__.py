@@ -22,8 +22,20 @@ class Polished:
     objectives: Tensor
     residual: float
 
+    @property
+    def objective(self) -> float:
+        """All problems together."""
+        return float(self.objectives.sum())
 
-def polish(inst: Instance, z: Tensor, copies: int = 1, effort: str = "medium", passes: int = 0) -> Polished:
+
+def polish(
+    inst: Instance,
+    z: Tensor,
+    copies: int = 1,
+    effort: str = "medium",
+    passes: int = 0,
+    known: Tensor | None = None,
+) -> Polished:
     """Take the kappa largest items of each copy of `z`, improve them by swaps, and refit the best in float64.
 
     Parameters
@@ -37,6 +49,8 @@ def polish(inst: Instance, z: Tensor, copies: int = 1, effort: str = "medium", p
         Only a refit; swaps from all copies and a few restarts; many restarts.
     passes : int
         Passes over the data that have led to `z`: the search may cost as much.
+    known : Tensor (n, c / copies), optional
+        Coefficients whose supports are further starts.
     """
     Z = z.double()
     supports = largest(inst.layout.pack(Z), inst.kappa)
@@ -44,10 +58,14 @@ def polish(inst: Instance, z: Tensor, copies: int = 1, effort: str = "medium", p
     # What a score can resolve: differences below the rounding of the data's own precision are not improvements.
     rel_tol = 100 * torch.finfo(inst.source.matrix.dtype).eps
     problems = inst.layout.problems // copies
+    starts = [list(supports[problem::problems]) for problem in range(problems)]
+    if known is not None:
+        for start, support in zip(starts, largest(inst.layout.pack(known.repeat(1, copies)), inst.kappa), strict=False):
+            start.append(support)
     values, residual = [], 0.0
     for problem in range(problems):
         scene = landscape(inst, problem)
-        chosen, found = explore(scene, list(supports[problem::problems]), Z, rel_tol, EFFORTS[effort], passes)
+        chosen, found = explore(scene, starts[problem], Z, rel_tol, EFFORTS[effort], passes)
         exact = refit(inst, problem, chosen, found.Z)
         Z = exact.Z
         values.append(exact.value)

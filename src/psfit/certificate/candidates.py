@@ -1,0 +1,58 @@
+"""A dual point for many or distant columns: found on a few candidates, then proved against all columns in one pass.
+
+A bound needs slopes for the samples and one product with every column. Where the slopes come from does not matter for
+its validity, so they are improved on the columns that count at present. Columns that turn out to count, too, join them.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from psfit.certificate.data_relaxation import DataRelaxation
+from psfit.certificate.dual import dual_bound
+from psfit.certificate.perspective import Fixed
+from psfit.instance import Instance
+
+ROUNDS = 5
+# A round must win this share of the gap to be followed by another.
+WORTHWHILE = 0.02
+
+
+def bound_by_candidates(
+    inst: Instance, Z: Tensor, objective: float, iterations: int, late: Callable[[], bool]
+) -> tuple[Tensor, Tensor]:
+    """A lower bound ``(1,)`` of one problem at its answer ``Z (n, c)``, and the scores behind it."""
+    source, everything = inst.source, Fixed.nothing(inst.layout.size, inst.problem.kappa[0], inst.ridge.device)
+    support = (Z[: inst.layout.features] != 0).any(dim=1).nonzero().flatten()
+    start = inst.restricted(support)
+    eta = start.source.matrix.mv(inst.part_of(Z, support).to(source.matrix.dtype))
+    slopes = inst.problem.loss.gradient(eta, source.target)
+    best, scores = dual_bound(inst, slopes, everything)
+    index, found = support, scores
+    for _ in range(ROUNDS):
+        grown = _grown(inst, index, found)
+        if late() or len(grown) == len(index):
+            break
+        index = grown
+        part = inst.restricted(index)
+        relaxation = DataRelaxation(part, late=late)
+        nothing = Fixed.nothing(part.layout.size, inst.problem.kappa[0], Z.device)
+        state = relaxation.bound(nothing, relaxation.start(inst.part_of(Z, index)), objective, iterations).state
+        value, found = dual_bound(inst, state[1][0], everything)
+        gain = float(value) - float(best)
+        if gain > 0:
+            best, scores = value, found
+        if not gain > WORTHWHILE * (objective - float(best)):
+            break
+    return best, scores
+
+
+def _grown(inst: Instance, index: Tensor, scores: Tensor) -> Tensor:
+    """The features in `index` and others whose scores are among the largest, as far as there is room."""
+    by_feature = scores.view(inst.layout.features, -1).amax(dim=1)
+    by_feature[index] = torch.inf
+    size = min(inst.column_room, inst.layout.features, len(index) + inst.first_candidates)
+    if size <= len(index):
+        return index
+    return by_feature.topk(size).indices.sort().values

@@ -1,0 +1,39 @@
+"""From an instance to a polished answer: Bi-cADMM finds a support, the polish improves it and refits it exactly."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from psfit.bicadmm import BiCADMM
+from psfit.instance import Instance
+from psfit.iterate import iterate
+from psfit.polish import Polished, polish
+from psfit.result import Record, Status
+
+# Passes over the data that an iteration costs, roughly: the inner steps of the feature split.
+PASSES = 4
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """An answer and how it was found; `candidates` is the number of features that were looked at closely."""
+
+    answer: Polished
+    status: Status
+    history: tuple[Record, ...]
+    local: str
+    penalties: dict[str, float]
+    candidates: int
+
+
+def fit(inst: Instance, solver: BiCADMM, start: Tensor | None, known: Tensor | None, began: float) -> Fitted:
+    """Iterate from coefficients ``start (n, c)`` (or zero) and polish; the support of `known` is polished, too."""
+    inst.grid.phase("the first factorisation")
+    setup, state = solver.init(inst, start)
+    inst.grid.phase("the iteration")
+    state, status, history = iterate(solver, setup, state, began)
+    inst.grid.phase("the polish")
+    passes = PASSES * state.iteration
+    answer = polish(setup.instance, state.bilinear.z, setup.copies, solver.thoroughness, passes, known)
+    penalties = {"rho_c": setup.rho_c, "rho_b": float(setup.rho_b[0]), "rho_l": setup.sub.rho_l}
+    return Fitted(answer, status, history, setup.solver.name, penalties, inst.layout.features)

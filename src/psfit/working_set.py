@@ -1,0 +1,134 @@
+"""Fits on a few candidate columns, for data whose columns are too many to factor or too far away to pass over often.
+
+When kappa is much smaller than the number of features, most columns never matter. The candidates are the features that
+help most on their own. Once they are fitted, one pass over all columns scores every exchange of a chosen feature for
+any other one; those that promise a gain become candidates, too, until none is left or they bring nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from psfit.bicadmm import BiCADMM
+from psfit.bilinear import largest
+from psfit.fitting import Fitted, fit
+from psfit.instance import Instance
+from psfit.polish.landscape import DataLandscape
+from psfit.polish.refit import Fit, refit
+from psfit.polish.swap import gains_of_adding, propose
+from psfit.result import Record, Status
+
+ROUNDS = 6
+# Numbers that the model of one block of columns may hold.
+BLOCK_NUMBERS = 1 << 25
+
+
+def wanted(inst: Instance) -> bool:
+    """Whether to look at candidates instead of all columns."""
+    return inst.dear and inst.first_candidates <= min(inst.layout.features // 2, inst.column_room)
+
+
+def fit_candidates(inst: Instance, solver: BiCADMM, start: Tensor | None, began: float) -> Fitted:
+    """The counterpart of `fitting.fit` that sees all columns a few times only."""
+    inst.grid.phase("the choice of candidates")
+    index = _promising(inst, start)
+    best: Fitted | None = None
+    history: list[Record] = []
+    for number in range(ROUNDS):
+        part = inst.restricted(index)
+        known = None if best is None else inst.part_of(best.answer.Z, index)
+        begin = None if start is None else inst.part_of(start, index)
+        found = fit(part, _for_round(solver, number), begin, known, began)
+        history += [replace(record, iteration=len(history) + k + 1) for k, record in enumerate(found.history)]
+        gained = best is None or _is_better(inst, found, best)
+        if best is None or gained:
+            best = replace(found, answer=replace(found.answer, Z=inst.whole_of(found.answer.Z, index)))
+        inst.grid.phase("the search for candidates")
+        room = min(inst.first_candidates, inst.column_room - len(index))
+        if not gained or found.status is Status.TIME_LIMIT or room <= 0 or number == ROUNDS - 1:
+            break
+        newcomers = _newcomers(inst, part, best, index)[:room]
+        if not len(newcomers):
+            break
+        index = torch.cat([index, newcomers]).sort().values
+    assert best is not None
+    return replace(best, history=tuple(history), candidates=len(index))
+
+
+def _for_round(solver: BiCADMM, number: int) -> BiCADMM:
+    """Every round keeps its checkpoints to itself."""
+    if solver.checkpoint is None:
+        return solver
+    return replace(solver, checkpoint=Path(solver.checkpoint) / f"round-{number}")
+
+
+def _is_better(inst: Instance, found: Fitted, best: Fitted) -> bool:
+    return found.answer.objective < best.answer.objective - _resolution(inst) * abs(best.answer.objective)
+
+
+def _resolution(inst: Instance) -> float:
+    """Relative differences below it are rounding."""
+    return 100 * torch.finfo(inst.source.matrix.dtype).eps
+
+
+def _promising(inst: Instance, start: Tensor | None) -> Tensor:
+    """The features that help most on their own, and those of the starting point."""
+    p = inst.layout.features
+    scores = torch.zeros(p, dtype=torch.float64, device=inst.ridge.device)
+    nothing = torch.zeros(inst.layout.size, dtype=torch.bool, device=scores.device)
+    for problem in range(inst.layout.problems):
+        scene = DataLandscape(inst, problem)
+        empty = scene.fit(nothing, inst.ridge.new_zeros(len(inst.ridge), inst.layout.outputs))
+        gains = gains_of_adding(scene.model(empty, nothing), nothing)
+        best = gains.view(p, -1).amax(dim=1)
+        # Every problem has its say, whatever its scale.
+        scores = torch.maximum(scores, best / best.max().clamp(min=torch.finfo(best.dtype).tiny))
+    if start is not None:
+        scores[(start[:p] != 0).any(dim=1)] = torch.inf
+    return scores.topk(min(p, inst.first_candidates)).indices.sort().values
+
+
+def _newcomers(inst: Instance, part: Instance, best: Fitted, index: Tensor) -> Tensor:
+    """Features outside the candidates that a swap would bring in with a gain, the most promising first."""
+    Z, p = best.answer.Z, inst.layout.features
+    chosen = largest(inst.layout.pack(Z), inst.kappa)
+    gains = torch.zeros(p, dtype=torch.float64)
+    for problem, value in enumerate(best.answer.objectives.tolist()):
+        fitted = Fit(Z, value, 0.0, _slope(part, problem, inst.part_of(Z, index)))
+        for features, block in _blocks(inst, chosen[problem]):
+            support = chosen[problem].view(p, -1)[features].flatten()
+            model = DataLandscape(block, problem).model(replace(fitted, Z=inst.part_of(Z, features)), support)
+            width = len(support) // len(features)
+            for swap in propose(model, support):
+                feature = int(features[swap.into // width])
+                gains[feature] = max(float(gains[feature]), swap.gain / max(abs(value), 1e-300))
+    gains[index.cpu()] = 0.0
+    order = gains.argsort(descending=True, stable=True)
+    return order[gains[order] > _resolution(inst)].to(index.device)
+
+
+def _slope(part: Instance, problem: int, Z: Tensor) -> Tensor | None:
+    """The multipliers of the samples where a loss has kinks."""
+    if part.problem.loss.smooth:
+        return None
+    return refit(part, problem, largest(part.layout.pack(Z), part.kappa)[problem], Z).slope
+
+
+def _blocks(inst: Instance, chosen: Tensor) -> Iterator[tuple[Tensor, Instance]]:
+    """All features in blocks whose models are of bounded size, each with the chosen ones among them."""
+    p = inst.layout.features
+    inside = chosen.view(p, -1).any(dim=1)
+    size = int(chosen.sum()) * (inst.layout.outputs if inst.layout.kind == "rows" else 1) + inst.layout.outputs
+    width = max(1, BLOCK_NUMBERS // (size * (1 if inst.layout.kind == "columns" else inst.layout.outputs)))
+    everything = torch.arange(p, device=chosen.device)
+    if width >= p:
+        yield everything, inst
+        return
+    for start in range(0, p, width):
+        taken = inside.clone()
+        taken[start : start + width] = True
+        features = taken.nonzero().flatten()
+        yield features, inst.restricted(features)
