@@ -4,12 +4,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from psfit.bicadmm import BiCADMM
-from psfit.cli.tables import Table, read_share
 from psfit.comm import GridSpec
+from psfit.data import FileSource
 from psfit.estimators import (
     SparseLinearRegression,
     SparseLogisticRegression,
@@ -32,11 +31,23 @@ Effort = Enum("Effort", {name: name for name in ("low", "medium", "high")}, type
 
 
 def fit(
-    data: Annotated[list[Path], typer.Argument(help="Files (.npz with X and y, or .csv); dealt to the ranks.")],
+    data: Annotated[
+        list[Path],
+        typer.Argument(help="Files or folders of them: .csv .tsv .parquet .feather .arrow .npy .npz .svm .h5"),
+    ],
     model: Annotated[Kind, typer.Option(help="What to fit.")] = Kind.linear,  # type: ignore[attr-defined]
     kappa: Annotated[str | None, typer.Option(help="Most nonzero coefficients, or their share below 1.")] = None,
     gamma: Annotated[float, typer.Option(help="Inverse weight of the ridge.")] = 1.0,
-    target: Annotated[str | None, typer.Option(help="Target column of a .csv; the last one if not given.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="The target: a column (by default the last), an array (y), or a .npy file.")
+    ] = None,
+    weight: Annotated[str | None, typer.Option(help="Column or array of sample weights.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Use only these features, separated by commas.")] = None,
+    one_hot: Annotated[bool, typer.Option("--one-hot", help="Turn columns of text into one for each text.")] = False,
+    memory: Annotated[str | None, typer.Option(help="Memory for the features, such as 2GB; the rest streams.")] = None,
+    standardize: Annotated[
+        bool, typer.Option("--standardize", help="Let the ridge see columns of unit spread.")
+    ] = False,
     intercept: Annotated[bool, typer.Option(help="Fit an intercept.")] = True,
     sparsity: Annotated[str, typer.Option(help="What kappa counts: element or feature.")] = "element",
     loss: Annotated[
@@ -71,24 +82,28 @@ def fit(
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
     )
-    options: dict[str, Any] = {"gamma": gamma, "fit_intercept": intercept, "sparsity": sparsity}
+    options: dict[str, Any] = {
+        "gamma": gamma,
+        "fit_intercept": intercept,
+        "standardize": standardize,
+        "sparsity": sparsity,
+    }
     if loss is not None:
         if model.value not in ("linear", "svc"):
             raise ValueError(f"--loss: the {model.value} model has only one loss; leave it out")
         options["loss"] = loss
+    chosen = None if columns is None else tuple(name.strip() for name in columns.split(","))
+    source = FileSource(tuple(data), target, weight, chosen, one_hot, memory)
     grid = spec.build()
     first = grid.world.rank == 0
 
-    def read() -> Table:
+    def check_output() -> None:
         if first and output is not None and not output.absolute().parent.is_dir():
             raise ValueError(f"--output: there is no folder {output.absolute().parent}")
-        return read_share(data, target, grid)
 
-    table = grid.together(read)
+    grid.together(check_output)
     estimator = MODELS[model.value](_limit(kappa), **options, solver=solver, grid=spec, certify=certify, verbose=1)
-    estimator.fit(table.X, table.y, table.weight)
-    if table.names is not None:
-        estimator.feature_names_in_ = np.array(table.names, dtype=object)
+    estimator.fit(source)
     if first and output is not None:
         save(estimator, output)
         print(f"  model      {output}")
