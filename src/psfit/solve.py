@@ -19,7 +19,7 @@ from psfit.iterate import StoppedError
 from psfit.problem import Problem
 from psfit.proofs import Proofs, certificates, search
 from psfit.result import Result
-from psfit.working_set import fit_candidates, wanted
+from psfit.working_set import fit_candidates
 
 
 @torch.inference_mode()
@@ -76,7 +76,7 @@ def _solved(
     """Iteration, polish and proof; an exception from here may be this rank's alone."""
     grid, problem = inst.grid, inst.problem
     begin = None if start is None else inst.from_user(*start)
-    fitted = fit_candidates(inst, solver, begin, began) if wanted(inst) else fit(inst, solver, begin, None, began)
+    fitted = fit_candidates(inst, solver, begin, began) if inst.selective else fit(inst, solver, begin, None, began)
     answer, status = fitted.answer, fitted.status
     proved = Proofs.none(len(problem.kappa))
 

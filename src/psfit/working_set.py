@@ -26,11 +26,6 @@ ROUNDS = 6
 BLOCK_NUMBERS = 1 << 25
 
 
-def wanted(inst: Instance) -> bool:
-    """Whether to look at candidates instead of all columns."""
-    return inst.dear and inst.first_candidates <= min(inst.layout.features // 2, inst.column_room)
-
-
 def fit_candidates(inst: Instance, solver: BiCADMM, start: Tensor | None, began: float) -> Fitted:
     """The counterpart of `fitting.fit` that sees all columns a few times only."""
     inst.grid.phase("the choice of candidates")

@@ -44,7 +44,7 @@ def certify(
     if single.problem.loss.quadratic and single.tall and single.squares_fit:
         certified = _by_one_gradient if inst.grid.blocks.size > 1 else _by_quadratic_form
         lower, fixed = certified(single, Z[: single.layout.features], objective, fixed)
-    elif single.dear:
+    elif single.selective:
         bound, scores = bound_by_candidates(single, Z, objective, PASS_BUDGET, late)
         lower, fixed = float(bound), screen(fixed, scores, bound, objective)[0]
     else:

@@ -1,5 +1,6 @@
 """`FileSource`: samples in files, of which every rank reads only its own part."""
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,15 @@ import torch
 
 from psfit.comm import Grid
 from psfit.data import memory
-from psfit.data.files import DataFile, DataFileError, JoinedRows, Part, Wanted, expand, open_file
+from psfit.data.files import DataFile, DataFileError, JoinedRows, Part, Wanted, find, open_file
 from psfit.data.matrix import DesignMatrix
 from psfit.data.sparse import Sparse
 from psfit.data.streamed import Rows, Streamed
+
+UNLIKE = (
+    "path: the files differ in their columns, in their order, or in whether they hold targets and sample weights; "
+    "all must be alike"
+)
 
 
 @dataclass(frozen=True)
@@ -83,17 +89,15 @@ class FileSource:
         texts = _all_texts(grid.together(lambda: _texts(pieces)), grid)
         part = grid.together(lambda: _joined([file.part(a, b, texts, budget) for file, a, b in pieces]))
         grid.together(lambda: _require_rows(part, grid))
+        _require_same(part, grid)
         if scipy.sparse.issparse(part.features):
             return Samples(_sparse(part, grid, features or 0), part.y, part.weight, part.names)
         return Samples(self._placed(part.features, grid), part.y, part.weight, part.names)
 
-    def _paths(self) -> list[Path]:
-        several = self.path if isinstance(self.path, tuple) else (self.path,)
-        return [file for path in several for file in expand(Path(path))]
-
     def _pieces(self, wanted: Wanted, grid: Grid) -> list[tuple[DataFile, int, int]]:
         """The files that hold this rank's samples, each with the range of them."""
-        files = [open_file(path, wanted) for path in self._paths()]
+        several = self.path if isinstance(self.path, tuple) else (self.path,)
+        files = [open_file(path, wanted) for path in find(several)]
         mine = grid.rows(sum(file.length for file in files))
         pieces, first = [], 0
         for file in files:
@@ -105,7 +109,8 @@ class FileSource:
 
     def _placed(self, rows: Rows, grid: Grid) -> DesignMatrix:
         """In the device's memory if there is room, else as rows that pass by."""
-        dtype = grid.dtype or (torch.float32 if rows.dtype == np.float32 else torch.float64)
+        double = grid.world.all_reduce(torch.tensor([float(rows.dtype != np.float32)]), "max")
+        dtype = grid.dtype or (torch.float64 if bool(double > 0) else torch.float32)
         room = memory.budget(grid.device) if self.memory is None else memory.parse(self.memory)
         matrix = Streamed(rows, grid.device, dtype, room)
         fits = matrix.shape[0] * matrix.shape[1] * dtype.itemsize <= room
@@ -138,21 +143,29 @@ def _joined(parts: list[Part]) -> Part:
     first = parts[0]
     if len(parts) == 1:
         return first
-    if any(part.names != first.names for part in parts):
-        raise DataFileError("the files have different columns; give all of them the same header")
-    if any((part.y is None, part.weight is None) != (first.y is None, first.weight is None) for part in parts):
-        raise DataFileError("some of the files have targets or sample weights, others have none")
+    if any(_outline(part) != _outline(first) for part in parts):
+        raise DataFileError(UNLIKE)
     if scipy.sparse.issparse(first.features):
         width = max(part.features.shape[1] for part in parts)
         features = scipy.sparse.vstack([_widened(part.features, width) for part in parts], format="csr")
     else:
-        widths = {part.features.shape[1] for part in parts}
-        if len(widths) > 1:
-            raise DataFileError(f"the files have different numbers of columns: {sorted(widths)}")
         features = JoinedRows([part.features for part in parts])
     y = None if first.y is None else np.concatenate([part.y for part in parts if part.y is not None])
     weight = None if first.weight is None else np.concatenate([p.weight for p in parts if p.weight is not None])
     return Part(features, y, weight, first.names, first.open_ended)
+
+
+def _outline(part: Part) -> list[object]:
+    """What must be the same in all files."""
+    width = None if part.open_ended else part.features.shape[1]
+    return [width, part.names, scipy.sparse.issparse(part.features), part.y is None, part.weight is None]
+
+
+def _require_same(part: Part, grid: Grid) -> None:
+    """Refuse files that are unlike those of another rank."""
+    mine = hashlib.sha256(json.dumps(_outline(part)).encode()).digest()
+    if len(set(grid.world.all_gather(mine))) > 1:
+        raise DataFileError(UNLIKE)
 
 
 def _require_rows(part: Part, grid: Grid) -> None:
@@ -172,6 +185,8 @@ def _sparse(part: Part, grid: Grid, features: int) -> Sparse:
         csr = _widened(csr, max(int(width), features + (not zero)))
     if not zero:
         csr = csr[:, 1:]
+    if not csr.shape[1]:
+        raise DataFileError("path: the files hold labels, but no feature; write index:value pairs after them")
     return Sparse.of(csr, grid.device, grid.dtype)
 
 

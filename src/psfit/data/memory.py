@@ -1,5 +1,6 @@
 """How much memory this process may still use: the machine's, the control group's and the process's own limit."""
 
+import math
 import resource
 from pathlib import Path
 
@@ -22,8 +23,6 @@ def available() -> int:
 
 def parse(amount: str | int | float) -> int:
     """Bytes from a number or text such as ``"3GB"`` or ``"512 MiB"``."""
-    if isinstance(amount, (int, float)) and not isinstance(amount, bool) and amount > 0:
-        return int(amount)
     text = str(amount).strip().lower().removesuffix("b")
     power = {"k": 1, "m": 2, "g": 3, "t": 4}
     base = 1000
@@ -34,7 +33,7 @@ def parse(amount: str | int | float) -> int:
         size = float(text[:-1] if factor > 1 else text) * factor
     except ValueError:
         size = 0.0
-    if not size > 0:
+    if not 1 <= size < math.inf:
         raise ValueError(f"memory={amount!r} must be a positive number of bytes, or text such as '2GB'")
     return int(size)
 

@@ -197,6 +197,10 @@ class Sparse(DesignMatrix):
         if isinstance(matrix, Tensor):
             arrays = [matrix.crow_indices(), matrix.col_indices(), matrix.values()]
         else:
+            if not matrix.has_canonical_format:
+                # SciPy means the sum where an entry is stored twice; squares would be wrong.
+                matrix = matrix.copy()
+                matrix.sum_duplicates()
             arrays = [torch.from_numpy(np.asarray(a)) for a in (matrix.indptr, matrix.indices, matrix.data)]
         starts, places, values = (array.to(device) for array in arrays)
         # The libraries below are fastest with short indices.

@@ -4,6 +4,8 @@ While one block is worked on, a thread reads the next ones. On their way to a GP
 buffers, so that reading, copying and computing overlap.
 """
 
+import os
+import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
@@ -43,6 +45,25 @@ class ArrayRows(Rows):
 
     def read(self, start: int, stop: int) -> np.ndarray:
         return self.values[start:stop]
+
+
+class BinaryRows(Rows):
+    """Numbers row by row in a file, read in ranges; unlike those of a memory map, its pages never count as memory."""
+
+    def __init__(self, file: Any, offset: int, dtype: np.dtype, shape: tuple[int, int]) -> None:
+        self.file, self.offset, self.dtype, self.shape = file, offset, dtype, shape
+        weakref.finalize(self, file.close)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        width = self.shape[1] * self.dtype.itemsize
+        values = np.empty((stop - start, self.shape[1]), self.dtype)
+        left, at = memoryview(values.reshape(-1).view(np.uint8)), self.offset + start * width  # type: ignore[arg-type]
+        while left:
+            count = os.preadv(self.file.fileno(), [left], at)
+            if count == 0:
+                raise ValueError(f"{getattr(self.file, 'name', 'the file')} ends within its rows; it was cut short")
+            left, at = left[count:], at + count
+        return values
 
 
 class Streamed(DesignMatrix):
@@ -127,7 +148,8 @@ class Streamed(DesignMatrix):
     def _gathered(self, index: Tensor) -> Tensor:
         chosen = torch.empty(self.shape[0], len(index), dtype=self.dtype, device=self.device)
         index = index.to(self.device)
-        for at, block in self.blocks():
+        # No columns are there without a look at the data: those of an empty support.
+        for at, block in self.blocks() if len(index) else ():
             chosen[at] = block[:, index]
         return chosen
 

@@ -35,8 +35,9 @@ class Exploration:
 # "brief" goes before an exact search, which looks everywhere anyway.
 EFFORTS = {"low": None, "brief": Exploration(3, 0.25), "medium": Exploration(16, 1.0), "high": Exploration(40, 16.0)}
 SHARES = (0.5, 0.25, 0.75, 1.0)
-# The share of restarts that ended where no other did estimates the chance that the next one ends somewhere new (an idea
-# of Good and Turing). Where it is more than this, it pays to go on several times as long.
+# The share of searches that ended where no other did estimates the chance that the next one ends somewhere new (an idea
+# of Good and Turing). Where it is more than this, or the best place was met only once, it pays to go on several times as
+# long.
 NEWS = 0.2
 RUGGED = 4
 
@@ -66,20 +67,24 @@ def _restart(
     spent, free, known = scene.work, FREE_WORK + PASSES * scene.pass_work, passes * scene.pass_work
     # A refit of a loss with kinks is a sequence of smooth ones: as much patience costs several times more there.
     patience = plan.patience if scene.inst.problem.loss.smooth else plan.patience // 4
-    failures, ends = 0, Counter[str]()
+    failures, restarts, ends = 0, 0, Counter([_place(fit)])
     while True:
-        restarts = ends.total()
-        news = sum(count == 1 for count in ends.values()) > NEWS * restarts
-        longer = RUGGED if news else 1
+        news = sum(count == 1 for count in ends.values()) > NEWS * ends.total()
+        longer = RUGGED if news or ends[_place(fit)] == 1 else 1
         allowed = spent + plan.work * max(longer * free, REPEATS * spent, known)
         if failures >= patience * longer or scene.work >= allowed:
             return chosen, fit
         start = _perturbed(chosen, SHARES[restarts % len(SHARES)], generator)
         found, reached, _ = swap_search(scene, start, fit.Z, rel_tol)
-        ends[f"{reached.value:.5e}"] += 1
-        failures += 1
+        ends[_place(reached)] += 1
+        restarts, failures = restarts + 1, failures + 1
         if reached.value < fit.value - rel_tol * abs(fit.value):
             chosen, fit, failures = found, reached, 0
+
+
+def _place(fit: Fit) -> str:
+    """A name for where a search ended: its objective, without the digits that are noise."""
+    return f"{fit.value:.5e}"
 
 
 def _perturbed(chosen: Tensor, share: float, generator: torch.Generator) -> Tensor:

@@ -1,5 +1,6 @@
 """Data files of many formats, read in parts."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from psfit.data.files.arrays import Hdf5File, NpyFile, NpzFile
@@ -29,15 +30,24 @@ def open_file(path: Path, wanted: Wanted) -> DataFile:
     return FORMATS[path.suffix.lower()](path, wanted)  # type: ignore[call-arg]
 
 
+def find(paths: Sequence[str | Path]) -> list[Path]:
+    """All files behind some paths; of one format, or rows and bytes would be counted as the same."""
+    found = [file for path in paths for file in expand(Path(path))]
+    if not found:
+        raise DataFileError("path=() names no file; give at least one")
+    kinds = {FORMATS[file.suffix.lower()] for file in found}
+    if len(kinds) > 1:
+        endings = ", ".join(sorted({file.suffix for file in found}))
+        raise DataFileError(f"{', '.join(map(str, paths))}: several formats ({endings}); keep one of them")
+    return found
+
+
 def expand(path: Path) -> list[Path]:
-    """A file itself, or all data files of a folder in the order of their names; all of one format."""
+    """A file itself, or all data files of a folder in the order of their names."""
     if path.is_dir():
         found = sorted(file for file in path.iterdir() if file.suffix.lower() in FORMATS and file.is_file())
         if not found:
             raise DataFileError(f"{path}: the folder holds no data file ({', '.join(FORMATS)})")
-        kinds = {FORMATS[file.suffix.lower()] for file in found}
-        if len(kinds) > 1:
-            raise DataFileError(f"{path}: the folder holds several formats; keep one of them")
         return found
     if not path.is_file():
         raise DataFileError(f"there is no file {path}")
@@ -46,4 +56,4 @@ def expand(path: Path) -> list[Path]:
     return [path]
 
 
-__all__ = ["FORMATS", "DataFile", "DataFileError", "JoinedRows", "Part", "Wanted", "expand", "open_file"]
+__all__ = ["FORMATS", "DataFile", "DataFileError", "JoinedRows", "Part", "Wanted", "find", "open_file"]

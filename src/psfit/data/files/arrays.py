@@ -1,14 +1,17 @@
 """Arrays: ``.npy`` as a memory map, ``.npz`` with X and y or from SciPy, HDF5 datasets."""
 
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
-from psfit.data.files.base import CheckedRows, DataFile, Part, Wanted, require_finite
-from psfit.data.streamed import Rows
+from psfit.data.files.base import CheckedRows, DataFile, Part, Wanted, require_finite, require_finite_entries
+from psfit.data.streamed import BinaryRows, Rows
+
+COLUMN_ROWS = 1 << 14
 
 
 class _ArrayFile(DataFile):
@@ -16,11 +19,16 @@ class _ArrayFile(DataFile):
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
         self.path, self.wanted = path, wanted
-        if wanted.one_hot:
+        # With columns by name, those of a fitted model may come from texts; here they have been encoded already.
+        if wanted.one_hot and wanted.columns is None:
             raise self.fail("one_hot is for columns of text; an array has none")
         self.X, self.names = self._features()
         if self.X.ndim != 2:
             raise self.fail(f"X must have two dimensions, samples by features; it has {self.X.ndim}")
+        if np.dtype(self.X.dtype).kind not in "biuf":
+            raise self.fail(f"X holds {self.X.dtype}, not numbers")
+        if self.names is not None and len(self.names) != self.X.shape[1]:
+            raise self.fail(f"X has {self.X.shape[1]} columns, but feature_names has {len(self.names)}")
         self.length = self.X.shape[0]
         self.target = self._beside(wanted.target, "y") if wanted.labelled else None
         self.weight = self._beside(wanted.weight, "sample_weight")
@@ -41,8 +49,10 @@ class _ArrayFile(DataFile):
             values = self._named(usual if asked is None else str(asked))
             if values is None and asked is not None:
                 raise self.fail(f"there is no array {asked!r}; {self._advice()}")
+        if values is not None and not getattr(values, "shape", None):
+            raise self.fail(f"{usual if asked is None else asked} is no array with an entry for each sample")
         if values is not None and len(values) != self.length:
-            raise self.fail(f"X has {self.length} rows, but {asked or usual} has {len(values)}")
+            raise self.fail(f"X has {self.length} rows, but {usual if asked is None else asked} has {len(values)}")
         return values
 
     def _advice(self) -> str:
@@ -53,7 +63,7 @@ class _ArrayFile(DataFile):
         if self.wanted.columns is None:
             return slice(None)
         if self.names is None:
-            raise self.fail(f"columns={self.wanted.columns}: the columns of this file have no names")
+            raise self.fail(f"there is no column {self.wanted.columns[0]!r}; the columns of this file have no names")
         lacking = [name for name in self.wanted.columns if name not in self.names]
         if lacking:
             raise self.fail(f"there is no column {lacking[0]!r}; its columns are {', '.join(self.names[:20])}")
@@ -65,11 +75,22 @@ class _ArrayFile(DataFile):
         features: Any
         if scipy.sparse.issparse(self.X):
             features = self.X[start:stop][:, chosen]
-            require_finite(features.data.reshape(-1, 1), self.path, ("of nonzero entries",), 0)
+            require_finite_entries(features, self.path, start)
         else:
             features = CheckedRows(_Window(self.X, start, stop, chosen), self.path, names, start)
-        y, weight = (None if array is None else np.asarray(array[start:stop]) for array in (self.target, self.weight))
+        y = self._entries(self.target, "y" if self.wanted.target is None else self.wanted.target, start, stop)
+        weight = self._entries(self.weight, self.wanted.weight or "sample_weight", start, stop)
         return Part(features, y, weight, names)
+
+    def _entries(self, array: Any, name: str | int, start: int, stop: int) -> np.ndarray | None:
+        """A range of the target or of the weights."""
+        if array is None:
+            return None
+        values = np.asarray(array[start:stop])
+        if values.dtype.kind == "f":
+            columns = values if values.ndim == 2 else values.reshape(-1, 1)
+            require_finite(columns, self.path, (str(name),) * columns.shape[1], start)
+        return values
 
 
 class _Window(Rows):
@@ -79,18 +100,58 @@ class _Window(Rows):
         self.values, self.start, self.chosen = values, start, chosen
         width = values.shape[1] if isinstance(chosen, slice) else len(chosen)
         self.shape, self.dtype = (stop - start, width), np.dtype(values.dtype)
-        if self.dtype.kind not in "biuf":
-            raise ValueError(f"X holds {self.dtype}, not numbers")
 
     def read(self, start: int, stop: int) -> np.ndarray:
         return np.asarray(self.values[self.start + start : self.start + stop])[:, self.chosen]
+
+
+class _OnDisk:
+    """An array on disk that is read in ranges of rows. A memory map would do, but for limits on address space."""
+
+    def __init__(self, rows: BinaryRows) -> None:
+        self.rows, self.shape, self.dtype, self.ndim = rows, rows.shape, rows.dtype, 2
+
+    @classmethod
+    def of(cls, path: Path, asker: DataFile) -> Any:
+        """Where the rows lie one after the other; any other order becomes a map."""
+        with path.open("rb") as file:
+            try:
+                readers = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}
+                shape, by_columns, dtype = readers[np.lib.format.read_magic(file)[0]](file)
+            except (ValueError, KeyError, EOFError) as error:
+                raise asker.fail(f"cannot be read as .npy ({error}); it may be cut short") from None
+            begin = file.tell()
+        if by_columns or len(shape) != 2:
+            return _mapped(path, asker)
+        if path.stat().st_size < begin + shape[0] * shape[1] * dtype.itemsize:
+            raise asker.fail(f"is shorter than its {shape[0]} rows of {shape[1]} numbers; it was cut short")
+        return cls(BinaryRows(path.open("rb"), begin, dtype, (shape[0], shape[1])))
+
+    def __getitem__(self, at: slice) -> np.ndarray:
+        return self.rows.read(at.start, at.stop)
+
+
+class _Column:
+    """One column of an array, read in blocks of rows."""
+
+    def __init__(self, values: Any, at: int) -> None:
+        self.values, self.at, self.shape = values, at, values.shape[:1]
+
+    def __len__(self) -> int:
+        return int(self.values.shape[0])
+
+    def __getitem__(self, at: slice) -> np.ndarray:
+        parts = [
+            self.values[k : min(k + COLUMN_ROWS, at.stop)][:, self.at] for k in range(at.start, at.stop, COLUMN_ROWS)
+        ]
+        return np.concatenate(parts) if parts else np.empty(0)
 
 
 class NpyFile(_ArrayFile):
     """One array; its last column (or another one, by number) is the target unless that is a file of its own."""
 
     def _features(self) -> tuple[Any, tuple[str, ...] | None]:
-        return _mapped(self.path, self), None
+        return _OnDisk.of(self.path, self), None
 
     def _named(self, name: str) -> Any:
         wanted = self.wanted.target
@@ -99,7 +160,7 @@ class NpyFile(_ArrayFile):
         at = int(name)
         if not -self.X.shape[1] <= at < self.X.shape[1]:
             raise self.fail(f"target={at} is none of its {self.X.shape[1]} columns")
-        return self.X[:, at]
+        return _Column(self.X, at)
 
     def _chosen(self) -> slice | list[int]:
         chosen, target, width = super()._chosen(), self.wanted.target, self.X.shape[1]
@@ -113,14 +174,14 @@ class NpzFile(_ArrayFile):
 
     def _features(self) -> tuple[Any, tuple[str, ...] | None]:
         try:
-            with np.load(self.path, allow_pickle=False) as arrays:
+            # Opened here: where NumPy fails it would leave the file open.
+            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 self.known = {name: arrays[name] for name in arrays.files}
-        except (ValueError, OSError, zipfile.BadZipFile) as error:
+        except (ValueError, OSError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
             raise self.fail(f"cannot be read as .npz ({error}); it may be cut short") from None
-        names = self.known.get("feature_names")
         if "X" in self.known:
-            return self.known["X"], None if names is None else tuple(map(str, names))
-        if {"format", "indptr", "indices", "data", "shape"} <= self.known.keys():
+            return self.known["X"], _texts(self.known.get("feature_names"))
+        if {"format", "data", "shape"} <= self.known.keys():
             return scipy.sparse.load_npz(self.path).tocsr(), None
         raise self.fail(f"there is no array 'X'; it holds {', '.join(self.known)}")
 
@@ -143,16 +204,32 @@ class Hdf5File(_ArrayFile):
             self.file = h5py.File(self.path, "r")
         except OSError as error:
             raise self.fail(f"cannot be read as HDF5 ({error}); it may be cut short") from None
-        if "X" not in self.file:
+        X = self._dataset("X")
+        if X is None:
             raise self.fail(f"there is no dataset 'X'; it holds {', '.join(self.file)}")
-        names = self.file["X"].attrs.get("feature_names")
-        return self.file["X"], None if names is None else tuple(map(str, names))
+        return X, _texts(X.attrs.get("feature_names"))
+
+    def _dataset(self, name: str) -> Any:
+        """A dataset of the file; None if there is none, or a group of that name."""
+        found = self.file.get(name)
+        return found if hasattr(found, "dtype") else None
 
     def _named(self, name: str) -> Any:
-        return self.file.get(name)
+        import h5py
+
+        found = self._dataset(name)
+        if found is None or h5py.check_string_dtype(found.dtype) is None or not found.shape:
+            return found
+        # All of them: h5py's view that decodes texts while they are read has no shape.
+        return found.asstr()[:]
 
     def _advice(self) -> str:
         return f"it holds {', '.join(self.file)}"
+
+
+def _texts(names: Any) -> tuple[str, ...] | None:
+    """Names of columns, which may have been written as bytes."""
+    return None if names is None else tuple(np.asarray(names).astype(str).tolist())
 
 
 def _mapped(path: Path, asker: DataFile) -> np.ndarray:
@@ -162,4 +239,7 @@ def _mapped(path: Path, asker: DataFile) -> np.ndarray:
         raise asker.fail(f"there is no file {path}") from None
     except (ValueError, OSError, EOFError) as error:
         raise asker.fail(f"{path.name} cannot be read as .npy ({error}); it may be cut short") from None
+    if not isinstance(values, np.ndarray):
+        values.close()
+        raise asker.fail(f"{path.name} is no .npy file but an archive; call it .npz")
     return values

@@ -8,12 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 
 from psfit.data.streamed import Rows
 
 
 class DataFileError(ValueError):
     """A data file that cannot be used as it is, with the reason and the remedy."""
+
+
+class MissingError(DataFileError):
+    """An entry that is no finite number, and its place."""
+
+    def __init__(self, path: Path, column: str | int, row: int, kind: str = "a missing value") -> None:
+        super().__init__(
+            f"{path}: column {column!r} has {kind}, first in row {row} (counted from 0); impute or drop such entries"
+        )
+        self.path, self.column, self.row, self.kind = path, column, row, kind
+
+    def moved(self, rows: int) -> "MissingError":
+        """The same about rows of the whole file, for a part that has `rows` of them before it."""
+        return MissingError(self.path, self.column, self.row + rows, self.kind)
 
 
 @dataclass(frozen=True)
@@ -116,12 +131,17 @@ def require_finite(values: np.ndarray, path: Path, names: tuple[str, ...] | None
     bad = ~np.isfinite(values)
     row = int(bad.any(axis=1).argmax())
     column = int(bad[row].argmax())
-    kind = "a missing value" if np.isnan(values[row, column]) else "infinity"
-    raise missing(path, names[column] if names else column, first + row, kind)
+    raise MissingError(path, names[column] if names else column, first + row, _kind(values[row, column]))
 
 
-def missing(path: Path, column: str | int, row: int, kind: str = "a missing value") -> DataFileError:
-    """The error for an entry that is no number."""
-    return DataFileError(
-        f"{path}: column {column!r} has {kind}, first in row {row} (counted from 0); impute or drop such entries"
-    )
+def require_finite_entries(csr: scipy.sparse.csr_matrix, path: Path, first: int) -> None:
+    """The same for the entries of a sparse matrix."""
+    bad = ~np.isfinite(csr.data)
+    if bad.any():
+        entry = int(bad.argmax())
+        row = int(np.searchsorted(csr.indptr, entry, side="right")) - 1
+        raise MissingError(path, int(csr.indices[entry]), first + row, _kind(csr.data[entry]))
+
+
+def _kind(value: float) -> str:
+    return "a missing value" if np.isnan(value) else "infinity"

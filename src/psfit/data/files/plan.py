@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from psfit.data.files.base import DataFileError, Wanted, missing, require_finite
+from psfit.data.files.base import DataFileError, MissingError, Wanted, require_finite
 
 
 @dataclass(frozen=True)
@@ -21,16 +21,20 @@ class Feature:
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether a column holds text or categories."""
-    if pa.types.is_dictionary(kind):
-        return is_text(kind.value_type) or not is_number(kind.value_type)
+    kind = _value(kind)
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
 def is_number(kind: pa.DataType) -> bool:
     """Whether a column holds numbers; a column of nothing but gaps counts as one, and its gaps are reported."""
-    types = pa.types
+    types, kind = pa.types, _value(kind)
     tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
     return any(test(kind) for test in tests)
+
+
+def _value(kind: pa.DataType) -> pa.DataType:
+    """What the categories of a column are."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class Plan:
     def of(cls, path: Path, schema: pa.Schema, wanted: Wanted) -> "Plan":
         """Check what is wanted against what there is."""
         names = schema.names
+        if not names:
+            raise DataFileError(f"{path}: the table has no columns")
         if len(set(names)) < len(names):
             raise DataFileError(f"{path}: column {_twice(names)!r} occurs twice; rename one of them")
         target = None
@@ -54,13 +60,16 @@ class Plan:
             target = _named(path, names, "target", names[-1] if wanted.target is None else wanted.target)
         weight = None if wanted.weight is None else _named(path, names, "sample_weight", wanted.weight)
         if wanted.columns is None:
-            asked = tuple(Feature(name, name) for name in names if name not in (target, weight))
+            # A target that nobody asks for is no feature either.
+            asked = tuple(Feature(name, name) for name in names if name not in (target, weight, wanted.target))
         else:
             asked = tuple(_feature(path, names, name, wanted.one_hot) for name in wanted.columns)
         if not asked:
             raise DataFileError(f"{path}: there is no column left for features besides {target!r}")
         for feature in asked:
             _require_usable(path, feature.column, schema.field(feature.column).type, wanted.one_hot)
+        if weight is not None:
+            _require_usable(path, weight, schema.field(weight).type, False)
         return cls(path, schema, target, weight, asked)
 
     @property
@@ -96,8 +105,6 @@ class Plan:
             column = self._complete(batch, feature.column, first)
             if feature.text is not None:
                 column = pc.equal(column.cast(pa.string()), feature.text)
-            elif pa.types.is_dictionary(column.type) or pa.types.is_decimal(column.type):
-                column = column.cast(pa.float64())
             out[:, j] = column.to_numpy(zero_copy_only=False)
         require_finite(out, self.path, tuple(feature.name for feature in features), first)
         return out
@@ -109,13 +116,17 @@ class Plan:
             return np.asarray(column.cast(pa.string()).to_numpy(zero_copy_only=False), dtype=str)
         if not is_number(column.type):
             raise DataFileError(f"{self.path}: column {name!r} holds {column.type}; use numbers or text")
-        return np.asarray(column.to_numpy(zero_copy_only=False))
+        values = np.asarray(column.to_numpy(zero_copy_only=False))
+        require_finite(values.reshape(-1, 1), self.path, (name,), first)
+        return values
 
     def _complete(self, batch: pa.RecordBatch, name: str, first: int) -> pa.Array:
         column = batch.column(batch.schema.get_field_index(name))
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
         if column.null_count:
-            raise missing(self.path, name, first + pc.index(column.is_null(), True).as_py())
-        return column
+            raise MissingError(self.path, name, first + pc.index(column.is_null(), True).as_py())
+        return column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column
 
 
 def _named(path: Path, names: list[str], argument: str, name: str | int) -> str:

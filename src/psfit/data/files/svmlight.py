@@ -1,11 +1,10 @@
 """LIBSVM / svmlight text: a label and pairs ``index:value`` in each line, read as a sparse matrix."""
 
+import io
 from pathlib import Path
 
-import numpy as np
-import scipy.sparse
-
-from psfit.data.files.base import DataFile, Part, Wanted, require_finite
+from psfit.data.files.base import DataFile, MissingError, Part, Wanted, require_finite_entries
+from psfit.data.files.lines import Lines
 
 
 class SvmlightFile(DataFile):
@@ -24,13 +23,19 @@ class SvmlightFile(DataFile):
     def part(self, start: int, stop: int, texts: dict[str, list[str]], budget: int) -> Part:
         from sklearn.datasets import load_svmlight_file
 
-        if stop == start:
-            return Part(scipy.sparse.csr_matrix((0, 1)), np.empty(0), None, None, open_ended=True)
-        # A length of -1 reads to the end.
-        length = -1 if stop == self.length else stop - start
+        # Not by the loader's own offset and length: around comments it would read lines twice.
+        with io.BufferedReader(Lines(self.path, start, stop)) as lines:
+            try:
+                X, y = load_svmlight_file(lines, zero_based=True)
+            except (ValueError, IndexError, OverflowError) as error:
+                raise self.fail(f"cannot be read as svmlight ({error}); it may be cut short") from None
         try:
-            X, y = load_svmlight_file(str(self.path), zero_based=True, offset=start, length=length)
-        except (ValueError, IndexError, OverflowError) as error:
-            raise self.fail(f"cannot be read as svmlight ({error}); it may be cut short") from None
-        require_finite(X.data.reshape(-1, 1), self.path, ("of entries",), 0)
+            require_finite_entries(X, self.path, 0)
+        except MissingError as error:
+            raise error.moved(self._rows_before(start)) from None
         return Part(X, y, None, None, open_ended=True)
+
+    def _rows_before(self, start: int) -> int:
+        """How many samples lie before a range, for messages."""
+        with io.BufferedReader(Lines(self.path, 0, start)) as lines:
+            return sum(1 for line in lines if line.split(b"#")[0].strip())

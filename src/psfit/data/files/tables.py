@@ -25,9 +25,12 @@ class TableFile(DataFile):
         self.path = path
         try:
             self._open()
-        except (pa.ArrowInvalid, OSError) as error:
+            # What pandas keeps as an index comes last in the file, but is no column of the table.
+            index = (self.schema.pandas_metadata or {}).get("index_columns", [])
+            columns = [field for field in self.schema if field.name not in index]
+        except (ValueError, OSError, pa.ArrowException) as error:
             raise self.fail(f"cannot be read ({str(error).splitlines()[0]}); it may be cut short") from None
-        self.plan = Plan.of(path, self.schema, wanted)
+        self.plan = Plan.of(path, pa.schema(columns), wanted)
 
     @abstractmethod
     def _open(self) -> None:
@@ -78,7 +81,7 @@ class TableRows(Rows):
         self.table, self.start, self.stop, self.features = table, start, stop, features
         self.shape, self.dtype = (stop - start, len(features)), table.plan.dtype
         self.columns = list(dict.fromkeys(feature.column for feature in features))
-        self.height = max(1, BLOCK_BYTES // (len(features) * self.dtype.itemsize))
+        self.height = max(1, BLOCK_BYTES // max(1, len(features) * self.dtype.itemsize))
         self.cursor: Iterator[tuple[int, pa.RecordBatch]] = iter(())
         self.next, self.left = -1, np.empty((0, len(features)), self.dtype)
 
@@ -88,6 +91,8 @@ class TableRows(Rows):
             self.cursor = self.table.within(start, self.stop, self.columns, self.height)
             self.left = self.left[:0]
         found, count = [self.left], len(self.left)
+        # Until all is read, no other range goes on from here: not after an error either.
+        self.next = -1
         while count < stop - start:
             first, batch = next(self.cursor)
             found.append(self.table.plan.block(batch, self.features, first))
@@ -120,16 +125,22 @@ class ArrowFile(TableFile):
     """Record batches of the Arrow file format, which Feather is too."""
 
     def _open(self) -> None:
-        self.file: Any = pyarrow.ipc.open_file(pa.memory_map(str(self.path)))
-        self.schema = self.file.schema
-        self.counts = [self.file.get_batch(k).num_rows for k in range(self.file.num_record_batches)]
+        self.schema = self._reader([]).schema
+        # One column is enough to count rows.
+        file = self._reader([0])
+        self.counts = [file.get_batch(k).num_rows for k in range(file.num_record_batches)]
         self.length = sum(self.counts)
 
+    def _reader(self, fields: list[int]) -> Any:
+        """Some columns of the file, or all; others are neither read nor decompressed."""
+        options = pyarrow.ipc.IpcReadOptions(included_fields=fields)
+        return pyarrow.ipc.open_file(pa.memory_map(str(self.path)), options=options)
+
     def batches(self, start: int, columns: list[str], height: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        first = 0
+        file, first = self._reader([self.schema.get_field_index(name) for name in columns]), 0
         for k, count in enumerate(self.counts):
             if first + count > start:
-                batch = self.file.get_batch(k).select(columns)
+                batch = file.get_batch(k)
                 for low in range(0, count, height):
                     yield first + low, batch.slice(low, height)
             first += count

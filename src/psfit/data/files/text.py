@@ -1,8 +1,10 @@
 """Text in columns, CSV and TSV: parsed once; what does not fit in memory is kept as numbers in a temporary file."""
 
 import io
+import re
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
 
-from psfit.data.files.base import DataFile, DataFileError, Part, Wanted
+from psfit.data.files.base import DataFile, DataFileError, MissingError, Part, Wanted
+from psfit.data.files.lines import Lines
 from psfit.data.files.plan import Plan, is_number
-from psfit.data.streamed import ArrayRows
+from psfit.data.streamed import ArrayRows, BinaryRows, Rows
 
 BLOCK = 8 << 20
+NO_ROWS = "needs a header and at least one row below it"
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
@@ -28,22 +32,27 @@ class TextFile(DataFile):
             self.header = file.readline()
             self.body = file.tell()
         self.length = path.stat().st_size - self.body
+        # A row must fit in a block; numbers can take many times the room of their columns' names.
+        self.block = max(BLOCK, 16 * len(self.header))
         if self.length <= 0:
-            raise self.fail("needs a header and at least one row below it")
-        self.names = next(iter(self._reader(io.BytesIO(self.header * 2), {}))).schema.names
+            raise self.fail(NO_ROWS)
+        try:
+            self.names = next(self._reader(io.BytesIO(self.header * 2), {})).schema.names
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+            raise self.fail(f"its first line is no header in UTF-8 ({error})") from None
         self.plan = Plan.of(path, self._schema(), wanted)
 
     def _schema(self) -> pa.Schema:
-        """Types as the first lines suggest; all numbers may have a fraction further down."""
+        """Types as the first lines suggest."""
         with self.path.open("rb") as file:
             file.seek(self.body)
-            head = file.read(BLOCK)
+            head = file.read(self.block)
         if len(head) < self.length:
             head = head[: head.rfind(b"\n") + 1]
-        guessed = next(self._batches(io.BytesIO(head), {})).schema
-        return pa.schema(
-            [pa.field(f.name, pa.float64() if is_number(f.type) else f.type) for f in guessed],
-        )
+        first = next(self._batches(io.BytesIO(head), {}), None)
+        if first is None:
+            raise self.fail(NO_ROWS)
+        return pa.schema([pa.field(f.name, _wider(f.type)) for f in first.schema])
 
     def _reader(self, stream: io.IOBase, types: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
         names = {"column_names": self.names} if hasattr(self, "names") else {}
@@ -51,9 +60,12 @@ class TextFile(DataFile):
         return iter(
             csv.open_csv(
                 pa.PythonFile(stream, mode="r"),
-                read_options=csv.ReadOptions(block_size=BLOCK, use_threads=False, **names),
+                read_options=csv.ReadOptions(block_size=self.block, use_threads=False, **names),
                 parse_options=self.parse,
-                convert_options=csv.ConvertOptions(column_types=types, **wanted),
+                # An empty cell is as much of a gap among texts as among numbers.
+                convert_options=csv.ConvertOptions(
+                    column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False, **wanted
+                ),
             )
         )
 
@@ -61,83 +73,68 @@ class TextFile(DataFile):
         try:
             yield from self._reader(stream, types)
         except pa.ArrowInvalid as error:
-            before = self._rows_before(start)
-            where = f" (rows are counted after row {before})" if before else ""
-            raise self.fail(f"{str(error).splitlines()[0]}{where}; every row must be like the header says") from None
+            raise self._said(str(error).splitlines()[0][:300], start) from None
+
+    def _said(self, reason: str, start: int) -> DataFileError:
+        """What Arrow says about a part, with names for columns and the rows of the whole file."""
+        reason = re.sub(r"In CSV column #(\d+)", lambda found: f"column {self.names[int(found[1])]!r}", reason)
+        reason = re.sub(
+            r"Row #(\d+)",
+            lambda found: f"row {self._rows_before(start) + int(found[1]) - 1} (counted from 0)",
+            reason,
+        )
+        return self.fail(f"{reason}; every row needs a cell for each name in the header, of one kind in each column")
 
     def _types(self, names: list[str]) -> dict[str, pa.DataType]:
         return {name: self.plan.schema.field(name).type for name in names}
 
-    def _lines(self, start: int, stop: int) -> "_Window":
-        """The lines that begin in a range of bytes below the header."""
-        with self.path.open("rb") as file:
-            return _Window(self.path, self._line_start(file, start), self._line_start(file, stop))
+    def _within(self, start: int, stop: int, columns: list[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Batches of a range of bytes below the header, each with the number of its first row in the range."""
+        lines, rows = Lines(self.path, self.body + start, self.body + stop), 0
+        if lines.left:
+            for batch in self._batches(lines, self._types(columns), start):
+                yield rows, batch
+                rows += batch.num_rows
 
-    def _line_start(self, file: io.BufferedReader, at: int) -> int:
-        if at == 0:
-            return self.body
-        file.seek(self.body + at - 1)
-        file.readline()
-        return file.tell()
+    @contextmanager
+    def _counting(self, start: int) -> Iterator[None]:
+        """Rows before a range are counted when a message needs them, not before."""
+        try:
+            yield
+        except MissingError as error:
+            raise error.moved(self._rows_before(start)) from None
 
     def _rows_before(self, start: int) -> int:
-        """How many rows lie before a range, for messages."""
-        window, count = self._lines(0, start) if start else None, 0
-        while window is not None and (piece := window.read(BLOCK)):
-            count += piece.count(b"\n")
-        return count
+        with io.BufferedReader(Lines(self.path, self.body, self.body + start)) as lines:
+            return sum(1 for line in lines if line.strip(b"\r\n"))
 
     def texts(self, start: int, stop: int) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {name: set() for name in self.plan.textual}
         if found:
-            for batch in self._batches(self._lines(start, stop), self._types(list(found)), start):
-                for name in found:
-                    found[name] |= set(batch.column(name).unique().to_pylist())
+            with self._counting(start):
+                for first, batch in self._within(start, stop, list(found)):
+                    for name in found:
+                        found[name] |= set(np.unique(self.plan.beside(batch, name, first)).tolist())
         return found
 
     def part(self, start: int, stop: int, texts: dict[str, list[str]], budget: int) -> Part:
         plan, features = self.plan, self.plan.features(texts)
         beside = [name for name in (plan.target, plan.weight) if name is not None]
         columns: dict[str, list[np.ndarray]] = {name: [] for name in beside}
-        spool, rows = _Spool(len(features), plan.dtype, budget), 0
-        for batch in self._batches(self._lines(start, stop), self._types([*plan.sources, *beside]), start):
-            try:
-                spool.add(plan.block(batch, features, rows))
+        spool = _Spool(len(features), plan.dtype, budget)
+        with self._counting(start):
+            for first, batch in self._within(start, stop, [*plan.sources, *beside]):
+                spool.add(plan.block(batch, features, first))
                 for name in beside:
-                    columns[name].append(plan.beside(batch, name, rows))
-            except DataFileError as error:
-                raise _moved(error, rows, self._rows_before(start)) from None
-            rows += batch.num_rows
+                    columns[name].append(plan.beside(batch, name, first))
         known = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in columns.items()}
         names = tuple(feature.name for feature in features)
-        return Part(ArrayRows(spool.array()), known.get(plan.target or ""), known.get(plan.weight or ""), names)
+        return Part(spool.all_rows(), known.get(plan.target or ""), known.get(plan.weight or ""), names)
 
 
-def _moved(error: DataFileError, rows: int, before: int) -> DataFileError:
-    """The same error, said about rows of the whole file."""
-    return DataFileError(str(error) + (f" of those after row {before}" if before else ""))
-
-
-class _Window(io.RawIOBase):
-    """A range of bytes of a file, as a file."""
-
-    def __init__(self, path: Path, start: int, stop: int) -> None:
-        super().__init__()
-        self.file, self.left = path.open("rb"), stop - start
-        self.file.seek(start)
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int | None = -1) -> bytes:
-        size = self.left if size is None or size < 0 else min(size, self.left)
-        piece = self.file.read(size)
-        self.left -= len(piece)
-        return piece
-
-    def close(self) -> None:
-        self.file.close()
-        super().close()
+def _wider(kind: pa.DataType) -> pa.DataType:
+    """Integers may have a fraction further down."""
+    return pa.float64() if is_number(kind) and not pa.types.is_boolean(kind) else kind
 
 
 class _Spool:
@@ -160,8 +157,8 @@ class _Spool:
                 waiting.tofile(self.file)
             self.blocks = []
 
-    def array(self) -> np.ndarray:
+    def all_rows(self) -> Rows:
         if self.file is None:
-            return np.concatenate(self.blocks) if self.blocks else np.empty((0, self.width), self.dtype)
+            return ArrayRows(np.concatenate(self.blocks) if self.blocks else np.empty((0, self.width), self.dtype))
         self.file.flush()
-        return np.memmap(self.file, dtype=self.dtype, mode="r", shape=(self.rows, self.width))
+        return BinaryRows(self.file, 0, self.dtype, (self.rows, self.width))

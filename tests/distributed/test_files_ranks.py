@@ -1,0 +1,146 @@
+"""Files that real ranks share: each reads its own part, all get the same model or the same refusal."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from launch import HERE, command, run
+
+from psfit import BiCADMM, SparseLinearRegression
+
+ROWS, RANKS = 90, 3
+NAMES = list("abcdefgh")
+
+
+def numbers():
+    """Few columns have entries everywhere: the last occurs in the first rows only, the first in the last only."""
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(ROWS, len(NAMES)))
+    X[20:, -1] = 0.0
+    X[:70, 0] = 0.0
+    y = 2 * X[:, 1] - X[:, 4] + 3 * X[:, 6] + 0.1 * rng.normal(size=ROWS)
+    return X, y
+
+
+def colours():
+    """Two texts that only the first or the last rank sees, two that all do."""
+    colour = np.where(np.arange(ROWS) % 2 == 0, "green", "blue")
+    colour[3], colour[-4] = "red", "violet"
+    return colour
+
+
+def svmlight(X, y, base):
+    return "".join(
+        " ".join([repr(t), *(f"{j + base}:{value!r}" for j, value in enumerate(row) if value)]) + "\n"
+        for row, t in zip(X.tolist(), y.tolist(), strict=True)
+    )
+
+
+def answers_of(backend, cases, folder):
+    """What every rank says about every case."""
+    program = [str(HERE / "read_files.py"), backend, str(folder / "answers.json"), json.dumps(cases)]
+    done = run(command(backend, RANKS, *program), timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "answers.json").read_text())
+
+
+def check(answers, X, y, names):
+    """The parts are all of the rows in order, and the model is that of one process with the arrays."""
+    assert all(0 < len(answer["y"]) < ROWS / 2 for answer in answers)
+    np.testing.assert_array_equal(np.vstack([answer["rows"] for answer in answers]), X)
+    np.testing.assert_array_equal(np.concatenate([answer["y"] for answer in answers]), y)
+    expected = SparseLinearRegression(3, gamma=10.0, solver=BiCADMM(effort="low")).fit(X, y)
+    for answer in answers:
+        assert answer["names"] == names
+        assert answer["objective"] == pytest.approx(expected.objective_, rel=1e-9)
+        assert answer["support"] == expected.support_.tolist()
+
+
+@pytest.mark.parametrize("backend", ["torch", "mpi"])
+def test_ranks_read_their_own_parts(backend, tmp_path):
+    X, y = numbers()
+    frame = pd.DataFrame(X, columns=NAMES).assign(y=y)
+    coloured = frame.assign(colour=colours())[["colour", *NAMES, "y"]]
+    encoded = pd.get_dummies(coloured, columns=["colour"], prefix_sep="=", dtype=float).drop(columns="y")
+    encoded = encoded[[*sorted(column for column in encoded if "=" in column), *NAMES]]
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    frame.to_parquet(tmp_path / "data.parquet", row_group_size=7)
+    (tmp_path / "folder").mkdir()
+    # Precision that differs between the files of different ranks, as far as it changes no number.
+    single = frame.astype(np.float32).astype(float)
+    for k, (at, dtype) in enumerate([(slice(0, 31), "f4"), (slice(31, 32), "f4"), (slice(32, ROWS), "f8")]):
+        single[at].astype(dict.fromkeys(NAMES, dtype)).reset_index(drop=True).to_feather(
+            tmp_path / "folder" / f"part{k}.feather"
+        )
+    coloured.to_csv(tmp_path / "coloured.csv", index=False)
+    coloured.astype({"colour": "category"}).to_parquet(tmp_path / "coloured.parquet")
+    np.savez(tmp_path / "data.npz", X=X, y=y)
+    cases = {name: {"path": str(tmp_path / name)} for name in ("data.csv", "data.parquet", "data.npz", "folder")}
+    cases["streamed"] = {"path": str(tmp_path / "data.parquet"), "memory": 100}
+    for name in ("coloured.csv", "coloured.parquet"):
+        cases[name] = {"path": str(tmp_path / name), "one_hot": True}
+    for base in (0, 1):
+        (tmp_path / f"from{base}.svm").write_text(svmlight(X, y, base))
+        cases[f"from{base}.svm"] = {"path": str(tmp_path / f"from{base}.svm")}
+    answers = answers_of(backend, cases, tmp_path)
+    check(answers["data.csv"], X, y, NAMES)
+    check(answers["data.parquet"], X, y, NAMES)
+    check(answers["streamed"], X, y, NAMES)
+    check(answers["data.npz"], X, y, None)
+    check(answers["folder"], single[NAMES].to_numpy(), single["y"].to_numpy(), NAMES)
+    check(answers["coloured.csv"], encoded.to_numpy(), y, list(encoded.columns))
+    check(answers["coloured.parquet"], encoded.to_numpy(), y, list(encoded.columns))
+    check(answers["from0.svm"], X, y, None)
+    check(answers["from1.svm"], X, y, None)
+
+
+def test_what_one_rank_cannot_read_all_refuse(tmp_path):
+    X, y = numbers()
+    good = pd.DataFrame(X, columns=NAMES).assign(y=y)
+    bad, swapped, fewer = good.copy(), good[[*NAMES[::-1], "y"]], good[["a", "y"]]
+    bad.loc[85, "c"] = np.nan
+    bad.to_csv(tmp_path / "bad.csv", index=False)
+    bad.to_parquet(tmp_path / "bad.parquet", row_group_size=7)
+    good[:2].to_csv(tmp_path / "short.csv", index=False)
+    good[:2].to_parquet(tmp_path / "short.parquet")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "labels.svm").write_text("1\n" * 30)
+    for name, other in (("swapped", swapped), ("fewer", fewer)):
+        (tmp_path / name).mkdir()
+        for k, frame in enumerate([good, good, other]):
+            frame.to_parquet(tmp_path / name / f"part{k}.parquet")
+    place = "column 'c' has a missing value, first in row 85 (counted from 0)"
+    said = {
+        "bad.csv": [2, f"bad.csv: {place}"],
+        "bad.parquet": [2, f"bad.parquet: {place}"],
+        "short.csv": [None, "row(s) are left for rank"],
+        "short.parquet": [0, "0 row(s) are left for rank 0, which hosts 1 node(s)"],
+        "empty": [None, "empty: the folder holds no data file"],
+        "labels.svm": [None, "no feature"],
+        "swapped": [None, "the files differ"],
+        "fewer": [None, "the files differ"],
+        "no target": [None, "target='z': there is no such column"],
+    }
+    cases = {name: {"path": str(tmp_path / name)} for name in said}
+    cases["no target"] = {"path": str(tmp_path / "bad.csv"), "target": "z"}
+    for name, answers in answers_of("torch", cases, tmp_path).items():
+        alone, message = said[name]
+        errors = [answer.get("error", "none") for answer in answers]
+        assert all(message in error for error in errors), (name, errors)
+        if alone is not None:
+            remote = [f"RemoteError: rank {alone} failed" in error for error in errors]
+            assert remote == [rank != alone for rank in range(RANKS)], (name, errors)
+
+
+@pytest.mark.parametrize("backend", ["torch", "mpi"])
+def test_a_bad_entry_that_is_met_on_the_way_ends_all_ranks(backend, tmp_path):
+    X, y = numbers()
+    X[85, 2] = np.nan
+    pd.DataFrame(X, columns=NAMES).assign(y=y).to_parquet(tmp_path / "data.parquet")
+    options = ["--memory", "100B", "--device", "cpu", "--output", str(tmp_path / "model.json")]
+    program = ["-m", "psfit", "fit", str(tmp_path / "data.parquet"), *options]
+    done = run(command(backend, RANKS, *program), timeout=60)
+    assert done.returncode != 0
+    assert "column 'c' has a missing value, first in row 85 (counted from 0)" in done.stderr
+    assert not (tmp_path / "model.json").exists()
