@@ -96,12 +96,13 @@ class Instance:
     @property
     def first_candidates(self) -> int:
         """How many features deserve a close look when they cannot all have it."""
-        return min(self.layout.features, 4 * sum(self.problem.kappa) + 50)
+        return min(self.layout.features, self.column_room, 4 * sum(self.problem.kappa) + 50)
 
     @property
     def selective(self) -> bool:
         """Whether a few candidate columns stand for all of them: these are out of reach, and the few fit in memory."""
-        return self.dear and self.first_candidates <= min(self.layout.features // 2, self.column_room)
+        enough = 2 * sum(self.problem.kappa) <= self.first_candidates
+        return self.dear and enough and self.first_candidates <= min(self.layout.features // 2, self.column_room)
 
     def restricted(self, features: Tensor) -> "Instance":
         """The same problem with some of the features, by sorted indices, in the same coordinates."""

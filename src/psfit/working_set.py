@@ -29,7 +29,8 @@ BLOCK_NUMBERS = 1 << 25
 def fit_candidates(inst: Instance, solver: BiCADMM, start: Tensor | None, began: float) -> Fitted:
     """The counterpart of `fitting.fit` that sees all columns a few times only."""
     inst.grid.phase("the choice of candidates")
-    index = _promising(inst, start)
+    order = _promising(inst, start)
+    index = order[: inst.first_candidates].sort().values
     best: Fitted | None = None
     history: list[Record] = []
     for number in range(ROUNDS):
@@ -42,15 +43,27 @@ def fit_candidates(inst: Instance, solver: BiCADMM, start: Tensor | None, began:
         if best is None or gained:
             best = replace(found, answer=replace(found.answer, Z=inst.whole_of(found.answer.Z, index)))
         inst.grid.phase("the search for candidates")
-        room = min(inst.first_candidates, inst.column_room - len(index))
-        if not gained or found.status is Status.TIME_LIMIT or room <= 0 or number == ROUNDS - 1:
+        if not gained or found.status is Status.TIME_LIMIT or number == ROUNDS - 1:
             break
-        newcomers = _newcomers(inst, part, best, index)[:room]
+        newcomers = _newcomers(inst, part, best, index)[: inst.first_candidates]
         if not len(newcomers):
             break
-        index = torch.cat([index, newcomers]).sort().values
+        index = _joined(inst, best.answer.Z, newcomers, index, order)
     assert best is not None
     return replace(best, history=tuple(history), candidates=len(index))
+
+
+def _joined(inst: Instance, Z: Tensor, newcomers: Tensor, index: Tensor, order: Tensor) -> Tensor:
+    """The support, the newcomers, and as many of the other candidates as there is room for, the best first."""
+    p = inst.layout.features
+    rank = torch.empty(p, dtype=torch.long, device=order.device)
+    rank[order] = torch.arange(p, device=order.device)
+    priority = torch.full((p,), 4 * p, dtype=torch.long, device=order.device)
+    priority[index] = 2 * p + rank[index]
+    priority[newcomers] = p + torch.arange(len(newcomers), device=order.device)
+    priority[(Z[:p] != 0).any(dim=1)] = 0
+    size = min(inst.column_room, len(index) + len(newcomers))
+    return priority.argsort(stable=True)[:size].sort().values
 
 
 def _for_round(solver: BiCADMM, number: int) -> BiCADMM:
@@ -70,7 +83,7 @@ def _resolution(inst: Instance) -> float:
 
 
 def _promising(inst: Instance, start: Tensor | None) -> Tensor:
-    """The features that help most on their own, and those of the starting point."""
+    """All features, those of the starting point first, then by how much they help on their own."""
     p = inst.layout.features
     scores = torch.zeros(p, dtype=torch.float64, device=inst.ridge.device)
     nothing = torch.zeros(inst.layout.size, dtype=torch.bool, device=scores.device)
@@ -83,7 +96,7 @@ def _promising(inst: Instance, start: Tensor | None) -> Tensor:
         scores = torch.maximum(scores, best / best.max().clamp(min=torch.finfo(best.dtype).tiny))
     if start is not None:
         scores[(start[:p] != 0).any(dim=1)] = torch.inf
-    return scores.topk(min(p, inst.first_candidates)).indices.sort().values
+    return scores.argsort(descending=True, stable=True)
 
 
 def _newcomers(inst: Instance, part: Instance, best: Fitted, index: Tensor) -> Tensor:

@@ -195,7 +195,7 @@ def test_arrays_have_names_and_other_targets(ending, kind, tmp_path):
 def test_arrays_of_text_are_labels(ending, tmp_path):
     y = np.array(["no", "yes"])[RNG.integers(0, 2, ROWS)]
     path = write_arrays(tmp_path / f"data{ending}", X, y=y if ending == ".npz" else y.tolist())
-    np.testing.assert_array_equal(np.asarray(read(path).y, dtype=str), y)
+    assert read(path).y.tolist() == y.tolist()
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "bsr"])
@@ -416,6 +416,15 @@ def test_what_does_not_fit_is_read_in_any_order(ending, tmp_path, monkeypatch, b
     np.testing.assert_allclose(samples.matrix.mv(torch.tensor(coef)), X @ coef, rtol=1e-12, atol=1e-12)
 
 
+def test_text_goes_to_disk_when_it_does_not_fit(tmp_path, blocks):
+    file = open_file(write_table(tmp_path / "data.csv", FRAME), Wanted("y", columns=NAMES))
+    size = X.nbytes
+    for budget, kind in ((1, streamed.BinaryRows), (size, streamed.BinaryRows), (2 * size, streamed.ArrayRows)):
+        rows = file.part(0, file.length, {}, budget).features
+        assert type(rows) is kind
+        np.testing.assert_array_equal(rows.read(0, ROWS), X)
+
+
 def test_several_streamed_files_are_read_in_any_order(tmp_path):
     for k, at in enumerate([slice(0, 20), slice(20, 21), slice(21, ROWS)]):
         write_table(tmp_path / f"part{k}.parquet", FRAME[at].reset_index(drop=True))
@@ -513,13 +522,13 @@ def test_the_file_of_a_bad_entry_is_told(tmp_path):
 @pytest.mark.parametrize("ending", [*ARRAYS, "sparse"])
 def test_bad_entries_of_arrays_are_told(ending, tmp_path):
     bad = X.copy()
-    bad[31, 2] = np.inf
+    bad[31, 0] = np.inf
     if ending == "sparse":
         path = tmp_path / "data.npz"
         scipy.sparse.save_npz(path, scipy.sparse.csr_array(bad))
     else:
         path = write_arrays(tmp_path / f"data{ending}", bad)
-    refused([f"{path.name}: column 2 has infinity, first in row 31 "], path, labelled=False)
+    refused([f"{path.name}: column 0 has infinity, first in row 31 "], path, labelled=False)
     if ending != "sparse":
         y = Y.copy()
         y[8] = np.nan
@@ -555,6 +564,7 @@ def times(rows):
         (FRAME, {"sample_weight": "z"}, ["sample_weight='z'"]),
         (FRAME, {"columns": ["a", "z"]}, ["columns='z'"]),
         (FRAME, {"columns": ()}, ["no column left for features"]),
+        (FRAME, {"columns": ["a", "y"], "target": "y"}, ["column 'y' is the target"]),
         (FRAME[["a"]], {}, ["no column left for features besides 'a'"]),
         (coloured(), {}, ["column 'colour' holds text", "one_hot"]),
         (coloured(), {"sample_weight": "colour", "columns": ["size"]}, ["column 'colour' holds text"]),

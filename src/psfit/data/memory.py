@@ -1,6 +1,7 @@
 """How much memory this process may still use: the machine's, the control group's and the process's own limit."""
 
 import math
+import os
 import resource
 from pathlib import Path
 
@@ -18,7 +19,16 @@ def budget(device: torch.device) -> int:
 
 def available() -> int:
     """Bytes of host memory that are free for this process."""
-    return max(0, min(_machine(), _process(), *_control_groups()))
+    shared = min(_machine(), *_control_groups()) // _ranks_here()
+    return max(0, min(shared, _process()))
+
+
+def _ranks_here() -> int:
+    """How many ranks a launcher has started on this machine, this one included."""
+    for name in ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"):
+        if os.environ.get(name, "").isdigit():
+            return max(1, int(os.environ[name]))
+    return 1
 
 
 def parse(amount: str | int | float) -> int:

@@ -20,6 +20,8 @@ from psfit.data.matrix import Dense, DesignMatrix
 from psfit.data.strip import DenseStrip, Strip
 
 BLOCK_BYTES = 32 << 20
+# Numbers that an iteration keeps for every sample beside the columns it works on.
+WORKING_NUMBERS = 60
 # Blocks read ahead; a ring has one buffer more, for the block that is being copied.
 AHEAD = 2
 
@@ -91,7 +93,7 @@ class Streamed(DesignMatrix):
 
     @property
     def column_room(self) -> int:
-        return self.budget // max(1, self.shape[0] * self.dtype.itemsize)
+        return max(0, self.budget // max(1, self.shape[0] * self.dtype.itemsize) - WORKING_NUMBERS)
 
     @property
     def rows_read(self) -> int:

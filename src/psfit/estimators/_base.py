@@ -1,6 +1,7 @@
 """What all estimators share: one short `fit`, from the user's arrays to `solve` and back."""
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,7 @@ class SparseModel(BaseEstimator, ABC):
         self, X: Any, y: Any, sample_weight: Any, target: Any, grid: Grid
     ) -> tuple[DesignMatrix, np.ndarray, np.ndarray]:
         """Data of this rank, as far as they can be checked without the others."""
-        source = grid.together(lambda: as_file(X, target, sample_weight))
+        source = grid.together(lambda: as_file(X, y, sample_weight, target))
         if source is None:
             values, y, weights = grid.together(lambda: self._read_arrays(X, y, sample_weight))
             return grid.together(lambda: place(values, grid)), y, weights
@@ -160,7 +161,8 @@ class SparseModel(BaseEstimator, ABC):
         forget_names(self)
         if samples.names is not None:
             self.feature_names_in_ = np.array(samples.names, dtype=object)
-        weights = read_weights(sample_weight if samples.weight is None else samples.weight, rows)
+        given = None if isinstance(sample_weight, str) else sample_weight
+        weights = read_weights(samples.weight if given is None else given, rows)
         y = samples.y if y is None else y
         if y is None:
             raise ValueError("y: the file holds no target; pass y, or say where it is with target")
@@ -192,7 +194,7 @@ class SparseModel(BaseEstimator, ABC):
     def _predictor(self, X: Any) -> np.ndarray:
         """``X coef + intercept``, shape ``(m, c)``; tensors are multiplied where they lie, files as they are read."""
         check_is_fitted(self)
-        source = as_file(X, None, None)
+        source = as_file(X)
         if source is not None:
             return self._predictor_of(source)
         values = read_design(self, X, reset=False)
@@ -205,7 +207,8 @@ class SparseModel(BaseEstimator, ABC):
         """The same for the samples of a file, whatever else it holds."""
         names = tuple(getattr(self, "feature_names_in_", ())) or None
         grid = GridSpec(backend="serial", device="cpu").build()
-        matrix = source.read(grid, names, labelled=False, features=self.n_features_in_).matrix
+        bare = replace(source, sample_weight=None)
+        matrix = bare.read(grid, names, labelled=False, features=self.n_features_in_).matrix
         if matrix.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {matrix.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_}"

@@ -1,6 +1,7 @@
 """Reading what users pass in: arrays and tables through scikit-learn, tensors in place, sparse matrices, files."""
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,19 @@ from psfit.data.streamed import ArrayRows
 FLOATS = (torch.float32, torch.float64)
 
 
-def as_file(X: Any, target: Any, sample_weight: Any) -> FileSource | None:
+def as_file(X: Any, y: Any = None, sample_weight: Any = None, target: Any = None) -> FileSource | None:
     """A description of files, if that is what was passed; arguments that only files know are refused otherwise."""
+    paths = isinstance(X, (list, tuple)) and len(X) > 0 and all(isinstance(part, (str, Path)) for part in X)
+    if paths or isinstance(X, (str, Path)):
+        X, target = FileSource(tuple(X) if paths else X, target), None
     if isinstance(X, FileSource):
         if target is not None:
             raise ValueError(f"target={target!r}: X is a FileSource already; name the target there")
-        return X
-    if isinstance(X, (str, Path)):
-        return FileSource(X, target, sample_weight if isinstance(sample_weight, str) else None)
+        if y is not None and X.target is not None:
+            raise ValueError(f"y was passed, and target={X.target!r} names one in the file; choose one of them")
+        if sample_weight is not None and X.sample_weight is not None:
+            raise ValueError("sample_weight was passed, and the FileSource names one; choose one of them")
+        return replace(X, sample_weight=sample_weight) if isinstance(sample_weight, str) else X
     if target is not None:
         raise ValueError(f"target={target!r} names a column of a file; X is a {type(X).__name__}, so pass y instead")
     return None

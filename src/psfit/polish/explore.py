@@ -36,8 +36,7 @@ class Exploration:
 EFFORTS = {"low": None, "brief": Exploration(3, 0.25), "medium": Exploration(16, 1.0), "high": Exploration(40, 16.0)}
 SHARES = (0.5, 0.25, 0.75, 1.0)
 # The share of searches that ended where no other did estimates the chance that the next one ends somewhere new (an idea
-# of Good and Turing). Where it is more than this, or the best place was met only once, it pays to go on several times as
-# long.
+# of Good and Turing). Where it is more than this, or the best place was met only once, it pays to go on for longer.
 NEWS = 0.2
 RUGGED = 4
 

@@ -148,7 +148,7 @@ class _Column:
 
 
 class NpyFile(_ArrayFile):
-    """One array; its last column (or another one, by number) is the target unless that is a file of its own."""
+    """One array; the target is one of its columns, by number, or a file of its own."""
 
     def _features(self) -> tuple[Any, tuple[str, ...] | None]:
         return _OnDisk.of(self.path, self), None

@@ -68,6 +68,8 @@ class Plan:
             raise DataFileError(f"{path}: there is no column left for features besides {target!r}")
         for feature in asked:
             _require_usable(path, feature.column, schema.field(feature.column).type, wanted.one_hot)
+        if any(feature.column == target for feature in asked):
+            raise DataFileError(f"{path}: column {target!r} is the target; leave it out of columns, or name another")
         if weight is not None:
             _require_usable(path, weight, schema.field(weight).type, False)
         return cls(path, schema, target, weight, asked)
