@@ -2,10 +2,15 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 from problems import LOSSES, make_source, paper_source
 
-from psfit import BiCADMM, GridSpec, Problem, SparseLinearRegression, solve
+import psfit.data.streamed as streaming
+import psfit.instance as sizes
+from psfit import BiCADMM, GridSpec, Problem, Source, SparseLinearRegression, solve
+from psfit.data import Sparse, Streamed
+from psfit.data.streamed import ArrayRows
 from psfit.losses import Squared
 
 pytestmark = pytest.mark.gpu
@@ -53,3 +58,39 @@ def test_tensors_on_a_gpu():
     host = SparseLinearRegression(2, grid=GridSpec(device="cpu")).fit(X.numpy(), y.numpy())
     np.testing.assert_allclose(model.coef_, host.coef_, rtol=1e-6)
     np.testing.assert_allclose(model.predict(X.cuda()), host.predict(X.numpy()), rtol=1e-6)
+
+
+def sparse(source):
+    csr = scipy.sparse.csr_matrix(source.matrix.values.numpy())
+    return Sparse.of(csr, torch.device("cuda"), None)
+
+
+def streamed(budget):
+    def build(source):
+        return Streamed(ArrayRows(source.matrix.values.numpy()), torch.device("cuda"), torch.float64, budget)
+
+    return build
+
+
+FORMS = {"sparse": sparse, "streamed": streamed(0), "streamed, columns held": streamed(1 << 30)}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("many", [False, True], ids=["", "many columns"])
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_every_form_of_data_on_a_gpu(loss, many, form, monkeypatch):
+    monkeypatch.setattr(streaming, "BLOCK_BYTES", 50_000)
+    source = make_source(loss, samples=150, features=130, nonzeros=3, seed=1)
+    problem, solver = Problem(loss, (3,), gamma=0.2), BiCADMM(effort="low")
+    control = solve(problem, source, solver)
+    monkeypatch.setattr(sizes, "MOST_NUMBERS", 1 if many else sizes.MOST_NUMBERS)
+    moved = Source(FORMS[form](source), source.target.cuda(), source.weight.cuda())
+    result = solve(problem, moved, solver)
+    assert result.objective == pytest.approx(control.objective, rel=1e-6)
+    assert result.lower_bound <= control.objective * (1 + 1e-12)
+
+
+def test_arrays_reach_the_gpu_whole():
+    values = np.random.default_rng(0).normal(size=(70_000, 300)).astype(np.float32)
+    stream = Streamed(ArrayRows(values), torch.device("cuda"), torch.float32, 0)
+    np.testing.assert_array_equal(stream.resident().values.cpu().numpy(), values)

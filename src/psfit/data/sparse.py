@@ -24,7 +24,8 @@ class Csr:
     def of(cls, starts: Tensor, places: Tensor, values: Tensor, shape: tuple[int, int]) -> "Csr":
         """From the three arrays of the format: where rows start, the columns of the entries, the entries."""
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+            # torch calls the format a beta, in words that differ from version to version.
+            warnings.simplefilter("ignore", UserWarning)
             return cls(torch.sparse_csr_tensor(starts, places, values, size=shape, check_invariants=False))
 
     @property

@@ -32,14 +32,19 @@ class Rows(ABC):
     shape: tuple[int, int]
     dtype: np.dtype
     rows_read = 0
+    # How many threads may read at a time.
+    readers = 1
 
     @abstractmethod
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Rows ``start`` to ``stop - 1``, all columns; called from one thread at a time."""
+        """Rows ``start`` to ``stop - 1``, all columns."""
 
 
 class ArrayRows(Rows):
     """An array in memory, or a memory map."""
+
+    # One thread copies memory at a fraction of what a GPU can take.
+    readers = max(1, min(8, (os.cpu_count() or 1) // 2))
 
     def __init__(self, values: np.ndarray) -> None:
         self.values, self.dtype = values, values.dtype
@@ -126,6 +131,7 @@ class Streamed(DesignMatrix):
         return Streamed(self.source, self.device, self.dtype, self.budget, first, count, self.index)
 
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
+        self.source.rows_read += stop - start
         return self._read(start, stop).to(device=self.device, dtype=dtype)
 
     def strips(self, dtype: torch.dtype | None = None) -> Iterator[tuple[slice, Strip]]:
@@ -145,7 +151,9 @@ class Streamed(DesignMatrix):
         width = max(n, self.source.shape[1])
         height = max(1, BLOCK_BYTES // max(1, width * self.dtype.itemsize))
         ranges = [slice(start, min(start + height, m)) for start in range(0, m, height)]
-        return self._to_gpu(ranges) if self.device.type == "cuda" else self._to_host(ranges)
+        for at, block in self._to_gpu(ranges) if self.device.type == "cuda" else self._to_host(ranges):
+            self.source.rows_read += len(block)
+            yield at, block
 
     def _gathered(self, index: Tensor) -> Tensor:
         chosen = torch.empty(self.shape[0], len(index), dtype=self.dtype, device=self.device)
@@ -157,7 +165,6 @@ class Streamed(DesignMatrix):
 
     def fetch(self, start: int, stop: int) -> np.ndarray:
         """Rows of this range as they lie, all columns."""
-        self.source.rows_read += stop - start
         return self.source.read(self.first + start, self.first + stop)
 
     def _read(self, start: int, stop: int) -> Tensor:
@@ -175,11 +182,12 @@ class Streamed(DesignMatrix):
                 yield at, waiting.popleft().result()
 
     def _to_gpu(self, ranges: list[slice]) -> Iterator[tuple[slice, Tensor]]:
-        ring = _Ring(self, max((at.stop - at.start for at in ranges), default=0))
-        with ThreadPoolExecutor(1) as reader:
+        depth = AHEAD * self.source.readers
+        ring = _Ring(self, max((at.stop - at.start for at in ranges), default=0), depth + 1)
+        with ThreadPoolExecutor(self.source.readers) as reader:
             waiting: deque[Future[tuple[Tensor, torch.cuda.Event]]] = deque()
             for k, at in enumerate(ranges):
-                for ahead in range(k + len(waiting), min(k + AHEAD, len(ranges))):
+                for ahead in range(k + len(waiting), min(k + depth, len(ranges))):
                     waiting.append(reader.submit(ring.send, ahead, ranges[ahead]))
                 block, arrived = waiting.popleft().result()
                 torch.cuda.current_stream(self.device).wait_event(arrived)
@@ -190,10 +198,10 @@ class Streamed(DesignMatrix):
 class _Ring:
     """Pinned buffers that blocks pass through on their way to a GPU, on a stream of their own."""
 
-    def __init__(self, matrix: Streamed, height: int) -> None:
+    def __init__(self, matrix: Streamed, height: int, count: int) -> None:
         self.matrix = matrix
         shape = (height, matrix.shape[1])
-        self.buffers = [torch.empty(shape, dtype=matrix.dtype, pin_memory=True) for _ in range(AHEAD + 1)]
+        self.buffers = [torch.empty(shape, dtype=matrix.dtype, pin_memory=True) for _ in range(count)]
         self.copied: list[torch.cuda.Event | None] = [None] * len(self.buffers)
         self.stream = torch.cuda.Stream(matrix.device)
 

@@ -20,6 +20,7 @@ from psfit.estimators._inputs import (
     place,
     read_design,
     read_weights,
+    require_finite,
     summed,
     to_tensor,
 )
@@ -142,17 +143,21 @@ class SparseModel(BaseEstimator, ABC):
         """Data of this rank, as far as they can be checked without the others."""
         source = grid.together(lambda: as_file(X, y, sample_weight, target))
         if source is None:
-            values, y, weights = grid.together(lambda: self._read_arrays(X, y, sample_weight))
-            return grid.together(lambda: place(values, grid)), y, weights
+            return grid.together(lambda: self._read_arrays(X, y, sample_weight, grid))
         samples = source.read(grid, labelled=y is None)
         return grid.together(lambda: self._read_samples(samples, y, sample_weight))
 
-    def _read_arrays(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+    def _read_arrays(
+        self, X: Any, y: Any, sample_weight: Any, grid: Grid
+    ) -> tuple[DesignMatrix, np.ndarray, np.ndarray]:
         values = read_design(self, X, reset=True)
         weights = read_weights(sample_weight, values.shape[0])
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        return values, self._read_target(as_array(y), values.shape[0]), weights
+        y = self._read_target(as_array(y), values.shape[0])
+        matrix = place(values, grid)
+        require_finite(self, matrix)
+        return matrix, y, weights
 
     def _read_samples(
         self, samples: Samples, y: Any, sample_weight: Any
@@ -198,10 +203,10 @@ class SparseModel(BaseEstimator, ABC):
         if source is not None:
             return self._predictor_of(source)
         values = read_design(self, X, reset=False)
-        if isinstance(values, Tensor):
-            coef = torch.as_tensor(self.result_.coef, dtype=values.dtype, device=values.device)
-            return np.asarray((values @ coef).cpu().numpy() + self.result_.intercept)
-        return np.asarray(values @ self.result_.coef + self.result_.intercept)
+        where = str(values.device) if isinstance(values, Tensor) else "cpu"
+        matrix = place(values, GridSpec(backend="serial", device=where).build())
+        require_finite(self, matrix)
+        return self._product(matrix)
 
     def _predictor_of(self, source: FileSource) -> np.ndarray:
         """The same for the samples of a file, whatever else it holds."""
@@ -213,9 +218,12 @@ class SparseModel(BaseEstimator, ABC):
             raise ValueError(
                 f"X has {matrix.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_}"
             )
-        coef = torch.from_numpy(self.result_.coef)
+        return self._product(matrix)
+
+    def _product(self, matrix: DesignMatrix) -> np.ndarray:
+        coef = torch.from_numpy(self.result_.coef).to(matrix.device)
         parts = [strip.mv(coef) for _, strip in matrix.strips(torch.float64)]
-        return np.asarray(torch.cat(parts).numpy() + self.result_.intercept)
+        return np.asarray(torch.cat(parts).cpu().numpy() + self.result_.intercept)
 
     def _shape(self, source: Source) -> tuple[int, int]:
         return source.matrix.shape[1], source.outputs

@@ -38,8 +38,8 @@ def as_file(X: Any, y: Any = None, sample_weight: Any = None, target: Any = None
 
 
 def read_design(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """Finite numbers, samples by features: an array, a tensor or a sparse matrix; checked against what was fitted
-    unless `reset`.
+    """Numbers, samples by features: an array, a tensor or a sparse matrix; checked against what was fitted unless
+    `reset`.
     """
     if isinstance(X, Tensor):
         values: Any = _read_tensor(estimator, X, reset)
@@ -54,7 +54,6 @@ def read_design(estimator: Any, X: Any, *, reset: bool) -> Any:
             if "could not convert string" in str(error):
                 raise ValueError(f"X is not numeric ({error}); encode text and categories as numbers first") from None
             raise
-    _require_finite(estimator, values)
     return values
 
 
@@ -158,29 +157,21 @@ def _learn_shape(estimator: Any, X: Any, reset: bool) -> None:
         )
 
 
-def _require_finite(estimator: Any, X: Any) -> None:
-    if _is_large(X):
-        # Checked as its rows pass by.
-        return
-    if _is_sparse(X):
-        entries = X.values().cpu().numpy() if isinstance(X, Tensor) else X.data
-        if not np.isfinite(entries).all():
-            first = int((~np.isfinite(entries)).argmax())
-            columns = X.col_indices().cpu().numpy() if isinstance(X, Tensor) else X.indices
-            starts = X.crow_indices().cpu().numpy() if isinstance(X, Tensor) else X.indptr
-            row = int(np.searchsorted(starts, first, side="right")) - 1
-            raise _not_finite(estimator, entries[first], row, int(columns[first]))
-        return
-    # A sum can overflow although no entry is infinite; only then, and on bad data, look at every entry.
-    with np.errstate(over="ignore", invalid="ignore"):
-        finite = np.isfinite(X.sum()) if isinstance(X, np.ndarray) else X.sum().isfinite()
-    if bool(finite):
-        return
-    bad = ~np.isfinite(X) if isinstance(X, np.ndarray) else ~X.isfinite().cpu().numpy()
-    if bad.any():
-        column = int(bad.any(axis=0).argmax())
-        row = int(bad[:, column].argmax())
-        raise _not_finite(estimator, float(X[row, column]), row, column)
+def require_finite(estimator: Any, matrix: DesignMatrix) -> None:
+    """Refuse NaN and infinity where the data lie now; rows that pass by are checked on their way."""
+    if isinstance(matrix, Sparse):
+        bad = ~matrix.csr.values.isfinite()
+        if bool(bad.any()):
+            first = int(bad.nonzero()[0, 0])
+            row = int((matrix.csr.starts <= first).sum()) - 1
+            raise _not_finite(estimator, float(matrix.csr.values[first]), row, int(matrix.csr.places[first]))
+    elif isinstance(matrix, Dense) and not bool(matrix.values.sum().isfinite()):
+        # A sum can overflow although no entry is infinite; only then, and on bad data, look at every entry.
+        bad = ~matrix.values.isfinite()
+        if bool(bad.any()):
+            column = int(bad.any(dim=0).nonzero()[0, 0])
+            row = int(bad[:, column].nonzero()[0, 0])
+            raise _not_finite(estimator, float(matrix.values[row, column]), row, column)
 
 
 def _not_finite(estimator: Any, value: float, row: int, column: int) -> ValueError:

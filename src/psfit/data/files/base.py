@@ -94,7 +94,7 @@ class CheckedRows(Rows):
 
     def __init__(self, rows: Rows, path: Path, names: tuple[str, ...] | None, first: int = 0) -> None:
         self.rows, self.path, self.names, self.first = rows, path, names, first
-        self.shape, self.dtype = rows.shape, rows.dtype
+        self.shape, self.dtype, self.readers = rows.shape, rows.dtype, rows.readers
 
     def read(self, start: int, stop: int) -> np.ndarray:
         values = self.rows.read(start, stop)
