@@ -39,6 +39,17 @@ def test_the_main_job(launcher, tmp_path):
         assert str(tmp_path / name) in done.stdout
 
 
+@pytest.mark.parametrize("launcher", [ALONE, command("torch", 2)], ids=["one process", "two ranks"])
+def test_larger_than_memory(launcher):
+    program = [str(ROOT / "examples/larger_than_memory.py"), "--samples", "4000", "--features", "150"]
+    done = run([*launcher, *program])
+    assert done.returncode == 0, done.stderr
+    said = dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if line.startswith("  "))
+    assert said["found"] == said["true"]
+    assert "data read" in said["iterations"]
+    assert float(said["accuracy"].split()[0]) > 0.8
+
+
 def test_convergence_picture_shows_the_residuals():
     import matplotlib as mpl
     import numpy as np

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse
 import torch
 
-from psfit.comm import Grid
+from psfit.comm import Grid, even_bounds
 from psfit.data import memory
 from psfit.data.files import DataFile, DataFileError, JoinedRows, Part, Wanted, find, open_file
 from psfit.data.matrix import DesignMatrix
@@ -36,8 +36,9 @@ class Samples:
 class FileSource:
     """Samples in a file, in the files of a folder, or in several files: pass it to `fit` in place of arrays.
 
-    Under torchrun or mpirun every rank reads its own range of rows (of bytes, where rows are lines of text). Data that
-    do not fit in memory stay on disk and are read in passes; text is parsed once.
+    Under torchrun or mpirun every rank reads its own files if there are at least as many files as ranks, else its own
+    range of rows (of bytes, where rows are lines of text). Data that do not fit in memory stay on disk and are read in
+    passes; text is parsed once.
 
     Parameters
     ----------
@@ -95,9 +96,19 @@ class FileSource:
         return Samples(self._placed(part.features, grid), part.y, part.weight, part.names)
 
     def _pieces(self, wanted: Wanted, grid: Grid) -> list[tuple[DataFile, int, int]]:
-        """The files that hold this rank's samples, each with the range of them."""
-        several = self.path if isinstance(self.path, tuple) else (self.path,)
-        files = [open_file(path, wanted) for path in find(several)]
+        """The files that hold this rank's samples, each with the range of them.
+
+        Where every rank can have files of its own, it looks at no other: they may lie on other machines.
+        """
+        paths = self.path if isinstance(self.path, tuple) else (self.path,)
+        ranks, rank = grid.nodes.comm.size, grid.nodes.comm.rank
+        if len(paths) < ranks or ranks == 1:
+            paths = tuple(find(paths))
+        if len(paths) >= ranks > 1:
+            bounds = even_bounds(len(paths), ranks)
+            own = [open_file(path, wanted) for path in find(paths[bounds[rank] : bounds[rank + 1]])]
+            return [(file, 0, file.length) for file in own]
+        files = [open_file(Path(path), wanted) for path in paths]
         mine = grid.rows(sum(file.length for file in files))
         pieces, first = [], 0
         for file in files:
