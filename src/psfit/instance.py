@@ -20,6 +20,8 @@ from psfit.problem import Layout, Problem
 # Numbers that a rank's square matrices over columns (or samples) may hold: 1 GiB in float64.
 MOST_NUMBERS = 1 << 27
 REFERENCE_ROWS = 256
+# Compute capabilities of the GPUs made for double precision: A100, H100 and H200, B200.
+FAST_DOUBLE = ((8, 0), (9, 0), (10, 0))
 
 
 @dataclass(frozen=True)
@@ -233,7 +235,7 @@ def pose(problem: Problem, source: Source, grid: Grid) -> Instance:
     totals = grid.nodes.total(totals)
     total_weight, target_sums, samples = totals[0], totals[1:-1], int(totals[-1])
     reference = _reference(problem, source, grid)
-    wanted = matrix.streamed and problem.loss.quadratic and highest >= p + layout.free and p**2 <= MOST_NUMBERS
+    wanted = problem.loss.quadratic and highest >= p + layout.free and p**2 <= MOST_NUMBERS and _prefers_moments(matrix)
     moments = grid.together(lambda: Moments.of(split, reference)) if wanted and grid.blocks.size == 1 else None
     if moments is None:
         local = torch.stack(grid.together(lambda: matrix.column_moments(weight, reference)))
@@ -289,6 +291,17 @@ def pose(problem: Problem, source: Source, grid: Grid) -> Instance:
         most_rows=most_rows,
         column_room=-int(grid.world.all_reduce(torch.tensor([-matrix.column_room]), "max")),
     )
+
+
+def _prefers_moments(matrix: DesignMatrix) -> bool:
+    """Whether all second moments at once, in float64, are cheaper than what is needed of them one by one.
+
+    They are where every pass is dear, and on GPUs that multiply in float64 at the speed of float32: there the proof
+    needs that Gram matrix anyway, and it serves the iteration, too.
+    """
+    if matrix.streamed or matrix.device.type != "cuda":
+        return matrix.streamed
+    return torch.cuda.get_device_capability(matrix.device) in FAST_DOUBLE
 
 
 def _reference(problem: Problem, source: Source, grid: Grid) -> Tensor:

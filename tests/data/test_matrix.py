@@ -450,8 +450,13 @@ def test_rows_are_counted_as_they_are_read(monkeypatch):
 @pytest.mark.parametrize(("budget", "held"), [(50 * 4, True), (50 * 4 - 1, False)])
 def test_columns_are_held_if_they_fit(budget, held):
     matrix = Streamed(ArrayRows(np.ones((50, 2), np.float32)), CPU, torch.float32, budget)
-    assert matrix.column_room == int(held)
     assert matrix.columns(torch.tensor([1])).streamed is not held
+
+
+def test_room_for_columns_leaves_some_for_the_iteration():
+    rows, column = ArrayRows(np.ones((50, 2), np.float32)), 50 * 4
+    for budget, room in ((0, 0), (streams.WORKING_NUMBERS * column, 0), ((streams.WORKING_NUMBERS + 3) * column, 3)):
+        assert Streamed(rows, CPU, torch.float32, budget).column_room == room
 
 
 def test_memory_maps_are_read_only(tmp_path):

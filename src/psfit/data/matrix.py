@@ -83,7 +83,7 @@ class DesignMatrix(ABC):
         n = self.shape[1]
         total = torch.zeros(n, n, dtype=dtype or self.dtype, device=self.device)
         for at, strip in self.strips(dtype):
-            total += strip.cross([strip], weights[at])
+            total += strip.gram(weights[at])
         return total
 
     def column_moments(self, weights: Tensor, about: Tensor) -> tuple[Tensor, Tensor]:

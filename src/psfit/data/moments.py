@@ -31,7 +31,7 @@ class Moments:
             for at, strip in matrix.strips(torch.float64):
                 here = slice(rows.start + at.start, rows.start + at.stop)
                 about = strip.standardised(reference, torch.ones_like(reference), 1.0)
-                gram[node] += about.cross([about], weight[here])
+                gram[node] += about.gram(weight[here])
                 cross[node] += about.cross([DenseStrip(target[here])], weight[here])
         return cls(reference, gram, cross)
 

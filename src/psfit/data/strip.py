@@ -5,9 +5,14 @@ strips and never asks what kind they are.
 """
 
 from abc import ABC, abstractmethod
+from itertools import pairwise
 
 import torch
 from torch import Tensor
+
+# From so many columns on, a Gram matrix is made of blocks of which half are transposes of others.
+HALVED_FROM = 2048
+BLOCKS = 4
 
 
 class Strip(ABC):
@@ -26,6 +31,10 @@ class Strip(ABC):
     @abstractmethod
     def cross(self, others: list["Strip"], weights: Tensor) -> Tensor:
         """``A' diag(w_k) B_k`` for the k-th of `others` and column of ``weights (h, k)``, side by side."""
+
+    def gram(self, weights: Tensor) -> Tensor:
+        """``A' diag(weights) A`` for ``weights (h, 1)``."""
+        return self.cross([self], weights)
 
     @abstractmethod
     def sums(self, R: Tensor, about: Tensor) -> Tensor:
@@ -68,6 +77,20 @@ class DenseStrip(Strip):
     def cross(self, others: list[Strip], weights: Tensor) -> Tensor:
         weighted = [weights[:, k : k + 1] * other.dense() for k, other in enumerate(others)]
         return self.values.T @ (weighted[0] if len(weighted) == 1 else torch.cat(weighted, dim=1))
+
+    def gram(self, weights: Tensor) -> Tensor:
+        n = self.shape[1]
+        if n < HALVED_FROM:
+            return self.cross([self], weights)
+        # Only the blocks on and below the diagonal: five eighths of the work.
+        weighted, bounds = weights * self.values, [n * k // BLOCKS for k in range(BLOCKS + 1)]
+        blocks = [slice(a, b) for a, b in pairwise(bounds)]
+        total = torch.empty(n, n, dtype=weighted.dtype, device=weighted.device)
+        for i, low in enumerate(blocks):
+            for right in blocks[: i + 1]:
+                torch.mm(self.values[:, low].T, weighted[:, right], out=total[low, right])
+                total[right, low] = total[low, right].T
+        return total
 
     def sums(self, R: Tensor, about: Tensor) -> Tensor:
         return (self.values - about).T @ R

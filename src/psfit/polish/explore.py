@@ -71,7 +71,9 @@ def _restart(
         news = sum(count == 1 for count in ends.values()) > NEWS * ends.total()
         longer = RUGGED if news or ends[_place(fit)] == 1 else 1
         allowed = spent + plan.work * max(longer * free, REPEATS * spent, known)
-        if failures >= patience * longer or scene.work >= allowed:
+        # Where every search has led to the same place, half the patience will do.
+        enough = patience * longer if len(ends) > 1 else (patience + 1) // 2
+        if failures >= enough or scene.work >= allowed:
             return chosen, fit
         start = _perturbed(chosen, SHARES[restarts % len(SHARES)], generator)
         found, reached, _ = swap_search(scene, start, fit.Z, rel_tol)

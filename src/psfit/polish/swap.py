@@ -21,6 +21,8 @@ from psfit.polish.refit import Fit
 
 MAX_ROUNDS = 100
 SCORE_ENTRIES = 1 << 24
+# The best newcomers of every chosen item are looked at.
+PARTNERS = 4
 # Single swaps to try at least; and at most, while all of them together cost less than the model that proposed them.
 SINGLE_TRIES = 8
 MOST_TRIES = 100
@@ -165,11 +167,12 @@ def score_rows(model: Model, K: Tensor, outside: Tensor) -> Tensor:
 
 
 def _best(scores: Tensor, inside: Tensor, outside: Tensor) -> list[Swap]:
-    """The highest positive scores: enough of them that many disjoint swaps can be picked, and of many newcomers."""
-    best = scores.flatten().topk(min(scores.numel(), 8 * len(inside) + 64)).indices
+    """The highest positive scores of every chosen item, so that many disjoint swaps can be picked, and of newcomers."""
+    best = scores.topk(min(len(outside), PARTNERS), dim=1).indices
+    best = best + len(outside) * torch.arange(len(inside), device=best.device).unsqueeze(1)
     by_newcomer = scores.max(dim=0)
     newcomers = by_newcomer.values.topk(min(len(outside), MOST_TRIES)).indices
-    index = torch.cat([best, by_newcomer.indices[newcomers] * len(outside) + newcomers]).unique()
+    index = torch.cat([best.flatten(), by_newcomer.indices[newcomers] * len(outside) + newcomers]).unique()
     gains = scores.flatten()[index]
     gains, index = gains[gains > 0], index[gains > 0]
     out, into = inside[index // len(outside)], outside[index % len(outside)]
