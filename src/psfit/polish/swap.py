@@ -167,15 +167,23 @@ def score_rows(model: Model, K: Tensor, outside: Tensor) -> Tensor:
 
 
 def _best(scores: Tensor, inside: Tensor, outside: Tensor) -> list[Swap]:
-    """The highest positive scores of every chosen item, so that many disjoint swaps can be picked, and of newcomers."""
-    best = scores.topk(min(len(outside), PARTNERS), dim=1).indices
-    best = best + len(outside) * torch.arange(len(inside), device=best.device).unsqueeze(1)
-    by_newcomer = scores.max(dim=0)
-    newcomers = by_newcomer.values.topk(min(len(outside), MOST_TRIES)).indices
-    index = torch.cat([best.flatten(), by_newcomer.indices[newcomers] * len(outside) + newcomers]).unique()
+    """The highest positive scores of every chosen item and of many newcomers.
+
+    The best newcomers suit most of the chosen items, and the cheapest of these suit most newcomers. So that many swaps
+    are disjoint, the k-th best of the ones also meets the k-th best of the others.
+    """
+    width = len(outside)
+    by_item, by_newcomer = scores.max(dim=1), scores.max(dim=0)
+    partners = scores.topk(min(width, PARTNERS), dim=1).indices
+    partners = partners + width * torch.arange(len(inside), device=partners.device).unsqueeze(1)
+    newcomers = by_newcomer.values.topk(min(width, max(len(inside), MOST_TRIES))).indices
+    tried = newcomers[:MOST_TRIES]
+    paired = by_item.values.argsort(descending=True, stable=True)[: len(newcomers)]
+    diagonal = paired * width + newcomers[: len(paired)]
+    index = torch.cat([partners.flatten(), by_newcomer.indices[tried] * width + tried, diagonal]).unique()
     gains = scores.flatten()[index]
     gains, index = gains[gains > 0], index[gains > 0]
-    out, into = inside[index // len(outside)], outside[index % len(outside)]
+    out, into = inside[index // width], outside[index % width]
     return [Swap(*row) for row in zip(gains.tolist(), out.tolist(), into.tolist(), strict=True)]
 
 
