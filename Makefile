@@ -26,6 +26,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/models/run.py --output benchmarks/results
 	$(BIN)/python benchmarks/quality/run.py --output benchmarks/results
 	$(BIN)/python benchmarks/scaling/run.py --output benchmarks/results
+	$(BIN)/python benchmarks/memory/run.py --output benchmarks/results
 	$(BIN)/python benchmarks/proof/alone.py --output benchmarks/results
 	$(BIN)/python benchmarks/proof/run.py --output benchmarks/results --peers-python $(PEERS_PYTHON)
 

@@ -1,17 +1,24 @@
 """A fit from host memory on a GPU, beside the copy that it needs and the fit of resident data.
 
-``python benchmarks/memory/ring.py`` prints a table; medians of several runs, all in one process.
+``python benchmarks/memory/ring.py --output benchmarks/results`` writes a table; medians of several runs, all in one
+process.
 """
 
+import argparse
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
 from psfit import BiCADMM, GridSpec, SparseLinearRegression
 from psfit.data.streamed import ArrayRows, Streamed
 from psfit.data.synthetic import paper_recipe
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from environment import environment
 
 REPEATS = 5
 
@@ -54,5 +61,16 @@ def compare(samples: int = 300_000, features: int = 4_000) -> list[str]:
     return lines
 
 
+def main() -> None:
+    """Measure and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
+    options = parser.parse_args()
+    about = ", ".join(f"{name} {value}" for name, value in environment().items())
+    page = ["# From host memory to a GPU", "", *compare(), "", f"Run on: {about}."]
+    (options.output / "memory-gpu.md").write_text("\n".join(page) + "\n")
+    print("\n".join(page))
+
+
 if __name__ == "__main__":
-    print("\n".join(compare()))
+    main()

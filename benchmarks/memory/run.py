@@ -2,8 +2,7 @@
 
 ``python benchmarks/memory/run.py --output benchmarks/results --scratch /tmp`` writes a matrix of 12 GB to the scratch
 folder, fits it with squared and logistic loss in processes that may use 3 GB of address space, fits a sparse matrix of
-200,000 x 50,000 in 4 GB, and writes a table. On a machine with a GPU it also compares a fit from host memory with the
-copy that it needs and with the same fit of data that are on the device already.
+200,000 x 50,000 in 4 GB, and writes a table.
 """
 
 import argparse
@@ -13,9 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import torch
 from generate import write
-from ring import compare
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from environment import environment
@@ -79,8 +76,6 @@ def main() -> None:
     page = ["# Memory", "", f"The file holds {size:.1f} GB. The limit is on address space, which counts everything,"]
     page += ["the interpreter and its libraries (1.2 GB) included. Passes count how often the file was read.", ""]
     page += table(rows, options.samples, options.features)
-    if torch.cuda.is_available():
-        page += ["", "## From host memory to a GPU", "", *compare()]
     about = ", ".join(f"{name} {value}" for name, value in environment().items())
     page += ["", f"Run on: {about}."]
     (options.output / "memory.md").write_text("\n".join(page) + "\n")
