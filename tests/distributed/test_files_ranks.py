@@ -45,9 +45,10 @@ def answers_of(backend, cases, folder):
     return json.loads((folder / "answers.json").read_text())
 
 
-def check(answers, X, y, names):
+def check(answers, X, y, names, counts=None):
     """The parts are all of the rows in order, and the model is that of one process with the arrays."""
-    assert all(0 < len(answer["y"]) < ROWS / 2 for answer in answers)
+    heights = [len(answer["y"]) for answer in answers]
+    assert all(0 < height < ROWS / 2 for height in heights) if counts is None else heights == counts
     np.testing.assert_array_equal(np.vstack([answer["rows"] for answer in answers]), X)
     np.testing.assert_array_equal(np.concatenate([answer["y"] for answer in answers]), y)
     expected = SparseLinearRegression(3, gamma=10.0, solver=BiCADMM(effort="low")).fit(X, y)
@@ -73,10 +74,15 @@ def test_ranks_read_their_own_parts(backend, tmp_path):
         single[at].astype(dict.fromkeys(NAMES, dtype)).reset_index(drop=True).to_feather(
             tmp_path / "folder" / f"part{k}.feather"
         )
+    (tmp_path / "pair").mkdir()
+    for k, at in enumerate([slice(0, 50), slice(50, ROWS)]):
+        frame[at].to_parquet(tmp_path / "pair" / f"part{k}.parquet", index=False)
     coloured.to_csv(tmp_path / "coloured.csv", index=False)
     coloured.astype({"colour": "category"}).to_parquet(tmp_path / "coloured.parquet")
     np.savez(tmp_path / "data.npz", X=X, y=y)
-    cases = {name: {"path": str(tmp_path / name)} for name in ("data.csv", "data.parquet", "data.npz", "folder")}
+    cases = {
+        name: {"path": str(tmp_path / name)} for name in ("data.csv", "data.parquet", "data.npz", "folder", "pair")
+    }
     cases["streamed"] = {"path": str(tmp_path / "data.parquet"), "memory": 100}
     for name in ("coloured.csv", "coloured.parquet"):
         cases[name] = {"path": str(tmp_path / name), "one_hot": True}
@@ -88,7 +94,9 @@ def test_ranks_read_their_own_parts(backend, tmp_path):
     check(answers["data.parquet"], X, y, NAMES)
     check(answers["streamed"], X, y, NAMES)
     check(answers["data.npz"], X, y, None)
-    check(answers["folder"], single[NAMES].to_numpy(), single["y"].to_numpy(), NAMES)
+    # Files enough for all ranks are dealt whole, fewer are cut.
+    check(answers["folder"], single[NAMES].to_numpy(), single["y"].to_numpy(), NAMES, [31, 1, ROWS - 32])
+    check(answers["pair"], X, y, NAMES)
     check(answers["coloured.csv"], encoded.to_numpy(), y, list(encoded.columns))
     check(answers["coloured.parquet"], encoded.to_numpy(), y, list(encoded.columns))
     check(answers["from0.svm"], X, y, None)

@@ -173,6 +173,8 @@ def _best(scores: Tensor, inside: Tensor, outside: Tensor) -> list[Swap]:
     are disjoint, the k-th best of the ones also meets the k-th best of the others.
     """
     width = len(outside)
+    if not scores.numel():
+        return []
     by_item, by_newcomer = scores.max(dim=1), scores.max(dim=0)
     partners = scores.topk(min(width, PARTNERS), dim=1).indices
     partners = partners + width * torch.arange(len(inside), device=partners.device).unsqueeze(1)
