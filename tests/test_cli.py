@@ -5,6 +5,7 @@ import re
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 
@@ -159,3 +160,27 @@ def test_another_format_of_model_file_is_refused(tmp_path):
     (tmp_path / "model.json").write_text('{"format": 99}')
     with pytest.raises(ValueError, match="format 99"):
         psfit.load(tmp_path / "model.json")
+
+
+def test_a_table_with_text_weights_and_more_columns_than_needed(call, tmp_path):
+    rng = np.random.default_rng(0)
+    size, colour, weight = rng.normal(size=80), rng.choice(["red", "green"], 80), rng.uniform(0.5, 2, 80)
+    answer = 2 * size + 3 * (colour == "red") + 0.1 * rng.normal(size=80)
+    table = pd.DataFrame(
+        {"size": size, "answer": answer, "colour": colour, "weight": weight, "noise": rng.normal(size=80)}
+    )
+    table.to_parquet(tmp_path / "table.parquet")
+    model = tmp_path / "model.json"
+    options = ["--target", "answer", "--weight", "weight", "--columns", "size, colour", "--one-hot", "--standardize"]
+    rest = ["--memory", "1KB", "--kappa", 2, "--device", "cpu", "--output", model]
+    code, out, _ = call("fit", tmp_path / "table.parquet", *options, *rest)
+    assert code == 0
+    assert "data read" in out
+    X = np.column_stack([size, colour == "green", colour == "red"]).astype(float)
+    expected = psfit.SparseLinearRegression(2, standardize=True).fit(X, answer, weight)
+    loaded = psfit.load(model)
+    assert loaded.feature_names_in_.tolist() == ["size", "colour=green", "colour=red"]
+    assert loaded.standardize
+    assert loaded.objective_ == pytest.approx(expected.objective_, rel=1e-9)
+    code, out, _ = call("predict", model, tmp_path / "table.parquet")
+    np.testing.assert_allclose(np.array(out.split()[1:], dtype=float), expected.predict(X), rtol=1e-6)
