@@ -84,8 +84,8 @@ def _restart(
 
 
 def _place(fit: Fit) -> str:
-    """A name for where a search ended: its objective, without the digits that are noise."""
-    return f"{fit.value:.5e}"
+    """A name for where a search ended: its objective, without the digits that are not worth another search."""
+    return f"{fit.value:.4e}"
 
 
 def _perturbed(chosen: Tensor, share: float, generator: torch.Generator) -> Tensor:
