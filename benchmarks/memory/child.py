@@ -3,7 +3,6 @@
 import argparse
 import json
 import resource
-import threading
 import time
 from pathlib import Path
 
@@ -79,7 +78,6 @@ def main() -> None:
                 "gap": result.gap,
                 "true features found": len(set(model.support_) & set(place.tolist())),
                 "true features": len(place),
-                "threads": threading.active_count(),
             }
         )
     )

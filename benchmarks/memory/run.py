@@ -74,7 +74,7 @@ def main() -> None:
     rows = [measured(kind, folder) for kind in LIMITS]
     size = options.samples * options.features * 4 / 1e9
     page = ["# Memory", "", f"The file holds {size:.1f} GB. The limit is on address space, which counts everything,"]
-    page += ["the interpreter and its libraries (1.2 GB) included. Passes count how often the file was read.", ""]
+    page += ["the interpreter and its libraries included. Passes count how often the file was read.", ""]
     page += table(rows, options.samples, options.features)
     about = ", ".join(f"{name} {value}" for name, value in environment().items())
     page += ["", f"Run on: {about}."]

@@ -77,12 +77,7 @@ class Instance:
     @property
     def squares_fit(self) -> bool:
         """Whether a rank can hold square matrices over the columns, one for each of its nodes."""
-        return self._hosted * self.source.matrix.shape[1] ** 2 <= MOST_NUMBERS
-
-    @property
-    def _hosted(self) -> int:
-        """The most nodes on one rank."""
-        return -(-self.grid.nodes.size // self.grid.nodes.comm.size)
+        return _squares_fit(self.grid, self.source.matrix.shape[1])
 
     @property
     def pooled(self) -> bool:
@@ -93,7 +88,7 @@ class Instance:
     def dear(self) -> bool:
         """Whether an iteration on all columns is out of reach: they lie far away, or their factors are too large."""
         short = min(self.source.matrix.shape[1], self.node_rows)
-        return not self.pooled and (self.source.matrix.streamed or self._hosted * short**2 > MOST_NUMBERS)
+        return not self.pooled and (self.source.matrix.streamed or not _squares_fit(self.grid, short))
 
     @property
     def first_candidates(self) -> int:
@@ -235,8 +230,10 @@ def pose(problem: Problem, source: Source, grid: Grid) -> Instance:
     totals = grid.nodes.total(totals)
     total_weight, target_sums, samples = totals[0], totals[1:-1], int(totals[-1])
     reference = _reference(problem, source, grid)
-    wanted = problem.loss.quadratic and highest >= p + layout.free and p**2 <= MOST_NUMBERS and _prefers_moments(matrix)
-    moments = grid.together(lambda: Moments.of(split, reference)) if wanted and grid.blocks.size == 1 else None
+    n = p + layout.free
+    known_by_squares = problem.loss.quadratic and highest >= n and grid.blocks.size == 1 and _squares_fit(grid, n)
+    wanted = known_by_squares and _prefers_moments(matrix)
+    moments = grid.together(lambda: Moments.of(split, reference)) if wanted else None
     if moments is None:
         local = torch.stack(grid.together(lambda: matrix.column_moments(weight, reference)))
     else:
@@ -291,6 +288,12 @@ def pose(problem: Problem, source: Source, grid: Grid) -> Instance:
         most_rows=most_rows,
         column_room=-int(grid.world.all_reduce(torch.tensor([-matrix.column_room]), "max")),
     )
+
+
+def _squares_fit(grid: Grid, side: int) -> bool:
+    """Whether every rank has room for a square matrix for each of its nodes."""
+    hosted = -(-grid.nodes.size // grid.nodes.comm.size)
+    return hosted * side**2 <= MOST_NUMBERS
 
 
 def _prefers_moments(matrix: DesignMatrix) -> bool:

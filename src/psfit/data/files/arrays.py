@@ -1,7 +1,8 @@
-"""Arrays: ``.npy`` as a memory map, ``.npz`` with X and y or from SciPy, HDF5 datasets."""
+"""Arrays: ``.npy`` in ranges of rows, ``.npz`` with X and y or from SciPy, HDF5 datasets."""
 
 import zipfile
 import zlib
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,9 @@ class _ArrayFile(DataFile):
         self.target = self._beside(wanted.target, "y") if wanted.labelled else None
         self.weight = self._beside(wanted.weight, "sample_weight")
 
+    @abstractmethod
     def _features(self) -> tuple[Any, tuple[str, ...] | None]:
-        raise NotImplementedError
+        """The array X and the names of its columns, if it has any."""
 
     def _named(self, name: str) -> Any:
         """An array of this file, or None."""
