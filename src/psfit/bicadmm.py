@@ -44,6 +44,8 @@ PRESSURES = (0.3, 1.0, 0.1)
 GENTLE = 30
 GROWTH = 1.05
 MOST_PRESSURE = 1e3
+# A search with the effort "high" ends early only where the certificate leaves as good as nothing to find.
+THOROUGH_GAP = 1e-9
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,11 @@ class State:
     """The iterates. `sums` are this rank's contributions to the residuals of the current iteration, `measured` the
     residuals of the one before, a column per problem: p, d, b, their three limits, nonzeros of z, step of z. `wishes`
     are this rank's reasons to stop that no formula knows (the clock, a signal); `heard` is their sum over all ranks.
+    `age` is the iteration once more, where the device can see it.
     """
 
     iteration: int
+    age: Tensor
     local: LocalState
     bilinear: BilinearState
     u: Tensor
@@ -79,6 +83,24 @@ class State:
     measured: Tensor
     wishes: Tensor
     heard: Tensor
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that changes from step to step, as arrays by name."""
+        own = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return (
+            own
+            | {f"local.{name}": value for name, value in self.local.tensors().items()}
+            | {f"bilinear.{name}": value for name, value in vars(self.bilinear).items()}
+        )
+
+    def restored(self, iteration: int, tensors: dict[str, Tensor]) -> "State":
+        """The state that once gave these `tensors`, at an iteration."""
+        parts: dict[str, dict[str, Tensor]] = {"": {}, "local": {}, "bilinear": {}}
+        for name, value in tensors.items():
+            where, _, last = name.rpartition(".")
+            parts[where][last] = value
+        local, bilinear = self.local.restored(parts["local"]), BilinearState(**parts["bilinear"])
+        return replace(self, iteration=iteration, local=local, bilinear=bilinear, **parts[""])
 
 
 @dataclass(frozen=True)
@@ -105,11 +127,15 @@ class BiCADMM:
         Go on after the polish with branch and bound until no support can be better by more than `gap_tol`, or the time
         limit comes. Quick where the certificate's gap is small; without a limit it may search for very long elsewhere.
     gap_tol : float, default=1e-4
-        The relative gap at which exact mode is done.
+        The relative gap at which exact mode is done, and a certificate good enough to end the search for supports (with
+        the effort "high" that needs a smaller one).
     checkpoint : str, Path or None
         A folder for checkpoints of the iteration. A run that finds one of its own there goes on from it.
     checkpoint_every : int, default=50
         Iterations between checkpoints; SIGTERM writes one, too, and ends the run.
+    precision : {"auto", "highest"}, default="auto"
+        How Gram matrices of float32 data are made on a GPU: "auto" by integer products with a known error where they
+        are good enough, "highest" always in floating point. The answer is refitted and proved in float64 either way.
     record_objective : bool, default=False
         Write the objective at z into every history record (one more pass over the data each).
     """
@@ -126,6 +152,7 @@ class BiCADMM:
     gap_tol: float = 1e-4
     checkpoint: str | Path | None = None
     checkpoint_every: int = 50
+    precision: Literal["auto", "highest"] = "auto"
     record_objective: bool = False
 
     def __post_init__(self) -> None:
@@ -135,6 +162,8 @@ class BiCADMM:
                 raise ValueError(f"{name}={value!r} must be a positive number or 'auto'")
         if self.effort not in ("low", "medium", "high"):
             raise ValueError(f"effort={self.effort!r} is unknown; use 'low', 'medium' or 'high'")
+        if self.precision not in ("auto", "highest"):
+            raise ValueError(f"precision={self.precision!r} is unknown; use 'auto' or 'highest'")
         if not 0 < self.tol < 1:
             raise ValueError(f"tol={self.tol!r} must lie between 0 and 1")
         if not 0 <= self.gap_tol < 1:
@@ -150,6 +179,11 @@ class BiCADMM:
         """The effort, but "brief" where a search that goes everywhere follows and needs no more than a good start."""
         return "brief" if self.exact and self.effort == "medium" else self.effort
 
+    @property
+    def certified_gap(self) -> float:
+        """The gap at which a certificate is good enough and the search for supports can end; hardly any for "high"."""
+        return min(self.gap_tol, THOROUGH_GAP) if self.effort == "high" else self.gap_tol
+
     def init(self, instance: Instance, start: Tensor | None = None) -> tuple[Setup, State]:
         """Choose penalties and local solver, factor, and place all nodes at `start` (or zero)."""
         setup = self._setup(instance)
@@ -161,6 +195,7 @@ class BiCADMM:
         nothing = torch.zeros(3, instance.layout.problems, dtype=x.dtype, device=x.device)
         state = State(
             iteration=0,
+            age=x.new_zeros((), dtype=torch.float64),
             local=setup.solver.init(setup.sub, x),
             bilinear=bilinear_start(z, instance.kappa, instance.layout),
             u=torch.zeros_like(x),
@@ -191,7 +226,7 @@ class BiCADMM:
         mean, sums = mean.view_as(z) / N, sums.view_as(state.sums)
         measured = self._residuals(setup, state, sums)
         # Global updates (z, t), s, v, computed alike on every rank.
-        pressure, last = self._pressure(state.iteration), self._pressure(state.iteration - 1)
+        pressure, last = self._pressure(state.age), self._pressure(state.age - 1)
         before = replace(state.bilinear, v=state.bilinear.v * (last / pressure))
         ratio = pressure * setup.rho_b / (N * setup.rho_c)
         bilinear = bilinear_step(before, mean, inst.kappa, ratio, layout)
@@ -206,6 +241,7 @@ class BiCADMM:
         sums = torch.cat([squares[:2].sqrt(), squares[2:]]).sum(dim=1)
         return State(
             iteration=state.iteration + 1,
+            age=state.age + 1,
             local=local,
             bilinear=bilinear,
             u=u,
@@ -267,14 +303,13 @@ class BiCADMM:
         single = self.thoroughness in ("low", "brief") or self.rho_b != "auto" or inst.layout.kind != "columns"
         return PRESSURES[:1] if single else PRESSURES
 
-    def _pressure(self, iteration: int) -> float:
+    def _pressure(self, age: Tensor) -> Tensor:
         """The factor on rho_b: one for a gentle start, then growing.
 
         Only the data-free step knows rho_b, so no factor is made again; its scaled multiplier v shrinks as rho_b grows.
         """
-        if self.effort == "low" or self.rho_b != "auto":
-            return 1.0
-        return min(GROWTH ** max(0, iteration - GENTLE), MOST_PRESSURE)
+        growth = 1.0 if self.effort == "low" or self.rho_b != "auto" else GROWTH
+        return torch.pow(growth, (age - GENTLE).clamp(min=0)).clamp(max=MOST_PRESSURE)
 
     def measure(self, setup: Setup, state: State) -> Tensor:
         """The residuals of the current iteration, for which the next one would have waited."""

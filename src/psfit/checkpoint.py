@@ -105,6 +105,7 @@ class Checkpoint:
         restored = replace(
             state,
             iteration=int(shared["iteration"]),
+            age=torch.full_like(state.age, float(shared["iteration"])),
             local=state.local.restored({name: tensor(local[f"local_{name}"]) for name in state.local.varying}),
             bilinear=BilinearState(**bilinear),
             u=tensor(local["u"]),

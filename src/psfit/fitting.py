@@ -7,7 +7,7 @@ from torch import Tensor
 from psfit.bicadmm import BiCADMM
 from psfit.instance import Instance
 from psfit.iterate import iterate
-from psfit.polish import Polished, polish
+from psfit.polish import Polished, Settled, polish
 from psfit.result import Record, Status
 
 # Passes over the data that an iteration costs, roughly: the inner steps of the feature split.
@@ -26,14 +26,24 @@ class Fitted:
     candidates: int
 
 
-def fit(inst: Instance, solver: BiCADMM, start: Tensor | None, known: Tensor | None, began: float) -> Fitted:
-    """Iterate from coefficients ``start (n, c)`` (or zero) and polish; the support of `known` is polished, too."""
+def fit(
+    inst: Instance,
+    solver: BiCADMM,
+    start: Tensor | None,
+    known: Tensor | None,
+    began: float,
+    settled: Settled | None = None,
+) -> Fitted:
+    """Iterate from coefficients ``start (n, c)`` (or zero) and polish; the support of `known` is polished, too.
+
+    The search ends early where `settled` can prove that there is nothing left to find.
+    """
     inst.grid.phase("the first factorisation")
     setup, state = solver.init(inst, start)
     inst.grid.phase("the iteration")
     state, status, history = iterate(solver, setup, state, began)
     inst.grid.phase("the polish")
     passes = PASSES * state.iteration
-    answer = polish(setup.instance, state.bilinear.z, setup.copies, solver.thoroughness, passes, known)
+    answer = polish(setup.instance, state.bilinear.z, setup.copies, solver.thoroughness, passes, known, settled)
     penalties = {"rho_c": setup.rho_c, "rho_b": float(setup.rho_b[0]), "rho_l": setup.sub.rho_l}
     return Fitted(answer, status, history, setup.solver.name, penalties, inst.layout.features)

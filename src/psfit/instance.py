@@ -14,7 +14,7 @@ from torch import Tensor
 
 from psfit.comm import Grid
 from psfit.data import Affine, DesignMatrix, NodeSplit, Source, Spread
-from psfit.data.moments import Moments
+from psfit.data.moments import Moments, integers_help
 from psfit.problem import Layout, Problem
 
 # Numbers that a rank's square matrices over columns (or samples) may hold: 1 GiB in float64.
@@ -217,8 +217,11 @@ class Instance:
         return Z.to(self.source.matrix.dtype)
 
 
-def pose(problem: Problem, source: Source, grid: Grid) -> Instance:
-    """Standardise the columns over all nodes (sums only) and set up the coordinates."""
+def pose(problem: Problem, source: Source, grid: Grid, exact: bool = False) -> Instance:
+    """Standardise the columns over all nodes (sums only) and set up the coordinates.
+
+    All products are made in floating point if they must be `exact`; else integer ones may do on a GPU.
+    """
     matrix, weight = source.matrix, source.weight.double()
     p, c = matrix.shape[1], source.outputs
     layout = problem.layout(p, c)
@@ -232,8 +235,8 @@ def pose(problem: Problem, source: Source, grid: Grid) -> Instance:
     reference = _reference(problem, source, grid)
     n = p + layout.free
     known_by_squares = problem.loss.quadratic and highest >= n and grid.blocks.size == 1 and _squares_fit(grid, n)
-    wanted = known_by_squares and _prefers_moments(matrix)
-    moments = grid.together(lambda: Moments.of(split, reference)) if wanted else None
+    wanted = known_by_squares and _prefers_moments(matrix, exact)
+    moments = grid.together(lambda: Moments.of(split, reference, exact)) if wanted else None
     if moments is None:
         local = torch.stack(grid.together(lambda: matrix.column_moments(weight, reference)))
     else:
@@ -260,7 +263,7 @@ def pose(problem: Problem, source: Source, grid: Grid) -> Instance:
     free = ridge.new_zeros(layout.free)
     # The intercept's column gets the same norm, so that its unit follows that of the data.
     constant = common / float(total_weight.sqrt())
-    standard = Affine(matrix, shift, scale, constant if problem.fit_intercept else 0.0)
+    standard = Affine(matrix, shift, scale, constant if problem.fit_intercept else 0.0, integers=not exact)
     # What sums over samples leave to be corrected afterwards: all of the mean, or what the reference missed.
     late = torch.zeros_like(shift) if moments is None else shift - reference
     late = late if matrix.centres_entries else shift
@@ -296,14 +299,16 @@ def _squares_fit(grid: Grid, side: int) -> bool:
     return hosted * side**2 <= MOST_NUMBERS
 
 
-def _prefers_moments(matrix: DesignMatrix) -> bool:
+def _prefers_moments(matrix: DesignMatrix, exact: bool) -> bool:
     """Whether all second moments at once, in float64, are cheaper than what is needed of them one by one.
 
-    They are where every pass is dear, and on GPUs that multiply in float64 at the speed of float32: there the proof
-    needs that Gram matrix anyway, and it serves the iteration, too.
+    They are where every pass is dear, and on GPUs that multiply integers, or numbers of float64 at the speed of
+    float32: there the proof needs that Gram matrix anyway, and it serves the iteration, too.
     """
     if matrix.streamed or matrix.device.type != "cuda":
         return matrix.streamed
+    if not exact and integers_help(matrix):
+        return True
     return torch.cuda.get_device_capability(matrix.device) in FAST_DOUBLE
 
 

@@ -13,6 +13,7 @@ import torch
 
 from psfit.bicadmm import BiCADMM, Setup, State
 from psfit.checkpoint import Checkpoint, Row
+from psfit.cuda_graph import stepper
 from psfit.result import Record, Status
 
 # On a GPU reading a number waits for the device, so the stopping test is not made at every iteration there.
@@ -56,13 +57,13 @@ def _loop(
 ) -> tuple[State, Status]:
     every = CHECK_EVERY[setup.instance.source.matrix.device.type]
     status = solver.status(state) if rows else Status.RUNNING
-    finite, kept = state, state.iteration
+    step, finite, kept = stepper(solver, setup), state, state.iteration
     while status is Status.RUNNING:
         for _ in range(min(every, solver.max_iter - state.iteration)):
             late = solver.time_limit is not None and time.perf_counter() - began > solver.time_limit
             if late or signals.stop:
                 state = replace(state, wishes=state.wishes.new_tensor([late, signals.stop]))
-            state = solver.step(setup, state)
+            state = step(state)
             objective = _objective(setup, state) if solver.record_objective else None
             rows.append(Row(state.measured, time.perf_counter() - began, objective))
             if keeper is not None and keeper.due(state):
@@ -71,7 +72,7 @@ def _loop(
         status = solver.status(state)
         if status is Status.DIVERGED or not bool(state.bilinear.z.isfinite().all()):
             return finite, Status.DIVERGED
-        finite = state
+        finite = step.kept(state)
         late_ranks, stopped_ranks = state.heard.tolist()
         if status is Status.RUNNING and late_ranks > 0:
             status = Status.TIME_LIMIT

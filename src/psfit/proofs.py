@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from psfit.certificate import Certificate, Progress, Proof, certify, prove
+from psfit.certificate import Certificate, Certifier, Progress, Proof, prove
 from psfit.instance import Instance
 from psfit.polish import Polished
 from psfit.polish.refit import refit
@@ -41,10 +42,34 @@ class Proofs:
         )
 
 
-def certificates(inst: Instance, answer: Polished, late: Callable[[], bool]) -> Proofs:
-    """A certificate for each problem; `late` says that the time limit has come."""
-    values = enumerate(answer.objectives.tolist())
-    return Proofs.of([certify(inst, problem, answer.Z, value, late) for problem, value in values])
+class Certificates:
+    """A certificate for each problem, of the quality asked for: a relative `gap`, or what the budget allows.
+
+    A search may ask on its way whether an answer is settled; what was proved then need not be proved again. `late` says
+    that the time limit has come.
+    """
+
+    def __init__(self, inst: Instance, gap: float, late: Callable[[], bool]) -> None:
+        self.grid, self.gap = inst.grid, gap
+        self.certifiers = [Certifier(inst, problem, late) for problem in range(inst.layout.problems)]
+        self.known: dict[tuple[int, float], Certificate] = {}
+
+    def settled(self, problem: int, Z: Tensor, objective: float) -> bool:
+        """Whether no support can be better than an answer ``Z (n, c)`` of one problem by more than the gap."""
+        lower = self._certificate(problem, Z, objective).lower
+        # Every rank must come to the same decision, also where their processors round differently.
+        return self.grid.agree(objective - lower <= self.gap * abs(objective))
+
+    def of(self, answer: Polished) -> Proofs:
+        """What is proved about all problems."""
+        values = enumerate(answer.objectives.tolist())
+        return Proofs.of([self._certificate(problem, answer.Z, value) for problem, value in values])
+
+    def _certificate(self, problem: int, Z: Tensor, objective: float) -> Certificate:
+        key = problem, objective
+        if key not in self.known:
+            self.known[key] = self.certifiers[problem].certify(Z, objective, self.gap)
+        return self.known[key]
 
 
 def search(

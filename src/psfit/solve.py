@@ -17,7 +17,7 @@ from psfit.fitting import fit
 from psfit.instance import Instance, pose
 from psfit.iterate import StoppedError
 from psfit.problem import Problem
-from psfit.proofs import Proofs, certificates, search
+from psfit.proofs import Certificates, Proofs, search
 from psfit.result import Result
 from psfit.working_set import fit_candidates
 
@@ -55,7 +55,7 @@ def solve(
     solver = solver or BiCADMM()
     grid = _built(grid, source)
     _require_same_settings(problem, source, solver, grid)
-    inst = pose(problem, source, grid)
+    inst = pose(problem, source, grid, exact=solver.exact or solver.precision == "highest")
     try:
         return _solved(inst, solver, start, certify, progress, began)
     except (RemoteError, CheckpointError, StoppedError):
@@ -76,19 +76,23 @@ def _solved(
     """Iteration, polish and proof; an exception from here may be this rank's alone."""
     grid, problem = inst.grid, inst.problem
     begin = None if start is None else inst.from_user(*start)
-    fitted = fit_candidates(inst, solver, begin, began) if inst.selective else fit(inst, solver, begin, None, began)
-    answer, status = fitted.answer, fitted.status
-    proved = Proofs.none(len(problem.kappa))
 
     def late() -> bool:
         # Every rank asks at the same points of the program, and the first one's clock decides.
         return solver.time_limit is not None and grid.agree(time.perf_counter() - began > solver.time_limit)
 
+    certificates = Certificates(inst, solver.certified_gap, late) if certify and not solver.exact else None
+    if inst.selective:
+        fitted = fit_candidates(inst, solver, begin, began)
+    else:
+        fitted = fit(inst, solver, begin, None, began, None if certificates is None else certificates.settled)
+    answer, status = fitted.answer, fitted.status
+    proved = Proofs.none(len(problem.kappa))
     grid.phase("the proof")
     if solver.exact:
         answer, proved, status = search(inst, answer, solver.gap_tol, late, progress)
-    elif certify:
-        proved = certificates(inst, answer, late)
+    elif certificates is not None:
+        proved = certificates.of(answer)
     coef, intercept = inst.to_user(answer.Z)
     if not grid.same(torch.stack([coef.sum(), coef.square().sum(), answer.objectives.sum().to(coef)])):
         raise RuntimeError(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from problems import LOSSES, SPARSITIES, make_source
 
 from psfit import BiCADMM, Dense, GridSpec, Problem, Source, solve
-from psfit.certificate import certify
+from psfit.certificate import Certifier
 from psfit.instance import pose
 from psfit.result import Status
 
@@ -67,7 +67,7 @@ def test_a_bound_holds_from_any_point(case, seed):
     generator = torch.Generator().manual_seed(seed)
     Z = torch.randn(inst.source.matrix.shape[1], inst.source.outputs, generator=generator, dtype=torch.float64)
     optimum = best_objective(problem, source)
-    certificate = certify(inst, 0, Z, float("inf"))
+    certificate = Certifier(inst, 0).certify(Z, float("inf"))
     assert certificate.lower <= optimum + ORACLE * (1 + abs(optimum))
     # From nowhere nothing can be decided.
     assert not bool(certificate.inside.any() | certificate.outside.any())

@@ -108,7 +108,7 @@ def form(request):
 def cut(request, monkeypatch):
     """Whether the rows pass at once or a few hundred at a time."""
     if request.param == "many strips":
-        monkeypatch.setitem(module.STRIP_BYTES, "cpu", 1)
+        monkeypatch.setattr(module, "STRIP_BYTES", 1)
         monkeypatch.setattr(streams, "BLOCK_BYTES", 256 * COLUMNS * 4)
     return request.param
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
+from math import isfinite
 
 import torch
 from torch import Tensor
@@ -32,57 +34,79 @@ class Certificate:
     outside: Tensor
 
 
-def certify(
-    inst: Instance, problem: int, Z: Tensor, objective: float, late: Callable[[], bool] = lambda: False
-) -> Certificate:
-    """Bound one problem of an instance from its answer ``Z (n, c)`` with the given objective.
+class Certifier:
+    """Certificates for answers of one problem of an instance; what they share is made once.
 
     Passes over the data end with their budget, or when `late` says so.
     """
-    single, Z = inst.single(problem), Z[:, inst.layout.outputs_of(problem)].double()
-    fixed = Fixed.nothing(single.layout.size, single.problem.kappa[0], inst.ridge.device)
-    if single.problem.loss.quadratic and single.tall and single.squares_fit:
-        certified = _by_one_gradient if inst.grid.blocks.size > 1 else _by_quadratic_form
-        lower, fixed = certified(single, Z[: single.layout.features], objective, fixed)
-    elif single.selective:
-        bound, scores = bound_by_candidates(single, Z, objective, PASS_BUDGET, late)
-        lower, fixed = float(bound), screen(fixed, scores, bound, objective)[0]
-    else:
-        relaxation = DataRelaxation(single, late=late)
-        bounds = relaxation.bound(fixed, relaxation.start(Z), objective, PASS_BUDGET)
-        lower, fixed = float(bounds.lower), screen(fixed, bounds.scores, bounds.lower, objective)[0]
-    # Numbers that overflow prove nothing.
-    lower = min(max(trivial_bound(single), lower if lower == lower else -torch.inf), objective)
-    return Certificate(lower, fixed.inside[0], fixed.outside[0])
 
+    def __init__(self, inst: Instance, problem: int, late: Callable[[], bool] = lambda: False) -> None:
+        self.inst, self.late = inst.single(problem), late
+        self.outputs = inst.layout.outputs_of(problem)
 
-def _by_one_gradient(inst: Instance, X: Tensor, objective: float, fixed: Fixed) -> tuple[float, Fixed]:
-    """Nothing is pooled: the nodes' own smallest eigenvalues and one gradient at the answer."""
-    extracted = torch.full_like(inst.ridge[: len(X)], extraction.unpooled(inst))
-    bound, scores = gradient_bound(inst, X, extracted, fixed)
-    return float(bound), screen(fixed, scores, bound, objective)[0]
+    def certify(self, Z: Tensor, objective: float, gap: float = 0.0) -> Certificate:
+        """Bound the problem from an answer ``Z (n, c)`` with the given objective; a relative `gap` will do."""
+        inst, Z = self.inst, Z[:, self.outputs].double()
+        fixed = Fixed.nothing(inst.layout.size, inst.problem.kappa[0], inst.ridge.device)
+        enough = objective - gap * abs(objective) if isfinite(objective) else objective
+        if inst.problem.loss.quadratic and inst.tall and inst.squares_fit:
+            certified = self._by_one_gradient if inst.grid.blocks.size > 1 else self._by_quadratic_form
+            lower, fixed = certified(Z[: inst.layout.features], objective, enough, fixed)
+        elif inst.selective:
+            bound, scores = bound_by_candidates(inst, Z, objective, PASS_BUDGET, self.late)
+            lower, fixed = float(bound), screen(fixed, scores, bound, objective)[0]
+        else:
+            relaxation = self._relaxation
+            bounds = relaxation.bound(fixed, relaxation.start(Z), enough, PASS_BUDGET)
+            lower, fixed = float(bounds.lower), screen(fixed, bounds.scores, bounds.lower, objective)[0]
+        # Numbers that overflow prove nothing.
+        lower = min(max(trivial_bound(inst), lower if lower == lower else -torch.inf), objective)
+        return Certificate(lower, fixed.inside[0], fixed.outside[0])
 
+    @cached_property
+    def _relaxation(self) -> DataRelaxation:
+        return DataRelaxation(self.inst, late=self.late)
 
-def _by_quadratic_form(inst: Instance, X: Tensor, objective: float, fixed: Fixed) -> tuple[float, Fixed]:
-    """A better point from the pooled form, the bound there from the data; and once more without what that decided."""
-    form = pooled(inst)
-    extracted = extraction.uniform(form)
-    X = _ascended(form, extracted, X, objective)
-    bound, scores = gradient_bound(inst, X, extracted.unsqueeze(1), fixed)
-    fixed, _ = screen(fixed, scores, bound, objective)
-    inside, free = fixed.inside[0], fixed.free[0]
-    if not bool(free.any()) or bool(free.all()):
-        return float(bound), fixed
-    # Items inside are an ordinary part of the convex problem. Half of their ridge stays what pays for the gradient that
-    # rounding leaves on them, the other half joins the loss; what can be extracted then depends on the others only.
-    rest = form.reduced(inside, fixed.outside[0])
-    halved = replace(form, ridge=form.ridge / 2).reduced(inside, fixed.outside[0])
-    extracted = torch.where(inside, -form.ridge / 2, 0.0)
-    extracted[free] = extraction.uniform(halved)
-    x = rest.Q * 0 if rest.kappa <= 0 else _ascended(rest, extracted[free], X[free], objective)
-    again, scores = gradient_bound(inst, form.completed(inside, free, x), extracted.unsqueeze(1), fixed)
-    fixed, _ = screen(fixed, scores, again, objective)
-    return max(float(bound), float(again)), fixed
+    @cached_property
+    def _form(self) -> Quadratic:
+        return pooled(self.inst)
+
+    @cached_property
+    def _extracted(self) -> Tensor:
+        return extraction.uniform(self._form)
+
+    def _by_one_gradient(self, X: Tensor, objective: float, enough: float, fixed: Fixed) -> tuple[float, Fixed]:
+        """Nothing is pooled: the nodes' own smallest eigenvalues and one gradient at the answer."""
+        extracted = torch.full_like(self.inst.ridge[: len(X)], extraction.unpooled(self.inst))
+        bound, scores = gradient_bound(self.inst, X, extracted, fixed)
+        return float(bound), screen(fixed, scores, bound, objective)[0]
+
+    def _by_quadratic_form(self, X: Tensor, objective: float, enough: float, fixed: Fixed) -> tuple[float, Fixed]:
+        """One gradient at the answer; then at a better point that the pooled form finds; then without what is decided.
+
+        Each proves its bound from the data themselves, and the first that is enough ends it.
+        """
+        inst, form, extracted = self.inst, self._form, self._extracted
+        bound, scores = gradient_bound(inst, X, extracted.unsqueeze(1), fixed)
+        if float(bound) < enough:
+            above = _ascended(form, extracted, X, objective)
+            better, found = gradient_bound(inst, above, extracted.unsqueeze(1), fixed)
+            if bool(better > bound):
+                X, bound, scores = above, better, found
+        fixed, _ = screen(fixed, scores, bound, objective)
+        inside, free = fixed.inside[0], fixed.free[0]
+        if float(bound) >= enough or not bool(free.any()) or bool(free.all()):
+            return float(bound), fixed
+        # Items inside are an ordinary part of the convex problem. Half of their ridge stays what pays for the gradient
+        # that rounding leaves on them, the other half joins the loss; what can be extracted then depends on the others.
+        rest = form.reduced(inside, fixed.outside[0])
+        halved = replace(form, ridge=form.ridge / 2).reduced(inside, fixed.outside[0])
+        extracted = torch.where(inside, -form.ridge / 2, 0.0)
+        extracted[free] = extraction.uniform(halved)
+        x = rest.Q * 0 if rest.kappa <= 0 else _ascended(rest, extracted[free], X[free], objective)
+        again, scores = gradient_bound(inst, form.completed(inside, free, x), extracted.unsqueeze(1), fixed)
+        fixed, _ = screen(fixed, scores, again, objective)
+        return max(float(bound), float(again)), fixed
 
 
 def _ascended(form: Quadratic, extracted: Tensor, X: Tensor, objective: float) -> Tensor:

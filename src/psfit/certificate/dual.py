@@ -64,22 +64,20 @@ def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, fixed: Fixed) -
     # The columns are centred, so that the best intercept is the mean of the targets up to rounding.
     middle = _weighted_mean(inst, target) if inst.layout.free else torch.zeros_like(target[:1])
     spread = None if mine is matrix else _predictors(inst, mine, X[own])
-    local = X.new_zeros(n + 3, c)
-    balance = X.new_zeros(n, 1)
+    local = X.new_zeros(n + 3, c + 1)
     for at, strip in mine.strips(torch.float64):
         eta, size = (strip.mv(X[own]), strip.magnitudes(X[own])) if spread is None else spread[:, at]
         residual[at], sizes[at] = eta - (target[at] - middle), size + target[at].abs() + middle.abs()
-        local[own] += strip.rmv(2 * weight[at] * residual[at])
-        balance[own] += strip.rmv(weight[at])
-    local[n] = (weight * residual.square()).sum(dim=0)
+        local[own] += strip.rmv(weight[at] * torch.cat([2 * residual[at], torch.ones_like(weight[at])], dim=1))
+    local[n, :c] = (weight * residual.square()).sum(dim=0)
     offset = torch.zeros_like(middle)
     if inst.layout.free:
         # With the best intercept the residuals add up to zero, so that the gradient vanishes on it.
         offset = _weighted_mean(inst, residual)
         residual, sizes = residual - offset, sizes + offset.abs()
-    local[n + 1], local[n + 2] = (weight * residual.square()).sum(dim=0), (weight * sizes.square()).sum(dim=0)
+    local[n + 1, :c], local[n + 2, :c] = (weight * torch.stack([residual, sizes]).square()).sum(dim=1)
     local[n:] = inst.grid.once(local[n:])
-    summed = inst.grid.total(torch.cat([local, torch.cat([balance, balance.new_zeros(3, 1)])], dim=1))
+    summed = inst.grid.total(local)
     summed, balance = summed[:, :c], summed[:n, c:]
     before, fit, power = summed[n], summed[n + 1], summed[n + 2]
     # A residual is off by n roundings of the sizes in it, a sum over samples by m roundings of its own.

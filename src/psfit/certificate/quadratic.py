@@ -95,6 +95,9 @@ def pooled(inst: Instance) -> Quadratic:
     """The quadratic form of an instance of one problem with the squared loss, summed over the nodes in float64."""
     G, Q, power = _statistics(inst)
     constant = float(power.sum())
+    # Integer products leave out what is known not to matter much.
+    known = inst.source.statistics
+    left_out = 2 * float(inst.grid.nodes.total(Q.new_tensor([0.0 if known is None else known.error])))
     # A sum of m products is off by at most m roundings of the sum of their sizes; standardising adds a few more.
     rounding = 2 * (inst.samples + 16) * EPS
     norm = float(inst.rounding_norm.max())
@@ -105,7 +108,7 @@ def pooled(inst: Instance) -> Quadratic:
         ridge=inst.ridge[:, 0],
         kappa=inst.problem.kappa[0],
         index=torch.arange(len(Q), device=Q.device),
-        gram_error=rounding * norm * norm,
+        gram_error=rounding * norm * norm + left_out,
         linear_error=rounding * norm * constant**0.5,
         constant_error=rounding * constant,
     )

@@ -10,9 +10,13 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from psfit.data.integer_gram import available, integer_moments
 from psfit.data.strip import DenseStrip, Strip
 
-STRIP_BYTES = {"cpu": 16 << 20, "cuda": 512 << 20}
+# Rows are worked on in strips of so many bytes: what suits a cache, or keeps a GPU busy without filling it.
+STRIP_BYTES = 16 << 20
+MOST_STRIP_BYTES = 2 << 30
+MEMORY_SHARE = 1 / 32
 
 
 class DesignMatrix(ABC):
@@ -68,7 +72,7 @@ class DesignMatrix(ABC):
         """All rows, a bounded number of bytes at a time: pairs of a row range and a strip of the given precision."""
         dtype = dtype or self.dtype
         m, n = self.shape
-        height = max(256, STRIP_BYTES[self.device.type] // (max(n, 1) * dtype.itemsize))
+        height = max(256, _strip_bytes(self.device) // (max(n, 1) * dtype.itemsize))
         for start in range(0, m, height):
             stop = min(start + height, m)
             yield slice(start, stop), DenseStrip(self.chunk(start, stop, dtype))
@@ -125,11 +129,14 @@ class Affine(DesignMatrix):
     """Columns ``(a_j - shift_j) / scale_j`` of another matrix and, unless `constant` is zero, a last column of it.
 
     Centring, scaling and the intercept are never written into the data: the caller's memory is used as it is, and a
-    sparse matrix stays sparse.
+    sparse matrix stays sparse. With `integers`, Gram matrices in the data's precision may come from integer products.
     """
 
-    def __init__(self, base: DesignMatrix, shift: Tensor, scale: Tensor, constant: float) -> None:
+    def __init__(
+        self, base: DesignMatrix, shift: Tensor, scale: Tensor, constant: float, integers: bool = False
+    ) -> None:
         self.base, self.shift, self.scale, self.constant = base, shift, scale, float(constant)
+        self.integers = integers
         self.shape = (base.shape[0], base.shape[1] + (constant != 0))
         self.dtype = base.dtype
         self.device = base.device
@@ -144,7 +151,7 @@ class Affine(DesignMatrix):
         if part is self.base:
             return slice(0, self.shape[1]), self
         constant = self.constant if self.base.ends_here else 0.0
-        return slice(at.start, at.stop + (constant != 0)), Affine(part, self.shift[at], self.scale[at], constant)
+        return slice(at.start, at.stop + (constant != 0)), self._like(part, at, constant)
 
     @property
     def column_room(self) -> int:
@@ -174,10 +181,30 @@ class Affine(DesignMatrix):
         else:
             inner = index[index < n]
             kept = bool((index == n).any())
-        return Affine(self.base.columns(inner), self.shift[inner], self.scale[inner], self.constant * kept)
+        return self._like(self.base.columns(inner), inner, self.constant * kept)
 
     def rows(self, start: int, stop: int) -> "Affine":
-        return Affine(self.base.rows(start, stop), self.shift, self.scale, self.constant)
+        return self._like(self.base.rows(start, stop), slice(None), self.constant)
+
+    def _like(self, base: DesignMatrix, index: slice | Tensor, constant: float) -> "Affine":
+        """Another matrix in the units of some of these columns."""
+        return Affine(base, self.shift[index], self.scale[index], constant, self.integers)
+
+    def gram(self, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        dense = self.integers and self.centres_entries and dtype in (None, self.dtype)
+        if not dense or not available(self.base.shape[1], self.dtype, self.device):
+            return super().gram(weights, dtype)
+        p, heavy = self.base.shape[1], weights.double()
+        G, sums = self.scale.new_zeros(p, p), self.scale.new_zeros(p, 1)
+        for at, strip in self.base.strips():
+            products, some, _ = integer_moments(strip.dense(), self.shift, heavy[at], heavy[at])
+            G, sums = G.add_(products), sums.add_(some)
+        G = G.div_(self.scale).div_(self.scale.unsqueeze(1))
+        if self.constant:
+            edge = self.constant * sums / self.scale.unsqueeze(1)
+            corner = self.constant**2 * heavy.sum().reshape(1, 1)
+            G = torch.cat([torch.cat([G, edge], dim=1), torch.cat([edge.T, corner], dim=1)])
+        return G.to(self.dtype)
 
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         strip = DenseStrip(self.base.chunk(start, stop, dtype))
@@ -194,3 +221,10 @@ class Affine(DesignMatrix):
         beside = self.columns(index)
         for at, strip in self.own[1].strips():
             yield at, strip, DenseStrip(beside.chunk(at.start, at.stop, self.dtype))
+
+
+def _strip_bytes(device: torch.device) -> int:
+    if device.type == "cpu":
+        return STRIP_BYTES
+    memory = torch.cuda.get_device_properties(device).total_memory
+    return min(MOST_STRIP_BYTES, int(MEMORY_SHARE * memory))

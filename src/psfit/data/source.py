@@ -14,10 +14,14 @@ from psfit.data.matrix import DesignMatrix
 
 @dataclass(frozen=True)
 class Statistics:
-    """What the squared loss needs to know of each node, in float64: ``A'WA (N, n, n)`` and ``A'Wb (N, n, c)``."""
+    """What the squared loss needs to know of each node, in float64: ``A'WA (N, n, n)`` and ``A'Wb (N, n, c)``.
+
+    Beyond the rounding of float64, entries of the nodes' summed Gram matrix are off by at most `error`.
+    """
 
     gram: Tensor
     cross: Tensor
+    error: float
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Source:
         """The same samples with some of the targets, or with copies of them."""
         known = self.statistics
         if known is not None:
-            known = Statistics(known.gram, known.cross[:, :, outputs])
+            known = replace(known, cross=known.cross[:, :, outputs])
         return replace(self, target=self.target[:, outputs], statistics=known)
 
     def split(self, nodes: int) -> "NodeSplit":

@@ -100,13 +100,14 @@ class DenseStrip(Strip):
         return values.square().T @ R
 
     def magnitudes(self, X: Tensor) -> Tensor:
-        return self.values.abs() @ X.abs()
+        # By Cauchy and Schwarz: a pass over the rows without a copy of them.
+        return self.values.norm(dim=1, keepdim=True) * X.norm(dim=0, keepdim=True)
 
     def columns(self, index: Tensor) -> "DenseStrip":
         return DenseStrip(self.values[:, index])
 
     def standardised(self, shift: Tensor, scale: Tensor, constant: float) -> "DenseStrip":
-        values = (self.values - shift.to(self.values)) / scale.to(self.values)
+        values = (self.values - shift.to(self.values)).div_(scale.to(self.values))
         if constant:
             values = torch.cat([values, values.new_full((len(values), 1), constant)], dim=1)
         return DenseStrip(values)

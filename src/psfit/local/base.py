@@ -75,6 +75,8 @@ class LocalSolver(ABC, Generic[S]):
     """Frozen configuration; the state is passed in and returned."""
 
     name: ClassVar[str]
+    # Whether every call does the same work whatever the numbers are, and never waits for one of them.
+    steady: ClassVar[bool] = False
 
     @abstractmethod
     def objection(self, loss: Loss, blocks: int) -> str | None:

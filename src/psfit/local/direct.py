@@ -23,6 +23,7 @@ class Direct(LocalSolver[DirectState]):
     """``x = (diag(w) + 2 A'DA)^-1 (w v + 2 A'D b)``."""
 
     name: ClassVar[str] = "direct"
+    steady: ClassVar[bool] = True
 
     def objection(self, loss: Loss, blocks: int) -> str | None:
         if not loss.quadratic:

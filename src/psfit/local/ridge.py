@@ -14,6 +14,8 @@ from torch import Tensor
 from psfit.data import DesignMatrix, NodeSplit
 from psfit.linalg import cholesky
 
+BATCH_BELOW = 512
+
 
 class RidgeFactor(ABC):
     """A factored operator on ``(N, n, c)``."""
@@ -40,7 +42,9 @@ class GramFactor(RidgeFactor):
     def __init__(self, split: NodeSplit, weight: Tensor, sigma: float) -> None:
         H = sigma * split.gram
         H.diagonal(dim1=1, dim2=2).add_(weight.T)
-        self.inverse = torch.cholesky_inverse(cholesky(H))
+        # Small matrices as one batch; for large ones the routines for a single matrix are the faster ones.
+        parts = [H] if H.shape[1] < BATCH_BELOW else list(H.split(1))
+        self.inverse = torch.cat([torch.cholesky_inverse(cholesky(part)) for part in parts])
 
     def solve(self, rhs: Tensor) -> Tensor:
         return self.inverse @ rhs

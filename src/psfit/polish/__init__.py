@@ -1,5 +1,6 @@
 """Polish: from the iteration's last point to an exact answer on the best support in reach."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -9,9 +10,12 @@ from psfit.bilinear import largest
 from psfit.instance import Instance
 from psfit.polish.explore import EFFORTS, explore
 from psfit.polish.landscape import landscape
-from psfit.polish.refit import refit
+from psfit.polish.refit import Fit, refit
 
-__all__ = ["EFFORTS", "Polished", "polish"]
+__all__ = ["EFFORTS", "Polished", "Settled", "polish"]
+
+# Whether an answer ``Z (n, c)`` of a problem, by number, with this objective is known to be as good as any other.
+Settled = Callable[[int, Tensor, float], bool]
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ def polish(
     effort: str = "medium",
     passes: int = 0,
     known: Tensor | None = None,
+    settled: Settled | None = None,
 ) -> Polished:
     """Take the kappa largest items of each copy of `z`, improve them by swaps, and refit the best in float64.
 
@@ -51,6 +56,8 @@ def polish(
         Passes over the data that have led to `z`: the search may cost as much.
     known : Tensor (n, c / copies), optional
         Coefficients whose supports are further starts.
+    settled : callable, optional
+        Ends the search of a problem when it says so of an answer.
     """
     Z = z.double()
     supports = largest(inst.layout.pack(Z), inst.kappa)
@@ -63,12 +70,31 @@ def polish(
         for start, support in zip(starts, largest(inst.layout.pack(known.repeat(1, copies)), inst.kappa), strict=False):
             start.append(support)
     values, residual = [], 0.0
-    for problem in range(problems):
-        scene = landscape(inst, problem)
-        chosen, found = explore(scene, starts[problem], Z, rel_tol, EFFORTS[effort], passes)
-        exact = refit(inst, problem, chosen, found.Z)
-        Z = exact.Z
-        values.append(exact.value)
-        residual = max(residual, exact.residual)
     outputs = inst.layout.outputs // copies
+    for problem in range(problems):
+        scene, exact = landscape(inst, problem), _Exact(inst, problem)
+
+        def done(chosen: Tensor, fit: Fit, exact: _Exact = exact, problem: int = problem) -> bool:
+            if settled is None:
+                return False
+            best = exact(chosen, fit)
+            return settled(problem, best.Z[:, :outputs], best.value)
+
+        best = exact(*explore(scene, starts[problem], Z, rel_tol, EFFORTS[effort], passes, done))
+        Z = best.Z
+        values.append(best.value)
+        residual = max(residual, best.residual)
     return Polished(Z[:, :outputs], torch.tensor(values, dtype=torch.float64), residual)
+
+
+class _Exact:
+    """The exact refit of a search's fit; the last one is remembered."""
+
+    def __init__(self, inst: Instance, problem: int) -> None:
+        self.inst, self.problem = inst, problem
+        self.last: tuple[Tensor, Fit] | None = None
+
+    def __call__(self, chosen: Tensor, fit: Fit) -> Fit:
+        if self.last is None or not torch.equal(self.last[0], chosen):
+            self.last = chosen, refit(self.inst, self.problem, chosen, fit.Z)
+        return self.last[1]

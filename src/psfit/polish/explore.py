@@ -6,6 +6,7 @@ answer on every rank, device and day.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -42,20 +43,31 @@ RUGGED = 4
 
 
 def explore(
-    scene: Landscape, starts: list[Tensor], Z: Tensor, rel_tol: float, plan: Exploration | None, passes: int
+    scene: Landscape,
+    starts: list[Tensor],
+    Z: Tensor,
+    rel_tol: float,
+    plan: Exploration | None,
+    passes: int,
+    done: Callable[[Tensor, Fit], bool],
 ) -> tuple[Tensor, Fit]:
     """The best support found from the items ``starts`` (each ``(size,)``) and its fit; no search without a plan.
 
-    `passes` over the data, forth and back, have led to the starts; restarts may cost as much.
+    `passes` over the data, forth and back, have led to the starts; restarts may cost as much. `done` is asked about the
+    first answer and about the best one before the restarts, and ends the search there if it likes.
     """
     if plan is None or bool(starts[0].all()):
         return starts[0], scene.fit(starts[0], Z)
-    chosen, fit = starts[0], None
-    for start in _distinct([*starts, _forward(scene, starts[0], Z)]):
+    chosen, fit, _ = swap_search(scene, starts[0], Z, rel_tol)
+    if done(chosen, fit):
+        return chosen, fit
+    first = fit
+    for start in _distinct([*starts, _forward(scene, starts[0], Z)])[1:]:
         found, reached, _ = swap_search(scene, start, Z, rel_tol)
-        if fit is None or reached.value < fit.value:
+        if reached.value < fit.value:
             chosen, fit = found, reached
-    assert fit is not None
+    if fit is not first and done(chosen, fit):
+        return chosen, fit
     return _restart(scene, chosen, fit, rel_tol, plan, passes)
 
 

@@ -41,6 +41,11 @@ class Restricted:
         """The columns of the support, gathered when the data are first asked for."""
         return self.inst.source.matrix.columns(self.rows)
 
+    def take_hessian(self, H: Tensor) -> None:
+        """Use the Hessian ``H (n, n)`` of a quadratic loss, known from elsewhere, rather than make it from the data."""
+        rows = [self.rows[at] for at in self.at]
+        self._hessian = torch.block_diag(*(H[r.unsqueeze(1), r] for r in rows))
+
     def gather(self, Z: Tensor) -> Tensor:
         """The variables ``(1, size)`` of coefficients ``Z (n, c)``."""
         parts = [Z[self.rows[a], k] for a, k in zip(self.at, self.outputs, strict=True)]
