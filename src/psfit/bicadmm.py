@@ -30,6 +30,9 @@ from psfit.result import Status
 
 Penalty = float | Literal["auto"]
 
+# Sums over nodes of ||x_i - z||, ||x_i|| and ||u_i||^2; ||z||, the length of its last step, |s'z - t|, t and the number
+# of nonzeros in z.
+MEASURED = ("gaps", "lengths", "squares", "size", "moved", "bilinear", "t", "nonzeros")
 # From an all-zero start the first residuals may vanish by accident; no run converges before this iteration.
 FIRST_STOP = 4
 # A sparse support that stayed the same for so many iterations is final: what is left to do is a convex problem on it,
@@ -66,8 +69,8 @@ class Setup:
 
 @dataclass(frozen=True)
 class State:
-    """The iterates. `sums` are this rank's contributions to the residuals of the current iteration, `measured` the
-    residuals of the one before, a column per problem: p, d, b, their three limits, nonzeros of z, step of z. `wishes`
+    """The iterates. `sums` are this rank's contributions to the residuals of the current iteration, `measured` is all
+    that the residuals of the one before are made of: a row for each name in `MEASURED`, a column per problem. `wishes`
     are this rank's reasons to stop that no formula knows (the clock, a signal); `heard` is their sum over all ranks.
     `age` is the iteration once more, where the device can see it.
     """
@@ -202,7 +205,7 @@ class BiCADMM:
             sums=nothing,
             dual=nothing[0],
             settled=nothing[0],
-            measured=torch.cat([nothing + torch.inf, nothing, nothing[:2]]),
+            measured=x.new_full((len(MEASURED), instance.layout.problems), torch.inf),
             wishes=x.new_zeros(2),
             heard=x.new_zeros(2),
         )
@@ -224,7 +227,7 @@ class BiCADMM:
         summed = inst.grid.total(torch.cat([(x + u).sum(dim=0).flatten(), state.sums.flatten(), state.wishes]))
         mean, sums, heard = summed.split([z.numel(), state.sums.numel(), len(state.wishes)])
         mean, sums = mean.view_as(z) / N, sums.view_as(state.sums)
-        measured = self._residuals(setup, state, sums)
+        measured = self._measured(setup, state, sums)
         # Global updates (z, t), s, v, computed alike on every rank.
         pressure, last = self._pressure(state.age), self._pressure(state.age - 1)
         before = replace(state.bilinear, v=state.bilinear.v * (last / pressure))
@@ -253,15 +256,17 @@ class BiCADMM:
             heard=heard,
         )
 
-    def status(self, state: State) -> Status:
+    def status(self, setup: Setup, state: State) -> Status:
         """Whether the last measured residuals allow a stop. Reads device numbers: call it sparingly."""
-        rows = state.measured
         if state.iteration > FIRST_STOP:
-            if not bool(rows.isfinite().all()):
+            *rows, settled = torch.cat([state.measured, state.settled.unsqueeze(0)]).cpu()
+            measured = torch.stack(rows)
+            if not bool(measured.isfinite().all()):
                 return Status.DIVERGED
-            if bool((rows[:3] <= rows[3:6]).all()):
+            residuals, limits = self.residuals(setup, measured)
+            if bool((residuals <= limits).all()):
                 return Status.CONVERGED
-            if bool((state.settled >= (SETTLED_BRIEFLY if self.thoroughness == "brief" else SETTLED_AFTER)).all()):
+            if bool((settled >= (SETTLED_BRIEFLY if self.thoroughness == "brief" else SETTLED_AFTER)).all()):
                 return Status.SETTLED
         return Status.MAX_ITER if state.iteration >= self.max_iter else Status.RUNNING
 
@@ -296,7 +301,7 @@ class BiCADMM:
         unit = inst.layout.norms(inst.grid.nodes.total(slope)) / (N * node_curvature)
         own = torch.zeros_like(sub.weight)
         own[inst.grid.columns(n)] = 1
-        return Setup(inst, solver, sub, own, rho_c, rho_b.to(unit), unit, len(shares))
+        return Setup(inst, solver, sub, own, rho_c, rho_b.to(unit), unit.cpu(), len(shares))
 
     def _pressures(self, inst: Instance) -> tuple[float, ...]:
         """Shares rho_b / (N rho_c) to try side by side: one, unless columns are free to be copies of a problem."""
@@ -313,26 +318,30 @@ class BiCADMM:
 
     def measure(self, setup: Setup, state: State) -> Tensor:
         """The residuals of the current iteration, for which the next one would have waited."""
-        return self._residuals(setup, state, setup.instance.grid.total(state.sums))
+        return self._measured(setup, state, setup.instance.grid.total(state.sums))
 
-    def _residuals(self, setup: Setup, state: State, sums: Tensor) -> Tensor:
-        """The previous iteration's residuals and limits from the sums over all nodes."""
-        N, bilinear = setup.instance.grid.nodes.size, state.bilinear
-        size = setup.instance.layout.norms(bilinear.z)
+    def _measured(self, setup: Setup, state: State, sums: Tensor) -> Tensor:
+        """What the previous iteration's residuals are made of, from the sums over all nodes."""
+        layout, bilinear = setup.instance.layout, state.bilinear
+        nonzeros = (layout.pack(bilinear.z) != 0).sum(dim=1, dtype=sums.dtype)
+        numbers = layout.norms(bilinear.z), state.dual, bilinear.residual.squeeze(1), bilinear.t.squeeze(1), nonzeros
+        return torch.cat([sums, torch.stack(numbers)])
+
+    def residuals(self, setup: Setup, measured: Tensor) -> tuple[Tensor, Tensor]:
+        """The residuals p, d, b and their limits, ``(..., 3, problems)`` each, from measurements on the host."""
+        N, floor = setup.instance.grid.nodes.size, 1e-3 * setup.unit
+        gaps, lengths, squares, size, moved, bilinear, t, _ = measured.unbind(dim=-2)
         root = N**0.5
-        floor = 1e-3 * setup.unit
         limits = [
-            torch.maximum(sums[1], N * size) + N * floor,
-            setup.rho_c * (sums[2].sqrt() + root * floor),
-            bilinear.t.squeeze(1) + floor,
+            torch.maximum(lengths, N * size) + N * floor,
+            setup.rho_c * (squares.sqrt() + root * floor),
+            t + floor,
         ]
-        residuals = [sums[0], root * setup.rho_c * state.dual, bilinear.residual.squeeze(1)]
-        nonzeros = (setup.instance.layout.pack(bilinear.z) != 0).sum(dim=1).to(size.dtype)
-        return torch.stack([*residuals, *(self.tol * limit for limit in limits), nonzeros, state.dual])
+        return torch.stack([gaps, root * setup.rho_c * moved, bilinear], dim=-2), self.tol * torch.stack(limits, dim=-2)
 
     def _inner(self, setup: Setup, state: State) -> Tensor | float:
         """How accurate the local step must be: a tenth of the distance the iterates still move."""
         if state.iteration < FIRST_STOP:
             return 0.0
-        apart = state.measured[0] / setup.instance.grid.nodes.size
-        return 0.1 * torch.maximum(apart, state.measured[7]).min()
+        apart = state.measured[MEASURED.index("gaps")] / setup.instance.grid.nodes.size
+        return 0.1 * torch.maximum(apart, state.measured[MEASURED.index("moved")]).min()

@@ -15,7 +15,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from psfit.kernels import kernel
 from psfit.problem import Layout
+
+# Items up to which a GPU makes the whole step of a problem in one kernel.
+MOST_FUSED = 16384
 
 
 @dataclass(frozen=True)
@@ -51,19 +55,28 @@ def bilinear_step(state: BilinearState, mean: Tensor, kappa: Tensor, ratio: Tens
     layout : Layout
     """
     center = layout.pack(mean)
+    fused = kernel("sparsify", center.device)
+    single = center.dtype == torch.float32 and center.shape[1] <= MOST_FUSED
+    update = fused if single and fused is not None else update_by_sorting
+    packed, s, t, v, residual = update(center, state.s, state.v, kappa, ratio)
+    return BilinearState(layout.replace(mean, packed), s, t, v, residual)
+
+
+def update_by_sorting(center: Tensor, s: Tensor, v: Tensor, kappa: Tensor, ratio: Tensor) -> tuple[Tensor, ...]:
+    """The new ``z, s (problems, size)`` and ``t, v, |g| (problems, 1)`` from a packed mean ``center``."""
     # (z, t): eliminating t leaves a weighted soft threshold, h(z) = ||z||_1 - s'z = sum_j w_j |z_j|.
-    w = 1 - state.s * center.sign()
-    tau = threshold(center.abs(), w, state.v, ratio)
+    w = 1 - s * center.sign()
+    tau = threshold(center.abs(), w, v, ratio)
     packed = center.sign() * (center.abs() - tau * w).clamp(min=0)
     l1 = packed.abs().sum(dim=1, keepdim=True)
-    t = torch.maximum(l1, (state.s * packed).sum(dim=1, keepdim=True) + state.v)
+    t = torch.maximum(l1, (s * packed).sum(dim=1, keepdim=True) + v)
     # s: the signs of the kappa largest entries, scaled back if s'z would pass t - v.
     s = _signs_of_largest(packed, kappa)
     reach = (s * packed).sum(dim=1, keepdim=True)
-    s = s * torch.where(reach > 0, (t - state.v) / reach, 1.0).clamp(-1, 1)
+    s = s * torch.where(reach > 0, (t - v) / reach, 1.0).clamp(-1, 1)
     # v: the scaled multiplier of g = 0.
     g = (s * packed).sum(dim=1, keepdim=True) - t
-    return BilinearState(layout.replace(mean, packed), s, t, state.v + g, g.abs())
+    return packed, s, t, v + g, g.abs()
 
 
 def threshold(a: Tensor, w: Tensor, v: Tensor, ratio: Tensor) -> Tensor:

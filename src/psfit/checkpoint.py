@@ -20,7 +20,7 @@ from psfit.bicadmm import BiCADMM, Setup, State
 from psfit.bilinear import BilinearState
 from psfit.files import write_whole
 
-FORMAT = 1
+FORMAT = 2
 # Column means and scales come from sums over the data: close means the same data, summed in another order.
 SAME_DATA = 1e-6
 PREFIX = "iteration-"

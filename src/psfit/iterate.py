@@ -11,7 +11,7 @@ from types import FrameType
 
 import torch
 
-from psfit.bicadmm import BiCADMM, Setup, State
+from psfit.bicadmm import MEASURED, BiCADMM, Setup, State
 from psfit.checkpoint import Checkpoint, Row
 from psfit.cuda_graph import stepper
 from psfit.result import Record, Status
@@ -43,7 +43,7 @@ def iterate(solver: BiCADMM, setup: Setup, state: State, began: float) -> tuple[
         state, rows = keeper.load(state)
     with _listening(keeper is not None) as signals:
         state, status = _loop(solver, setup, state, began, rows, keeper, signals)
-    return state, status, _history(rows, solver.measure(setup, state))
+    return state, status, _history(solver, setup, rows, solver.measure(setup, state))
 
 
 def _loop(
@@ -56,7 +56,7 @@ def _loop(
     signals: Signals,
 ) -> tuple[State, Status]:
     every = CHECK_EVERY[setup.instance.source.matrix.device.type]
-    status = solver.status(state) if rows else Status.RUNNING
+    status = solver.status(setup, state) if rows else Status.RUNNING
     step, finite, kept = stepper(solver, setup), state, state.iteration
     while status is Status.RUNNING:
         for _ in range(min(every, solver.max_iter - state.iteration)):
@@ -69,7 +69,7 @@ def _loop(
             if keeper is not None and keeper.due(state):
                 keeper.save(state, rows)
                 kept = state.iteration
-        status = solver.status(state)
+        status = solver.status(setup, state)
         if status is Status.DIVERGED or not bool(state.bilinear.z.isfinite().all()):
             return finite, Status.DIVERGED
         finite = step.kept(state)
@@ -107,18 +107,20 @@ def _objective(setup: Setup, state: State) -> float:
     return float(objectives[: len(objectives) // setup.copies].sum())
 
 
-def _history(rows: list[Row], last: torch.Tensor) -> tuple[Record, ...]:
+def _history(solver: BiCADMM, setup: Setup, rows: list[Row], last: torch.Tensor) -> tuple[Record, ...]:
     """A record an iteration; each measurement describes the iteration before its own."""
-    measured = torch.stack([row.measured for row in rows[1:]] + [last]).amax(dim=2).tolist()
+    measured = torch.stack([row.measured for row in rows[1:]] + [last]).cpu()
+    residuals = solver.residuals(setup, measured)[0].amax(dim=2).tolist()
+    nonzeros = measured[:, MEASURED.index("nonzeros")].amax(dim=1).nan_to_num().tolist()
     return tuple(
         Record(
             iteration=k + 1,
-            primal=values[0],
-            dual=values[1],
-            bilinear=values[2],
-            nonzeros=int(values[6]) if values[6] == values[6] else 0,
+            primal=primal,
+            dual=dual,
+            bilinear=bilinear,
+            nonzeros=int(nonzeros[k]),
             seconds=rows[k].seconds,
             objective=rows[k].objective,
         )
-        for k, values in enumerate(measured)
+        for k, (primal, dual, bilinear) in enumerate(residuals)
     )

@@ -6,6 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from psfit.kernels import kernel
+
+# A product with more columns than this is an ordinary one.
+MOST_COLUMNS = 16
+
 Evaluation = tuple[Tensor, Tensor, Tensor]
 
 
@@ -21,6 +26,25 @@ def cholesky(H: Tensor) -> Tensor:
         factor, info = torch.linalg.cholesky_ex(H + torch.diag_embed(shift * _diagonal_unit(H)))
         shift *= 10
     return factor
+
+
+def few_columns(A: Tensor, X: Tensor) -> Tensor:
+    """``A X`` of a batch ``A (B, m, n)``, ``X (B, n, c)`` with few columns, at the speed of reading `A` if possible."""
+    forward = kernel("forward", A.device)
+    if forward is None or A.dtype != torch.float32 or not 1 < X.shape[2] <= MOST_COLUMNS:
+        return A @ X
+    product: Tensor = forward(A, X)[0]
+    return product
+
+
+def few_sums(A: Tensor, R: Tensor) -> Tensor:
+    """``A' R`` of ``A (m, n)`` and ``R (m, c)`` with few columns, at the speed of reading `A` if possible."""
+    backward = kernel("backward", A.device)
+    if backward is None or A.dtype != torch.float32 or not 1 < R.shape[1] <= MOST_COLUMNS:
+        # For a few columns the libraries do better on this side.
+        return (R.T @ A).T
+    sums: Tensor = backward(A, R)
+    return sums
 
 
 def solve_spd(H: Tensor, rhs: Tensor) -> Tensor:

@@ -66,7 +66,7 @@ def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, fixed: Fixed) -
     spread = None if mine is matrix else _predictors(inst, mine, X[own])
     local = X.new_zeros(n + 3, c + 1)
     for at, strip in mine.strips(torch.float64):
-        eta, size = (strip.mv(X[own]), strip.magnitudes(X[own])) if spread is None else spread[:, at]
+        eta, size = strip.mv_with_sizes(X[own]) if spread is None else spread[:, at]
         residual[at], sizes[at] = eta - (target[at] - middle), size + target[at].abs() + middle.abs()
         local[own] += strip.rmv(weight[at] * torch.cat([2 * residual[at], torch.ones_like(weight[at])], dim=1))
     local[n, :c] = (weight * residual.square()).sum(dim=0)
@@ -102,7 +102,7 @@ def _weighted_mean(inst: Instance, values: Tensor) -> Tensor:
 
 def _predictors(inst: Instance, mine: DesignMatrix, X: Tensor) -> Tensor:
     """Predictors and the sizes in them, ``(2, m, c)``, where a node's columns lie on several ranks."""
-    parts = [torch.stack([strip.mv(X), strip.magnitudes(X)]) for _, strip in mine.strips(torch.float64)]
+    parts = [torch.stack(strip.mv_with_sizes(X)) for _, strip in mine.strips(torch.float64)]
     return inst.grid.blocks.total(torch.cat(parts, dim=1))
 
 

@@ -59,7 +59,7 @@ def _least(form: Quadratic, d: Tensor) -> float:
     n = form.size
     if n == 0:
         return 0.0
-    slack = n * form.gram_error + 8 * n * EPS * float(form.G.diagonal().sum() + d.sum())
+    slack = n * form.gram_error + form.spectral_error + 8 * n * EPS * float(form.G.diagonal().sum() + d.sum())
     return least_eigenvalue(form.G - torch.diag(d)) - slack
 
 

@@ -20,7 +20,8 @@ EPS = torch.finfo(torch.float64).eps
 
 @dataclass(frozen=True)
 class Quadratic:
-    """The form above in float64; the `*_error` numbers bound what rounding did to any entry.
+    """The form above in float64; the `*_error` numbers bound what rounding did to any entry. On top of that `G` may
+    belong to rounded columns, and differ by `spectral_error` in the spectral norm.
 
     `index` tells which items of the problem the rows are; `kappa` how many of them may be nonzero.
     """
@@ -34,6 +35,7 @@ class Quadratic:
     gram_error: float
     linear_error: float
     constant_error: float
+    spectral_error: float = 0.0
 
     @property
     def size(self) -> int:
@@ -86,18 +88,28 @@ class Quadratic:
             Q=rest.Q - cross.T @ fitted,
             constant=self.constant - 0.5 * float((self.Q[gone] * fitted).sum()),
             gram_error=e * reach * reach,
+            spectral_error=self._carried(gone, moved),
             linear_error=(self.linear_error + e * shift) * reach,
             constant_error=self.constant_error + self.linear_error * shift + 0.5 * e * shift * shift,
         )
+
+    def _carried(self, gone: Tensor, moved: Tensor) -> float:
+        """The spectral error after the variables `gone` have followed the others as ``-moved X``.
+
+        The true minimum over them is at least that of the form with the error taken off the diagonal. If their own part
+        is at least twice the error, its inverse grows by no more than a factor of two.
+        """
+        e = self.spectral_error
+        H = self.G[gone.unsqueeze(1), gone] + torch.diag(self.ridge[gone] - 2 * e)
+        if e and int(torch.linalg.cholesky_ex(H).info):
+            return float("inf")
+        return e * (1 + 2 * float(moved.square().sum()))
 
 
 def pooled(inst: Instance) -> Quadratic:
     """The quadratic form of an instance of one problem with the squared loss, summed over the nodes in float64."""
     G, Q, power = _statistics(inst)
     constant = float(power.sum())
-    # Integer products leave out what is known not to matter much.
-    known = inst.source.statistics
-    left_out = 2 * float(inst.grid.nodes.total(Q.new_tensor([0.0 if known is None else known.error])))
     # A sum of m products is off by at most m roundings of the sum of their sizes; standardising adds a few more.
     rounding = 2 * (inst.samples + 16) * EPS
     norm = float(inst.rounding_norm.max())
@@ -108,15 +120,25 @@ def pooled(inst: Instance) -> Quadratic:
         ridge=inst.ridge[:, 0],
         kappa=inst.problem.kappa[0],
         index=torch.arange(len(Q), device=Q.device),
-        gram_error=rounding * norm * norm + left_out,
+        gram_error=rounding * norm * norm,
         linear_error=rounding * norm * constant**0.5,
         constant_error=rounding * constant,
+        spectral_error=_moved(inst, G),
     )
     if not inst.layout.free:
         return form
     # The intercept pays nothing and is always inside.
     intercept = form.index == inst.layout.features
     return replace(form.reduced(intercept, torch.zeros_like(intercept)), kappa=form.kappa)
+
+
+def _moved(inst: Instance, G: Tensor) -> float:
+    """By how much, in the spectral norm, ``2 A'WA`` can differ from ``G`` if the latter is that of rounded columns."""
+    known = inst.source.statistics
+    local = G.new_tensor([0.0 if known is None else known.rounded])
+    length = (2 * float(inst.grid.nodes.total(local))) ** 0.5
+    largest = float(G.abs().sum(dim=1).max()) ** 0.5
+    return (2 * largest + length) * length
 
 
 def _statistics(inst: Instance) -> tuple[Tensor, Tensor, Tensor]:

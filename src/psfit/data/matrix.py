@@ -12,6 +12,8 @@ from torch import Tensor
 
 from psfit.data.integer_gram import available, integer_moments
 from psfit.data.strip import DenseStrip, Strip
+from psfit.data.widened import WidenedStrip
+from psfit.linalg import few_columns, few_sums
 
 # Rows are worked on in strips of so many bytes: what suits a cache, or keeps a GPU busy without filling it.
 STRIP_BYTES = 16 << 20
@@ -110,10 +112,10 @@ class Dense(DesignMatrix):
         self.device = values.device
 
     def mv(self, X: Tensor) -> Tensor:
-        return self.values @ X
+        return few_columns(self.values[None], X[None])[0]
 
     def rmv(self, R: Tensor) -> Tensor:
-        return self.values.T @ R
+        return few_sums(self.values, R)
 
     def columns(self, index: slice | Tensor) -> "Dense":
         return Dense(self.values[:, index])
@@ -211,6 +213,10 @@ class Affine(DesignMatrix):
         return strip.standardised(self.shift, self.scale, self.constant).values
 
     def strips(self, dtype: torch.dtype | None = None) -> Iterator[tuple[slice, Strip]]:
+        if isinstance(self.base, Dense) and WidenedStrip.suits(self.base.values, dtype or self.dtype):
+            for at, strip in self.base.strips():
+                yield at, WidenedStrip(strip.dense(), self.shift, self.scale, self.constant)
+            return
         for at, strip in self.base.strips(dtype):
             yield at, strip.standardised(self.shift, self.scale, self.constant)
 

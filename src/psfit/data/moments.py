@@ -9,23 +9,23 @@ from psfit.data.integer_gram import available, integer_moments
 from psfit.data.matrix import DesignMatrix
 from psfit.data.source import NodeSplit, Statistics
 
-# Integer products are kept if their errors cannot move an eigenvalue of the Gram matrix by more than this share of its
-# mean. Columns with single huge entries do not pass; theirs are made again in float64.
-MOST_DOUBT = 0.1
+# Integer products are kept if what they round off is shorter, over all columns together, than this share of a column.
+# Columns with single huge entries do not pass; theirs are made again in float64.
+MOST_ROUNDED = 0.05
 
 
 @dataclass(frozen=True)
 class Moments:
     """Weighted sums in float64 about ``reference (p,)``: with ``B = [A - reference, 1]`` for each node
 
-    `gram` is ``B'WB (N, p + 1, p + 1)`` and `cross` is ``B'Wb (N, p + 1, c)``. Beyond the rounding of float64 the entry
-    (i, j) of all nodes' sum is off by at most ``sqrt(error_i error_j)``.
+    `gram` is ``B'WB (N, p + 1, p + 1)`` and `cross` is ``B'Wb (N, p + 1, c)``. The first p rows and columns of `gram`
+    may belong to rounded columns; then ``rests (p,)`` holds the squared lengths of what was rounded off.
     """
 
     reference: Tensor
     gram: Tensor
     cross: Tensor
-    error: Tensor
+    rests: Tensor
 
     @classmethod
     def of(cls, split: NodeSplit, reference: Tensor, exact: bool) -> "Moments":
@@ -34,7 +34,7 @@ class Moments:
         if not exact and integers_help(matrix):
             fast = cls._summed(split, reference, integers=True)
             spread = fast.squares.clamp(min=torch.finfo(torch.float64).tiny)
-            if float((fast.error / spread).max()) * matrix.shape[1] <= MOST_DOUBT:
+            if float((fast.rests / spread).sum()) <= MOST_ROUNDED**2:
                 return fast
         return cls._summed(split, reference, integers=False)
 
@@ -43,12 +43,12 @@ class Moments:
         weight, target = split.source.weight.double(), split.source.target.double()
         sides = torch.cat([weight * target, weight], dim=1)
         parts = [node_moments(matrix, weight[rows], sides[rows], reference, integers) for matrix, rows in split.parts()]
-        grams, crosses, errors = (torch.stack(column) for column in zip(*parts, strict=True))
+        grams, crosses, rests = (torch.stack(column) for column in zip(*parts, strict=True))
         total = torch.stack([weight[rows].sum() for _, rows in split.parts()]).view(-1, 1, 1)
         foot = torch.stack([sides[rows, :-1].sum(dim=0, keepdim=True) for _, rows in split.parts()])
         sums = crosses[:, :, -1:]
         gram = torch.cat([torch.cat([grams, sums], dim=2), torch.cat([sums.mT, total], dim=2)], dim=1)
-        return cls(reference, gram, torch.cat([crosses[:, :, :-1], foot], dim=1), errors.sum(dim=0))
+        return cls(reference, gram, torch.cat([crosses[:, :, :-1], foot], dim=1), rests.sum(dim=0))
 
     @property
     def sums(self) -> Tensor:
@@ -72,7 +72,7 @@ class Moments:
             rim = torch.cat([edge.mT, constant * total], dim=2)
             G = torch.cat([torch.cat([G, constant * edge], dim=2), constant * rim], dim=1)
             cross = torch.cat([cross, constant * self.cross[:, p:]], dim=1)
-        return Statistics(G, cross, float((self.error / scale.square()).max()))
+        return Statistics(G, cross, float((self.rests / scale.square()).sum()))
 
 
 def integers_help(matrix: DesignMatrix) -> bool:
@@ -83,17 +83,17 @@ def integers_help(matrix: DesignMatrix) -> bool:
 def node_moments(
     matrix: DesignMatrix, weight: Tensor, sides: Tensor, reference: Tensor, integers: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """``D'WD (p, p)``, ``D' sides (p, r)`` and errors ``(p,)`` for ``D = A - reference``, from one pass over rows."""
+    """``D'WD (p, p)``, ``D' sides (p, r)`` and rests ``(p,)`` for ``D = A - reference``, from one pass over rows."""
     p, r = matrix.shape[1], sides.shape[1]
     gram, cross = reference.new_zeros(p, p), reference.new_zeros(p, r)
-    error = torch.zeros_like(reference)
+    rests = torch.zeros_like(reference)
     for at, strip in matrix.strips(None if integers else torch.float64):
         if integers:
-            products, sums, lost = integer_moments(strip.dense(), reference, weight[at], sides[at])
-            error += lost
+            products, sums, rest = integer_moments(strip.dense(), reference, weight[at], sides[at])
+            rests += rest
         else:
             about = strip.standardised(reference, torch.ones_like(reference), 0.0)
             products, sums = about.gram(weight[at]), about.rmv(sides[at])
         gram += products
         cross += sums
-    return gram, cross, error
+    return gram, cross, rests

@@ -16,12 +16,12 @@ from psfit.data.matrix import DesignMatrix
 class Statistics:
     """What the squared loss needs to know of each node, in float64: ``A'WA (N, n, n)`` and ``A'Wb (N, n, c)``.
 
-    Beyond the rounding of float64, entries of the nodes' summed Gram matrix are off by at most `error`.
+    The Gram matrices may belong to rounded columns; `rounded` is then the squared length of all that was rounded off.
     """
 
     gram: Tensor
     cross: Tensor
-    error: float
+    rounded: float
 
 
 @dataclass(frozen=True)

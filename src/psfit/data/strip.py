@@ -48,6 +48,10 @@ class Strip(ABC):
     def magnitudes(self, X: Tensor) -> Tensor:
         """At least ``|A| |X|``, and all that rounding in `mv` is proportional to."""
 
+    def mv_with_sizes(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """`mv` and `magnitudes`."""
+        return self.mv(X), self.magnitudes(X)
+
     @abstractmethod
     def columns(self, index: Tensor) -> "Strip":
         """Some columns, by sorted indices."""
@@ -72,7 +76,7 @@ class DenseStrip(Strip):
         return self.values @ X
 
     def rmv(self, R: Tensor) -> Tensor:
-        return self.values.T @ R
+        return (R.T @ self.values).T
 
     def cross(self, others: list[Strip], weights: Tensor) -> Tensor:
         weighted = [weights[:, k : k + 1] * other.dense() for k, other in enumerate(others)]

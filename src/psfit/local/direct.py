@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from psfit.local.base import LocalSolver, LocalState, Subproblem
@@ -36,5 +37,5 @@ class Direct(LocalSolver[DirectState]):
         return DirectState(x, ridge_factor(sub.split, sub.weight, 2.0), 2 * sub.split.cross)
 
     def prox(self, sub: Subproblem, state: DirectState, v: Tensor, tol: Tensor | float) -> DirectState:
-        x = state.factor.solve(sub.weight * v + state.data_term)
+        x = state.factor.solve(torch.addcmul(state.data_term, sub.weight, v))
         return DirectState(x, state.factor, state.data_term)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from psfit.data import DesignMatrix, NodeSplit
-from psfit.linalg import cholesky
+from psfit.linalg import cholesky, few_columns
 
 BATCH_BELOW = 512
 
@@ -47,7 +47,7 @@ class GramFactor(RidgeFactor):
         self.inverse = torch.cat([torch.cholesky_inverse(cholesky(part)) for part in parts])
 
     def solve(self, rhs: Tensor) -> Tensor:
-        return self.inverse @ rhs
+        return few_columns(self.inverse, rhs)
 
 
 class WoodburyFactor(RidgeFactor):

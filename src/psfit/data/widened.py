@@ -1,0 +1,72 @@
+"""Strips of float32 rows on a GPU whose products are made in float64, without a float64 copy of the rows."""
+
+import torch
+from torch import Tensor
+
+from psfit.data.strip import DenseStrip, Strip
+from psfit.kernels import kernel
+
+# Products with more columns than this are ordinary ones, for which a copy pays.
+MOST_COLUMNS = 16
+
+
+class WidenedStrip(Strip):
+    """Columns ``(a_j - shift_j) / scale_j`` of ``values (h, p)``, and a last column `constant` unless it is zero."""
+
+    def __init__(self, values: Tensor, shift: Tensor, scale: Tensor, constant: float) -> None:
+        self.values, self.shift, self.scale, self.constant = values, shift, scale, constant
+        self.shape = (values.shape[0], values.shape[1] + (constant != 0))
+
+    @classmethod
+    def suits(cls, values: Tensor, dtype: torch.dtype) -> bool:
+        """Whether products in `dtype` are to be had this way."""
+        narrow = values.dtype == torch.float32 and dtype == torch.float64
+        return narrow and kernel("forward", values.device) is not None
+
+    def mv(self, X: Tensor) -> Tensor:
+        return self._forward(X, sizes=False)[0] if X.shape[1] <= MOST_COLUMNS else self._copy().mv(X)
+
+    def mv_with_sizes(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        if X.shape[1] > MOST_COLUMNS:
+            return self._copy().mv_with_sizes(X)
+        return self._forward(X, sizes=True)
+
+    def _forward(self, X: Tensor, sizes: bool) -> tuple[Tensor, Tensor]:
+        p = self.values.shape[1]
+        forward = kernel("forward", self.values.device)
+        found = forward(self.values[None], (X[:p] / self.scale.unsqueeze(1))[None], self.shift, sizes)[:, 0]
+        rest = self.constant * X[p:].sum(dim=0, keepdim=True)
+        return found[0] + rest, found[-1] + rest.abs()
+
+    def rmv(self, R: Tensor) -> Tensor:
+        if R.shape[1] > MOST_COLUMNS:
+            return self._copy().rmv(R)
+        sums = kernel("backward", self.values.device)(self.values, R, self.shift) / self.scale.unsqueeze(1)
+        return torch.cat([sums, self.constant * R.sum(dim=0, keepdim=True)]) if self.constant else sums
+
+    def cross(self, others: list[Strip], weights: Tensor) -> Tensor:
+        return self._copy().cross(others, weights)
+
+    def gram(self, weights: Tensor) -> Tensor:
+        return self._copy().gram(weights)
+
+    def sums(self, R: Tensor, about: Tensor) -> Tensor:
+        return self._copy().sums(R, about)
+
+    def squares(self, R: Tensor, about: Tensor | None = None) -> Tensor:
+        return self._copy().squares(R, about)
+
+    def magnitudes(self, X: Tensor) -> Tensor:
+        return self._forward(X, sizes=True)[1]
+
+    def columns(self, index: Tensor) -> DenseStrip:
+        return self._copy().columns(index)
+
+    def standardised(self, shift: Tensor, scale: Tensor, constant: float) -> DenseStrip:
+        return self._copy().standardised(shift, scale, constant)
+
+    def dense(self) -> Tensor:
+        return self._copy().values
+
+    def _copy(self) -> DenseStrip:
+        return DenseStrip(self.values.double()).standardised(self.shift, self.scale, self.constant)
