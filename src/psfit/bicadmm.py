@@ -259,7 +259,8 @@ class BiCADMM:
     def status(self, setup: Setup, state: State) -> Status:
         """Whether the last measured residuals allow a stop. Reads device numbers: call it sparingly."""
         if state.iteration > FIRST_STOP:
-            *rows, settled = torch.cat([state.measured, state.settled.unsqueeze(0)]).cpu()
+            fetch = setup.instance.grid.transfers.fetch
+            *rows, settled = fetch(torch.cat([state.measured, state.settled.unsqueeze(0)]))
             measured = torch.stack(rows)
             if not bool(measured.isfinite().all()):
                 return Status.DIVERGED

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from psfit.bicadmm import BiCADMM, Setup, State
 from psfit.bilinear import BilinearState
+from psfit.comm import Moved
 from psfit.files import write_whole
 
 FORMAT = 2
@@ -37,6 +38,7 @@ class Row:
     measured: Tensor
     seconds: float
     objective: float | None
+    moved: Moved
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,9 @@ class Checkpoint:
             settled=tensor(shared["settled"]),
             measured=tensor(shared["measured"]),
         )
-        history = zip(shared["history"], shared["seconds"].tolist(), shared["objectives"].tolist(), strict=True)
-        return restored, [Row(tensor(m), s, None if o != o else o) for m, s, o in history]
+        lists = [shared[name].tolist() for name in ("seconds", "objectives", "moved")]
+        history = zip(shared["history"], *lists, strict=True)
+        return restored, [Row(tensor(m), s, None if o != o else o, Moved(*moved)) for m, s, o, moved in history]
 
     def _compare(self, here: Path) -> None:
         try:
@@ -171,6 +174,7 @@ class Checkpoint:
             "history": torch.stack([row.measured for row in rows]),
             "seconds": torch.tensor([row.seconds for row in rows], dtype=torch.float64),
             "objectives": torch.tensor(objectives, dtype=torch.float64),
+            "moved": torch.tensor([row.moved for row in rows], dtype=torch.float64),
             "shift": inst.shift,
             "scale": inst.scale,
         }

@@ -58,6 +58,7 @@ def _loop(
     every = CHECK_EVERY[setup.instance.source.matrix.device.type]
     status = solver.status(setup, state) if rows else Status.RUNNING
     step, finite, kept = stepper(solver, setup), state, state.iteration
+    transfers = setup.instance.grid.transfers
     while status is Status.RUNNING:
         for _ in range(min(every, solver.max_iter - state.iteration)):
             late = solver.time_limit is not None and time.perf_counter() - began > solver.time_limit
@@ -65,7 +66,7 @@ def _loop(
                 state = replace(state, wishes=state.wishes.new_tensor([late, signals.stop]))
             state = step(state)
             objective = _objective(setup, state) if solver.record_objective else None
-            rows.append(Row(state.measured, time.perf_counter() - began, objective))
+            rows.append(Row(state.measured, time.perf_counter() - began, objective, transfers.so_far()))
             if keeper is not None and keeper.due(state):
                 keeper.save(state, rows)
                 kept = state.iteration
@@ -121,6 +122,10 @@ def _history(solver: BiCADMM, setup: Setup, rows: list[Row], last: torch.Tensor)
             nonzeros=int(nonzeros[k]),
             seconds=rows[k].seconds,
             objective=rows[k].objective,
+            sent_bytes=int(rows[k].moved.sent_bytes),
+            sent_seconds=rows[k].moved.sent_seconds,
+            fetched_bytes=int(rows[k].moved.fetched_bytes),
+            fetched_seconds=rows[k].moved.fetched_seconds,
         )
         for k, (primal, dual, bilinear) in enumerate(residuals)
     )

@@ -26,7 +26,11 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Record:
-    """One outer iteration: the paper's residuals p, d, b and what else was measured."""
+    """One outer iteration: the paper's residuals p, d, b and what else was measured.
+
+    Seconds count from the start of the fit. What was sent to the device and fetched back from it counts from the
+    placing of the data on; it is zero where the device is the host.
+    """
 
     iteration: int
     primal: float
@@ -35,6 +39,10 @@ class Record:
     nonzeros: int
     seconds: float
     objective: float | None = None
+    sent_bytes: int = 0
+    sent_seconds: float = 0.0
+    fetched_bytes: int = 0
+    fetched_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -170,10 +170,10 @@ def test_tensors_and_arrays_are_used_in_place(data):
 
     X, _ = data
     model = SparseLinearRegression()
-    cpu = torch.device("cpu")
-    assert to_tensor(read_design(model, X, reset=True), cpu, None).data_ptr() == X.ctypes.data
+    cpu = GridSpec(device="cpu").build()
+    assert to_tensor(read_design(model, X, reset=True), cpu).data_ptr() == X.ctypes.data
     tensor = torch.as_tensor(X)
-    assert to_tensor(read_design(model, tensor, reset=True), cpu, None).data_ptr() == tensor.data_ptr()
+    assert to_tensor(read_design(model, tensor, reset=True), cpu).data_ptr() == tensor.data_ptr()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -3,15 +3,18 @@
 from psfit.comm.base import Communicator, PeerLostError, Traffic
 from psfit.comm.grid import Axis, Grid, GridSpec, RemoteError, even_bounds
 from psfit.comm.serial import Serial
+from psfit.comm.transfers import Moved, Transfers
 
 __all__ = [
     "Axis",
     "Communicator",
     "Grid",
     "GridSpec",
+    "Moved",
     "PeerLostError",
     "RemoteError",
     "Serial",
     "Traffic",
+    "Transfers",
     "even_bounds",
 ]

@@ -15,6 +15,7 @@ from torch import Tensor
 from psfit.comm import mpi, process_group
 from psfit.comm.base import Communicator
 from psfit.comm.serial import Serial
+from psfit.comm.transfers import Transfers
 
 T = TypeVar("T")
 BACKENDS = ("auto", "serial", "torch", "mpi")
@@ -119,13 +120,14 @@ class Axis:
 
 @dataclass(frozen=True)
 class Grid:
-    """Two named axes, all ranks together, and the device and precision that this rank computes in."""
+    """Two named axes, all ranks together, the device and precision that this rank computes in, and its `transfers`."""
 
     nodes: Axis
     blocks: Axis
     world: Communicator
     device: torch.device
     dtype: torch.dtype | None
+    transfers: Transfers = field(default_factory=Transfers, repr=False, compare=False)
 
     def total(self, local: Tensor) -> Tensor:
         """The sum over all ranks, for numbers that belong to one node and one block each."""

@@ -123,7 +123,7 @@ class FileSource:
         double = grid.world.all_reduce(torch.tensor([float(rows.dtype != np.float32)]), "max")
         dtype = grid.dtype or (torch.float64 if bool(double > 0) else torch.float32)
         room = memory.budget(grid.device) if self.memory is None else memory.parse(self.memory)
-        matrix = Streamed(rows, grid.device, dtype, room)
+        matrix = Streamed(rows, grid.device, dtype, room, transfers=grid.transfers)
         fits = matrix.shape[0] * matrix.shape[1] * dtype.itemsize <= room
         # All ranks take the same road, or they would wait for each other at different places.
         if bool(grid.world.all_reduce(torch.tensor([float(not fits)])) > 0):
@@ -198,7 +198,7 @@ def _sparse(part: Part, grid: Grid, features: int) -> Sparse:
         csr = csr[:, 1:]
     if not csr.shape[1]:
         raise DataFileError("path: the files hold labels, but no feature; write index:value pairs after them")
-    return Sparse.of(csr, grid.device, grid.dtype)
+    return Sparse.of(csr, grid.device, grid.dtype, grid.transfers)
 
 
 def _widened(csr: scipy.sparse.csr_matrix, width: int) -> scipy.sparse.csr_matrix:

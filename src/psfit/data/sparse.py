@@ -9,6 +9,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+from psfit.comm import Transfers
 from psfit.data.matrix import DesignMatrix
 from psfit.data.strip import DenseStrip, Strip
 
@@ -192,7 +193,11 @@ class Sparse(DesignMatrix):
 
     @classmethod
     def of(
-        cls, matrix: "scipy.sparse.csr_matrix | Tensor", device: torch.device, dtype: torch.dtype | None
+        cls,
+        matrix: "scipy.sparse.csr_matrix | Tensor",
+        device: torch.device,
+        dtype: torch.dtype | None,
+        transfers: Transfers | None = None,
     ) -> "Sparse":
         """From SciPy's or torch's format; the caller's memory where device and precision allow it."""
         if isinstance(matrix, Tensor):
@@ -203,7 +208,8 @@ class Sparse(DesignMatrix):
                 matrix = matrix.copy()
                 matrix.sum_duplicates()
             arrays = [torch.from_numpy(np.asarray(a)) for a in (matrix.indptr, matrix.indices, matrix.data)]
-        starts, places, values = (array.to(device) for array in arrays)
+        send = (transfers or Transfers()).send
+        starts, places, values = (send(array, device, array.dtype) for array in arrays)
         # The libraries below are fastest with short indices.
         short = max(len(values), *matrix.shape) < 2**31
         index = torch.int32 if short else torch.int64

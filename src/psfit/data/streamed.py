@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from psfit.comm import Transfers
 from psfit.data.matrix import Dense, DesignMatrix
 from psfit.data.strip import DenseStrip, Strip
 
@@ -90,9 +91,10 @@ class Streamed(DesignMatrix):
         first: int = 0,
         count: int | None = None,
         index: Tensor | None = None,
+        transfers: Transfers | None = None,
     ) -> None:
         self.source, self.device, self.dtype, self.budget = rows, device, dtype, budget
-        self.first, self.index = first, index
+        self.first, self.index, self.transfers = first, index, transfers or Transfers()
         height = rows.shape[0] - first if count is None else count
         self.shape = (height, rows.shape[1] if index is None else len(index))
 
@@ -124,15 +126,17 @@ class Streamed(DesignMatrix):
         if self.shape[0] * len(index) * self.dtype.itemsize <= self.budget:
             return Dense(self._gathered(index))
         whole = index if self.index is None else self.index[index]
-        return Streamed(self.source, self.device, self.dtype, self.budget, self.first, self.shape[0], whole)
+        return self._part(self.first, self.shape[0], whole)
 
     def rows(self, start: int, stop: int) -> "Streamed":
-        first, count = self.first + start, stop - start
-        return Streamed(self.source, self.device, self.dtype, self.budget, first, count, self.index)
+        return self._part(self.first + start, stop - start, self.index)
+
+    def _part(self, first: int, count: int, index: Tensor | None) -> "Streamed":
+        return Streamed(self.source, self.device, self.dtype, self.budget, first, count, index, self.transfers)
 
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         self.source.rows_read += stop - start
-        return self._read(start, stop).to(device=self.device, dtype=dtype)
+        return self.transfers.send(self._read(start, stop), self.device, dtype)
 
     def strips(self, dtype: torch.dtype | None = None) -> Iterator[tuple[slice, Strip]]:
         for at, block in self.blocks():
@@ -217,9 +221,11 @@ class _Ring:
         values = values if matrix.index is None else values[:, matrix.index.numpy()]
         np.copyto(buffer.numpy(), values, casting="same_kind")
         with torch.cuda.stream(self.stream):
+            leaves, arrived = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            leaves.record(self.stream)
             block = buffer.to(matrix.device, non_blocking=True)
-            arrived = torch.cuda.Event()
             arrived.record(self.stream)
+        matrix.transfers.sending(buffer.nbytes, leaves, arrived)
         self.copied[place] = arrived
         return block, arrived
 

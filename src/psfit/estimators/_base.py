@@ -118,8 +118,8 @@ class SparseModel(BaseEstimator, ABC):
         matrix = self._own_columns(matrix, grid)
         source = Source(
             matrix,
-            to_tensor(codes, matrix.device, matrix.dtype),
-            to_tensor(weights.reshape(-1, 1), matrix.device, matrix.dtype),
+            to_tensor(codes, grid, matrix.dtype),
+            to_tensor(weights.reshape(-1, 1), grid, matrix.dtype),
         )
         loss = self._loss(codes)
         problem = Problem(

@@ -60,10 +60,10 @@ def read_design(estimator: Any, X: Any, *, reset: bool) -> Any:
 def place(values: Any, grid: Grid) -> DesignMatrix:
     """The same numbers on the grid's device; the caller's own memory where device and precision allow it."""
     if _is_sparse(values):
-        return Sparse.of(values, grid.device, grid.dtype)
+        return Sparse.of(values, grid.device, grid.dtype, grid.transfers)
     if isinstance(values, np.ndarray):
         return _place_array(values, grid)
-    return Dense(to_tensor(values, grid.device, grid.dtype))
+    return Dense(to_tensor(values, grid))
 
 
 def _place_array(values: np.ndarray, grid: Grid) -> DesignMatrix:
@@ -71,21 +71,21 @@ def _place_array(values: np.ndarray, grid: Grid) -> DesignMatrix:
     room = memory.budget(grid.device)
     large = values.shape[0] * values.shape[1] * dtype.itemsize > room
     if grid.device.type == "cpu" and not (large and isinstance(values, np.memmap)):
-        return Dense(to_tensor(values, grid.device, grid.dtype))
+        return Dense(to_tensor(values, grid))
     path = Path(str(getattr(values, "filename", "X")))
     rows = CheckedRows(ArrayRows(values), path, None) if large else ArrayRows(values)
-    stream = Streamed(rows, grid.device, dtype, room)
+    stream = Streamed(rows, grid.device, dtype, room, transfers=grid.transfers)
     return stream if large else stream.resident()
 
 
-def to_tensor(values: np.ndarray | Tensor, device: torch.device, dtype: torch.dtype | None) -> Tensor:
-    """The same numbers on a device; the caller's own memory where device and precision allow it."""
+def to_tensor(values: np.ndarray | Tensor, grid: Grid, dtype: torch.dtype | None = None) -> Tensor:
+    """The same numbers on the grid's device; the caller's own memory where device and precision allow it."""
     if isinstance(values, np.ndarray):
         with warnings.catch_warnings():
             # Read-only arrays are welcome: nothing here ever writes to the data.
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
             values = torch.from_numpy(values)
-    return values.to(device=device, dtype=dtype or values.dtype)
+    return grid.transfers.send(values, grid.device, dtype or grid.dtype or values.dtype)
 
 
 def read_weights(sample_weight: Any, samples: int) -> np.ndarray:
