@@ -78,3 +78,16 @@ def test_means_far_from_zero_do_not_spoil_the_form():
     same = pooled(pose(problem, centred, GridSpec(nodes=2, device="cpu").build()))
     torch.testing.assert_close(form.Q, same.Q, rtol=0, atol=1e-8 * float(control.Q.abs().max()))
     assert least(form) == pytest.approx(best_objective(problem, centred), rel=1e-8)
+
+
+@pytest.mark.parametrize("least", [1.0, 1e-6, 0.0])
+@pytest.mark.parametrize("size", [40, 600])
+def test_a_smallest_eigenvalue_is_never_overstated(size, least):
+    rng = np.random.default_rng(size)
+    turn = np.linalg.qr(rng.normal(size=(size, size)))[0]
+    values = np.concatenate([[least], rng.uniform(max(least, 1e-9), 10.0, size - 1)])
+    M = torch.from_numpy((turn * values) @ turn.T)
+    found = extraction.least_eigenvalue((M + M.T) / 2)
+    rounding = 1e-12 * size
+    assert found <= least + rounding
+    assert found >= 0.5 * least - rounding

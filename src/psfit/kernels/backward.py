@@ -24,6 +24,8 @@ def backward(A: Tensor, R: Tensor, shift: Tensor | None = None) -> Tensor:
         What to subtract from the columns of `A`, in the precision of `R`.
     """
     (m, n), c = A.shape, R.shape[1]
+    if not A.numel():
+        return torch.zeros(n, c, dtype=R.dtype, device=A.device)
     R = R.T.contiguous()
     columns = triton.next_power_of_2(c)
     rows = max(1, HELD[R.dtype] // columns)

@@ -25,6 +25,8 @@ def forward(A: Tensor, X: Tensor, shift: Tensor | None = None, sizes: bool = Fal
     """
     B, m, n = A.shape
     c = X.shape[2]
+    if not A.numel():
+        return torch.zeros(1 + sizes, B, m, c, dtype=X.dtype, device=A.device)
     X = X.mT.contiguous()
     out = torch.empty(1 + sizes, B, m, c, dtype=X.dtype, device=A.device)
     columns = triton.next_power_of_2(c)

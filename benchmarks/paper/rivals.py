@@ -1,0 +1,51 @@
+"""The methods beside PsFiT in Table 1: the lasso by scikit-learn and, if it is there, SCIP on the exact program."""
+
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+from common import GAMMA
+from sklearn.linear_model import lasso_path
+
+from psfit.data.synthetic import Synthetic
+
+ALPHAS = 20
+
+
+def lasso(made: Synthetic) -> tuple[float, float]:
+    """Seconds of a path of 20 penalties, and the share of the truth that it finds.
+
+    The path runs on the Gram matrix, which is made within the time. Recovery counts the true coefficients among the
+    kappa largest of the first model that has as many.
+    """
+    A, b = made.A.cpu().numpy(), made.b[:, 0].cpu().numpy()
+    began = time.perf_counter()
+    gram, cross = (A.T @ A).astype(np.float64), (A.T @ b).astype(np.float64)
+    # All that scikit-learn needs of the data beside these is the size of the target and a number of rows, here two.
+    stand_in = np.zeros((2, A.shape[1])), np.array([np.linalg.norm(b), 0.0])
+    alphas = np.abs(cross).max() / 2 * np.logspace(0, -3, ALPHAS)
+    _, path, _ = lasso_path(*stand_in, precompute=gram, Xy=cross, alphas=alphas, check_input=False)
+    seconds = time.perf_counter() - began
+    counts = (path != 0).sum(axis=0)
+    enough = int(np.argmax(counts >= made.kappa)) if (counts >= made.kappa).any() else len(alphas) - 1
+    kept = np.argsort(-np.abs(path[:, enough]))[: made.kappa]
+    true = made.x[:, 0].cpu().numpy() != 0
+    return seconds, float(true[kept].sum() / true.sum())
+
+
+def scip(made: Synthetic, limit: float) -> tuple[float, float, float] | None:
+    """Seconds, recovery and proved gap under a time limit; None where SCIP is not installed."""
+    if find_spec("pyscipopt") is None:
+        return None
+    sys.path.insert(0, str(Path(__file__).parents[1] / "proof"))
+    from exact_peers import scip as scip_model
+
+    A, b = made.A.double().cpu().numpy(), made.b[:, 0].double().cpu().numpy()
+    dense = np.linalg.solve(A.T @ A + np.eye(A.shape[1]) / (2 * GAMMA), A.T @ b)
+    settings = {"kappa": made.kappa, "gamma": GAMMA, "most": 10 * np.abs(dense).max()}
+    began = time.perf_counter()
+    coef, gap = scip_model(A, b, settings, limit)
+    seconds = time.perf_counter() - began
+    return seconds, float((coef != 0)[made.x[:, 0].cpu().numpy() != 0].mean()), gap
