@@ -9,12 +9,13 @@ from psfit import BiCADMM, GridSpec, Problem, SparseLinearRegression, solve
 from psfit.bilinear import update_by_sorting
 from psfit.certificate import extraction
 from psfit.certificate.quadratic import pooled
-from psfit.cuda_graph import EAGER_STEPS, Replay, Steps
 from psfit.data import Dense, Source, moments
 from psfit.data.integer_gram import integer_moments
 from psfit.instance import pose
 from psfit.kernels import kernel
 from psfit.losses import Squared
+from psfit.replay import PLAIN_CALLS
+from psfit.stepping import ReplayedSteps, Steps
 
 pytestmark = pytest.mark.gpu
 
@@ -122,9 +123,9 @@ def test_replayed_steps_are_steps(samples):
     solver = BiCADMM()
     with torch.inference_mode():
         setup, state = solver.init(inst)
-        plain, replay = Steps(solver, setup), Replay(solver, setup)
+        plain, replay = Steps(solver, setup), ReplayedSteps(solver, setup)
         control, moved, seen = state, state, []
-        for _ in range(EAGER_STEPS + 40):
+        for _ in range(PLAIN_CALLS + 40):
             control, moved = plain(control), replay(moved)
             seen.append(moved.measured)
         kept = replay.kept(moved)

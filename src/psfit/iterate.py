@@ -13,8 +13,8 @@ import torch
 
 from psfit.bicadmm import MEASURED, BiCADMM, Setup, State
 from psfit.checkpoint import Checkpoint, Row
-from psfit.cuda_graph import stepper
 from psfit.result import Record, Status
+from psfit.stepping import stepper
 
 # On a GPU reading a number waits for the device, so the stopping test is not made at every iteration there.
 CHECK_EVERY = {"cpu": 1, "cuda": 10}

@@ -18,10 +18,13 @@ from psfit.certificate.dual import dual_bound
 from psfit.certificate.perspective import Fixed, shrink
 from psfit.certificate.relaxation import CHECK_EVERY, PATIENCE, STALLED, Bounds, Relaxation
 from psfit.instance import Instance
+from psfit.replay import Replay, Tensors
 
 POWER_STEPS = 12
 # The ratio of the steps in slopes and in coefficients, as a share of the ratio of their sizes.
 BALANCE = 0.3
+# Fewer steps than this are over before a recording would pay.
+WORTH_RECORDING = 30
 # Far more than a refit leaves over.
 REFIT_ERROR = 1e-10
 
@@ -82,25 +85,41 @@ class DataRelaxation(Relaxation):
         tau, sigma = 1 / (balance * self.norm), (balance / self.norm).T
         best = torch.full((len(fixed.left),), -torch.inf, dtype=torch.float64, device=self.device)
         idle, scores = torch.zeros_like(best), torch.zeros_like(fixed.inside, dtype=torch.float64)
-        for k in range(iterations + 1):
-            if k % CHECK_EVERY == 0 or k == iterations:
-                value, found = dual_bound(inst, a, fixed)
-                better = value > best
-                gained = best.isinf() | (value - best > STALLED * (enough - best))
-                idle = torch.where(gained, 0, idle + 1)
-                best = torch.where(better, value, best)
-                scores = torch.where(better.unsqueeze(1), found, scores)
-                done = bool(((idle > PATIENCE) | (best >= enough)).all()) or self.late()
-                if k == iterations or (k and done):
-                    break
+
+        def step(tensors: Tensors) -> Tensors:
+            z, a = tensors["z"], tensors["a"]
             g = inst.grid.nodes.total(source.matrix.rmv(source.weight * a))
             v = z - tau.T * g
             packed = layout.pack(v)
             factor, shares = shrink(packed.abs(), self.ridge, 1 / tau, fixed)
             moved = layout.replace(v, (factor * packed).to(v.dtype))
             a = loss.dual_point(a / sigma + source.matrix.mv(2 * moved - z), source.target, 1 / sigma)
-            z = moved
-        return Bounds(best, scores, shares, (self._as_rows(z), self._as_rows(a), balance))
+            return {"z": moved, "a": a, "shares": shares}
+
+        advance = Replay(step) if self._steady and iterations >= WORTH_RECORDING else step
+        found = {"z": z, "a": a}
+        for k in range(iterations + 1):
+            if k % CHECK_EVERY == 0 or k == iterations:
+                value, measured = dual_bound(inst, found["a"], fixed)
+                better = value > best
+                gained = best.isinf() | (value - best > STALLED * (enough - best))
+                idle = torch.where(gained, 0, idle + 1)
+                best = torch.where(better, value, best)
+                scores = torch.where(better.unsqueeze(1), measured, scores)
+                done = bool(((idle > PATIENCE) | (best >= enough)).all()) or self.late()
+                if k == iterations or (k and done):
+                    break
+            # What a step returns beside its arguments is not an argument of the next.
+            found = advance({name: found[name] for name in ("z", "a")})
+        state = self._as_rows(found["z"]), self._as_rows(found["a"]), balance
+        return Bounds(best, scores, found["shares"], state)
+
+    @property
+    def _steady(self) -> bool:
+        """Whether all steps do the same work on one GPU."""
+        matrix = self.inst.source.matrix
+        alone = self.inst.grid.world.size == 1 and matrix.device.type == "cuda" and not matrix.streamed
+        return alone and self.inst.problem.loss.steady
 
     def _as_columns(self, rows: Tensor) -> Tensor:
         """``(B, n, c) -> (n, B c)``."""

@@ -18,6 +18,8 @@ class Loss(ABC):
     joint: ClassVar[bool] = False
     smooth: ClassVar[bool] = True
     quadratic: ClassVar[bool] = False
+    # Whether `prox` does the same work whatever the numbers are, and never waits for one of them.
+    steady: ClassVar[bool] = True
 
     @abstractmethod
     def value(self, eta: Tensor, b: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ class Logistic(Loss):
     """Binary classification with probabilities."""
 
     name: ClassVar[str] = "logistic"
+    steady: ClassVar[bool] = False
 
     def value(self, eta: Tensor, b: Tensor) -> Tensor:
         return torch.logaddexp(-b * eta, torch.zeros_like(eta))

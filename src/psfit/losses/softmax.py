@@ -18,6 +18,7 @@ class Softmax(Loss):
     """Classification into several classes; its outputs form one problem."""
 
     name: ClassVar[str] = "softmax"
+    steady: ClassVar[bool] = False
     joint: ClassVar[bool] = True
 
     def value(self, eta: Tensor, b: Tensor) -> Tensor:
