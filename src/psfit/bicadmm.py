@@ -229,7 +229,7 @@ class BiCADMM:
         mean, sums = mean.view_as(z) / N, sums.view_as(state.sums)
         measured = self._measured(setup, state, sums)
         # Global updates (z, t), s, v, computed alike on every rank.
-        pressure, last = self._pressure(state.age), self._pressure(state.age - 1)
+        pressure, last = self._pressure(torch.stack([state.age, state.age - 1]))
         before = replace(state.bilinear, v=state.bilinear.v * (last / pressure))
         ratio = pressure * setup.rho_b / (N * setup.rho_c)
         bilinear = bilinear_step(before, mean, inst.kappa, ratio, layout)
@@ -239,7 +239,7 @@ class BiCADMM:
         same = ((bilinear.s != 0) == (state.bilinear.s != 0)).all(dim=1)
         sparse = (bilinear.residual <= self.tol * bilinear.t).squeeze(1) | (self.thoroughness == "brief")
         # Norms over all blocks of a node, then sums over nodes.
-        norms = torch.stack([layout.norms(gap), layout.norms(x), layout.norms(u)])
+        norms = layout.norms(torch.stack([gap, x, u]))
         squares = inst.grid.blocks.total(norms.square())
         sums = torch.cat([squares[:2].sqrt(), squares[2:]]).sum(dim=1)
         return State(

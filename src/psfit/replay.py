@@ -4,7 +4,9 @@ An iteration on a GPU is made of kernels that take microseconds each, less than 
 Where every iteration does the same work on one device and asks the host for nothing, it is recorded once and replayed.
 """
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -42,8 +44,20 @@ class Replay:
     def _record(self, tensors: Tensors) -> None:
         self.inputs = {name: value.clone() for name, value in tensors.items()}
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        with _uncollected(), torch.cuda.graph(self.graph):
             found = self.function(self.inputs)
             for name, buffer in self.inputs.items():
                 buffer.copy_(found[name])
         self.results = found | self.inputs
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage collection for a while: the end of another graph within a recording would spoil it."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

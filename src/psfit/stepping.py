@@ -32,17 +32,21 @@ class ReplayedSteps(Steps):
 
     def __init__(self, solver: BiCADMM, setup: Setup) -> None:
         super().__init__(solver, setup)
-        self.replay = Replay(self._step, fresh=("measured",))
-        self.like: State | None = None
+        self.replay: Replay | None = None
 
     def __call__(self, state: State) -> State:
-        self.like = state
+        if self.replay is None:
+            self.replay = _replay(self.solver, self.setup, state)
         return state.restored(state.iteration + 1, self.replay(state.tensors()))
 
     def kept(self, state: State) -> State:
         return state.restored(state.iteration, {name: value.clone() for name, value in state.tensors().items()})
 
-    def _step(self, tensors: Tensors) -> Tensors:
-        assert self.like is not None
-        state = self.like.restored(self.like.iteration, tensors)
-        return self.solver.step(self.setup, state).tensors()
+
+def _replay(solver: BiCADMM, setup: Setup, like: State) -> Replay:
+    """Steps as a function of tensors. It must not know who calls it: a cycle would keep the graph alive for long."""
+
+    def step(tensors: Tensors) -> Tensors:
+        return solver.step(setup, like.restored(like.iteration, tensors)).tensors()
+
+    return Replay(step, fresh=("measured",))
