@@ -5,11 +5,13 @@ from psfit.checkpoint import CheckpointError
 from psfit.comm import GridSpec, PeerLostError, RemoteError
 from psfit.data import Dense, FileSource, Source
 from psfit.estimators import (
+    Path,
     SparseLinearRegression,
     SparseLogisticRegression,
     SparsePoissonRegression,
     SparseSoftmaxRegression,
     SparseSVC,
+    sparse_path,
 )
 from psfit.iterate import StoppedError
 from psfit.model_file import load, save
@@ -25,6 +27,7 @@ __all__ = [
     "Dense",
     "FileSource",
     "GridSpec",
+    "Path",
     "PeerLostError",
     "Problem",
     "Record",
@@ -41,4 +44,5 @@ __all__ = [
     "load",
     "save",
     "solve",
+    "sparse_path",
 ]

@@ -136,6 +136,8 @@ class BiCADMM:
         A folder for checkpoints of the iteration. A run that finds one of its own there goes on from it.
     checkpoint_every : int, default=50
         Iterations between checkpoints; SIGTERM writes one, too, and ends the run.
+    portfolio : bool, default=True
+        Try several penalties side by side, where the effort allows it.
     precision : {"auto", "highest"}, default="auto"
         How Gram matrices of float32 data are made on a GPU: "auto" by integer products with a known error where they
         are good enough, "highest" always in floating point. The answer is refitted and proved in float64 either way.
@@ -155,6 +157,7 @@ class BiCADMM:
     gap_tol: float = 1e-4
     checkpoint: str | Path | None = None
     checkpoint_every: int = 50
+    portfolio: bool = True
     precision: Literal["auto", "highest"] = "auto"
     record_objective: bool = False
 
@@ -307,7 +310,12 @@ class BiCADMM:
     def _pressures(self, inst: Instance) -> tuple[float, ...]:
         """Shares rho_b / (N rho_c) to try side by side: one, unless columns are free to be copies of a problem."""
         single = self.thoroughness in ("low", "brief") or self.rho_b != "auto" or inst.layout.kind != "columns"
-        return PRESSURES[:1] if single else PRESSURES
+        return PRESSURES[:1] if single or not self.portfolio else PRESSURES
+
+    @property
+    def alone(self) -> "BiCADMM":
+        """The same without a portfolio, for problems that already are many columns of a batch."""
+        return replace(self, portfolio=False)
 
     def _pressure(self, age: Tensor) -> Tensor:
         """The factor on rho_b: one for a gentle start, then growing.

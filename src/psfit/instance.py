@@ -169,14 +169,22 @@ class Instance:
 
     def batched(self, copies: int) -> "Instance":
         """The same problems `copies` times over, as further columns that share the data and its factors."""
-        if copies == 1:
-            return self
+        return self if copies == 1 else self.repeated(self.problem.kappa * copies)
+
+    def repeated(self, kappa: tuple[int, ...]) -> "Instance":
+        """The same problems, as often as needed to have a limit each of the given ones."""
+        copies = len(kappa) // self.layout.problems
         return replace(
             self,
-            problem=replace(self.problem, kappa=self.problem.kappa * copies),
+            problem=replace(self.problem, kappa=kappa),
             source=self.source.with_outputs(list(range(self.source.outputs)) * copies),
             layout=replace(self.layout, outputs=self.layout.outputs * copies),
         )
+
+    def at_gamma(self, gamma: float) -> "Instance":
+        """The same problems with another ridge; the data and what is known about them are shared."""
+        ridge = self.ridge * (self.problem.gamma / gamma)
+        return replace(self, problem=replace(self.problem, gamma=gamma), ridge=ridge)
 
     def single(self, problem: int) -> "Instance":
         """One of the problems as an instance of its own."""

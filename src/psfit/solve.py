@@ -4,6 +4,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -20,6 +21,8 @@ from psfit.problem import Problem
 from psfit.proofs import Certificates, Proofs, search
 from psfit.result import Result
 from psfit.working_set import fit_candidates
+
+T = TypeVar("T")
 
 
 @torch.inference_mode()
@@ -53,11 +56,22 @@ def solve(
     """
     began = time.perf_counter()
     solver = solver or BiCADMM()
+    grid = prepared(problem, source, solver, grid)
+    inst = pose(problem, source, grid, exact=solver.exact or solver.precision == "highest")
+    return guarded(grid, lambda: _solved(inst, solver, start, certify, progress, began))
+
+
+def prepared(problem: Problem, source: Source, solver: BiCADMM, grid: Grid | GridSpec | None) -> Grid:
+    """The grid itself, once all ranks have been found to ask for the same."""
     grid = _built(grid, source)
     _require_same_settings(problem, source, solver, grid)
-    inst = pose(problem, source, grid, exact=solver.exact or solver.precision == "highest")
+    return grid
+
+
+def guarded(grid: Grid, action: Callable[[], T]) -> T:
+    """The result of an action of all ranks; an exception that may be this rank's alone ends the others, too."""
     try:
-        return _solved(inst, solver, start, certify, progress, began)
+        return action()
     except (RemoteError, CheckpointError, StoppedError):
         raise
     except Exception as error:

@@ -65,11 +65,12 @@ class DataRelaxation(Relaxation):
         balance = known.reshape(1, 1).clamp(1e-3 * self.balance, 1e3 * self.balance)
         return z.unsqueeze(0), a.unsqueeze(0), balance
 
-    def bound(self, fixed: Fixed, state: tuple[Tensor, ...], enough: float, iterations: int) -> Bounds:
+    def bound(self, fixed: Fixed, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
         if not self.joint or len(fixed.left) == 1:
             return self._batch(fixed, state, enough, iterations)
         rows = [torch.tensor([k], device=self.device) for k in range(len(fixed.left))]
-        parts = [self._batch(fixed.rows(k), tuple(s[k] for s in state), enough, iterations) for k in rows]
+        wanted = torch.as_tensor(enough, device=self.device).expand(len(rows))
+        parts = [self._batch(fixed.rows(k), tuple(s[k] for s in state), wanted[k], iterations) for k in rows]
         return Bounds(
             lower=torch.cat([part.lower for part in parts]),
             scores=torch.cat([part.scores for part in parts]),
@@ -77,7 +78,7 @@ class DataRelaxation(Relaxation):
             state=tuple(torch.cat(columns) for columns in zip(*(part.state for part in parts), strict=True)),
         )
 
-    def _batch(self, fixed: Fixed, state: tuple[Tensor, ...], enough: float, iterations: int) -> Bounds:
+    def _batch(self, fixed: Fixed, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
         inst = self.inst.batched(1 if self.joint else len(fixed.left))
         source, layout, loss = inst.source, inst.layout, inst.problem.loss
         z, a = (self._as_columns(part) for part in state[:2])

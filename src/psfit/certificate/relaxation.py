@@ -49,8 +49,8 @@ class Relaxation(ABC):
         """The state of a batch of one at coefficients `Z`."""
 
     @abstractmethod
-    def bound(self, fixed: Fixed, state: tuple[Tensor, ...], enough: float, iterations: int) -> Bounds:
-        """Bounds for a batch of tree nodes, after at most so many iterations; reaching `enough` is enough."""
+    def bound(self, fixed: Fixed, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
+        """Bounds for a batch of tree nodes, after at most so many iterations; `enough`, or ``(B,)`` of it, will do."""
 
     @abstractmethod
     def optimum(self, support: Tensor) -> tuple[float, float]:
@@ -79,13 +79,13 @@ class QuadraticRelaxation(Relaxation):
         u = (self.Q - z @ self.M) / self.rho
         return z.unsqueeze(0), u.unsqueeze(0)
 
-    def bound(self, fixed: Fixed, state: tuple[Tensor, ...], enough: float, iterations: int) -> Bounds:
+    def bound(self, fixed: Fixed, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
         x, shares, state = self.ascend(fixed, state, enough, iterations)
         lower, scores = self._certain(x, fixed)
         return Bounds(lower, scores, shares, state)
 
     def ascend(
-        self, fixed: Fixed, state: tuple[Tensor, ...], enough: float, iterations: int
+        self, fixed: Fixed, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         """The points ``(B, c, n)`` with the best bounds, shares, and where the iteration ended."""
         Q, rho, constant = self.Q, self.rho, self.form.constant

@@ -109,6 +109,16 @@ class SparseModel(BaseEstimator, ABC):
         of which it reads its part), and ends with the same model. Ranks that share a node pass the same rows; each
         works on its own columns of them.
         """
+        problem, source, grid = self._posed(X, y, sample_weight, target)
+        speaks = self.verbose > 0 and grid.world.rank == 0
+        progress = ProgressPrinter() if speaks else None
+        self.result_ = solve(problem, source, self.solver, grid, self._start(source), self.certify, progress)
+        if speaks:
+            print(self.result_)
+        return self
+
+    def _posed(self, X: Any, y: Any, sample_weight: Any, target: Any) -> tuple[Problem, Source, Grid]:
+        """What to solve, this rank's data, and the grid; remembers what `predict` needs."""
         self._check_settings()
         grid = (self.grid or GridSpec(backend="serial")).build(X.device if isinstance(X, Tensor) else None)
         matrix, y, weights = self._read(X, y, sample_weight, target, grid)
@@ -130,12 +140,7 @@ class SparseModel(BaseEstimator, ABC):
             self.fit_intercept,
             self.standardize,
         )
-        speaks = self.verbose > 0 and grid.world.rank == 0
-        progress = ProgressPrinter() if speaks else None
-        self.result_ = solve(problem, source, self.solver, grid, self._start(source), self.certify, progress)
-        if speaks:
-            print(self.result_)
-        return self
+        return problem, source, grid
 
     def _read(
         self, X: Any, y: Any, sample_weight: Any, target: Any, grid: Grid

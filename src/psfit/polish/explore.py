@@ -68,12 +68,13 @@ def explore(
             chosen, fit = found, reached
     if fit is not first and done(chosen, fit):
         return chosen, fit
-    return _restart(scene, chosen, fit, rel_tol, plan, passes)
+    return restart(scene, chosen, fit, rel_tol, plan, passes)
 
 
-def _restart(
+def restart(
     scene: Landscape, chosen: Tensor, fit: Fit, rel_tol: float, plan: Exploration, passes: int
 ) -> tuple[Tensor, Fit]:
+    """The best of a support and of the ends of searches from perturbations of the best."""
     generator = torch.Generator().manual_seed(0)
     spent, free, known = scene.work, FREE_WORK + PASSES * scene.pass_work, passes * scene.pass_work
     # A refit of a loss with kinks is a sequence of smooth ones: as much patience costs several times more there.

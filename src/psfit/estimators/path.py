@@ -1,0 +1,198 @@
+"""`sparse_path`: the best model for every limit kappa, in one solve."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from psfit.bicadmm import BiCADMM
+from psfit.comm import GridSpec
+from psfit.estimators._base import SparseModel
+from psfit.estimators.classify import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
+from psfit.estimators.linear import SparseLinearRegression, SparsePoissonRegression
+from psfit.path import solve_path
+from psfit.problem import Sparsity
+
+# Limits of a path that was asked for without any.
+MOST_KAPPAS = 50
+
+
+@dataclass(frozen=True)
+class Path:
+    """Models for every gamma and every rising limit.
+
+    Parameters
+    ----------
+    kappas : ndarray (K,)
+    gammas : ndarray (G,)
+    coefs : ndarray (G, K, p, c)
+        Coefficients in the units of X, a column for each output.
+    intercepts : ndarray (G, K, c)
+    objectives, lower_bounds : ndarray (G, K)
+        Summed over independent targets. No model within the limit has an objective below the bound.
+    feature_names : ndarray (p,) or None
+    loss : str
+    seconds : float
+    """
+
+    kappas: np.ndarray
+    gammas: np.ndarray
+    coefs: np.ndarray
+    intercepts: np.ndarray
+    objectives: np.ndarray
+    lower_bounds: np.ndarray
+    feature_names: np.ndarray | None
+    loss: str
+    seconds: float
+
+    @property
+    def gaps(self) -> np.ndarray:
+        """``(objective - lower bound) / |objective|`` for every gamma and limit."""
+        apart = self.objectives - self.lower_bounds
+        size = np.maximum(np.abs(self.objectives), np.finfo(float).tiny)
+        return np.where(apart == 0, 0.0, apart / size)
+
+    def support(self, kappa: int, gamma: float | None = None) -> np.ndarray:
+        """Sorted indices of the features with a nonzero coefficient at a limit."""
+        return np.flatnonzero(np.any(self.coef(kappa, gamma) != 0, axis=1))
+
+    def coef(self, kappa: int, gamma: float | None = None) -> np.ndarray:
+        """Coefficients ``(p, c)`` at a limit; `gamma` may be left out if there is only one."""
+        return self.coefs[self._at(kappa, gamma)]
+
+    def intercept(self, kappa: int, gamma: float | None = None) -> np.ndarray:
+        """Intercepts ``(c,)`` at a limit."""
+        return self.intercepts[self._at(kappa, gamma)]
+
+    def _at(self, kappa: int, gamma: float | None) -> tuple[int, int]:
+        if gamma is None and len(self.gammas) > 1:
+            raise ValueError(
+                f"gamma: the path has {len(self.gammas)} of them; say which, one of {self.gammas.tolist()}"
+            )
+        place = np.flatnonzero(self.kappas == kappa)
+        if not len(place):
+            raise ValueError(f"kappa={kappa!r} is not on the path; use one of {self.kappas.tolist()}")
+        row = np.array([0]) if gamma is None else np.flatnonzero(self.gammas == gamma)
+        if not len(row):
+            raise ValueError(f"gamma={gamma!r} is not on the path; use one of {self.gammas.tolist()}")
+        return int(row[0]), int(place[0])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A line for every gamma and limit."""
+        found = []
+        for g, gamma in enumerate(self.gammas.tolist()):
+            for k, kappa in enumerate(self.kappas.tolist()):
+                used = np.flatnonzero(np.any(self.coefs[g, k] != 0, axis=1))
+                names = used.tolist() if self.feature_names is None else self.feature_names[used].tolist()
+                numbers = self.objectives[g, k], self.lower_bounds[g, k], self.gaps[g, k]
+                found.append(
+                    {"gamma": gamma, "kappa": kappa}
+                    | dict(zip(("objective", "lower_bound", "gap"), map(float, numbers), strict=True))
+                    | {"features": names}
+                )
+        return found
+
+    def to_frame(self) -> Any:
+        """The same as a pandas DataFrame."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ImportError("a table needs pandas: pip install pandas; `rows()` gives plain lists") from None
+        return pd.DataFrame(self.rows())
+
+    def __str__(self) -> str:
+        lines = [
+            f"Sparse {self.loss} path: {len(self.kappas)} limits, {len(self.gammas)} gamma(s), {self.seconds:.2f} s"
+        ]
+        lines.append(f"{'gamma':>10} {'kappa':>7} {'objective':>14} {'gap':>9}")
+        rows = self.rows()
+        shown = rows if len(rows) <= 20 else [rows[k] for k in np.linspace(0, len(rows) - 1, 20).round().astype(int)]
+        for row in shown:
+            lines.append(f"{row['gamma']:>10.4g} {row['kappa']:>7} {row['objective']:>14.6g} {row['gap']:>9.2g}")
+        return "\n".join(lines)
+
+
+def sparse_path(
+    X: Any,
+    y: Any = None,
+    kappas: Iterable[int] | None = None,
+    *,
+    gammas: float | Sequence[float] = 1.0,
+    loss: str = "squared",
+    sample_weight: Any = None,
+    target: str | int | None = None,
+    fit_intercept: bool = True,
+    standardize: bool = False,
+    sparsity: Sparsity = "element",
+    solver: BiCADMM | None = None,
+    grid: GridSpec | None = None,
+    certify: bool = True,
+) -> Path:
+    """Fit models for many limits on the nonzero coefficients at once.
+
+    Parameters
+    ----------
+    X, y, sample_weight, target :
+        As in `SparseModel.fit`: arrays, tables, tensors, sparse matrices or files.
+    kappas : iterable of int, optional
+        The limits; by default 1, 2, ... up to the number of features, 50 at most.
+    gammas : float or sequence of float, default=1.0
+        Inverse weights of the ridge; each has a path of its own.
+    loss : {"squared", "huber", "logistic", "softmax", "squared_hinge", "hinge", "poisson"}
+        The loss; "logistic" becomes softmax for more than two classes.
+    fit_intercept, standardize, sparsity, solver, grid, certify :
+        As in the estimators. The solver's exact mode and checkpoints do not apply to paths.
+
+    A larger limit never has a worse objective.
+    """
+    began = time.perf_counter()
+    model = _model(loss)
+    model.set_params(
+        fit_intercept=fit_intercept,
+        standardize=standardize,
+        sparsity=sparsity,
+        solver=solver,
+        grid=grid,
+        certify=certify,
+    )
+    ridges = _gammas(gammas)
+    problem, source, ranks = model._posed(X, y, sample_weight, target)
+    size = problem.layout(source.matrix.shape[1], source.outputs).size
+    limits = list(range(1, min(size, MOST_KAPPAS) + 1)) if kappas is None else list(kappas)
+    paths = solve_path(problem, source, limits, ridges, solver, ranks, certify)
+    return Path(
+        kappas=np.array(sorted(set(limits)), dtype=int),
+        gammas=np.array(ridges),
+        coefs=np.stack([path.coefs for path in paths]),
+        intercepts=np.stack([path.intercepts for path in paths]),
+        objectives=np.stack([path.objectives for path in paths]),
+        lower_bounds=np.stack([path.lower_bounds for path in paths]),
+        feature_names=getattr(model, "feature_names_in_", None),
+        loss=problem.loss.name,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _model(loss: str) -> SparseModel:
+    """An estimator that reads targets for this loss."""
+    models: dict[str, SparseModel] = {
+        "squared": SparseLinearRegression(),
+        "huber": SparseLinearRegression(loss="huber"),
+        "logistic": SparseLogisticRegression(),
+        "softmax": SparseSoftmaxRegression(),
+        "squared_hinge": SparseSVC(),
+        "hinge": SparseSVC(loss="hinge"),
+        "poisson": SparsePoissonRegression(),
+    }
+    if loss not in models:
+        raise ValueError(f"loss={loss!r} is unknown; use one of {', '.join(map(repr, models))}")
+    return models[loss]
+
+
+def _gammas(gammas: float | Sequence[float]) -> list[float]:
+    given = [float(gamma) for gamma in np.atleast_1d(np.asarray(gammas, dtype=float))]
+    if not given or not all(0 < gamma < np.inf for gamma in given):
+        raise ValueError(f"gammas={gammas!r} must be positive numbers; large ones mean hardly any ridge")
+    return given

@@ -1,0 +1,213 @@
+"""Whole paths: every limit kappa, and every gamma, for little more than one fit.
+
+The data are posed once, and the Gram matrices and factors serve all limits. For scalar losses some limits, spread over
+the path, are columns of one batch of the iteration; the others start from their neighbours, up and down the path. The
+exact refit and the bounds of all limits share their passes over the data. A joint loss goes up the path by warm starts.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from psfit.bicadmm import BiCADMM
+from psfit.bilinear import largest
+from psfit.certificate.along import bounds_along
+from psfit.comm import Grid, GridSpec
+from psfit.data import Source
+from psfit.instance import Instance, pose
+from psfit.iterate import iterate
+from psfit.polish.along import passed_on, refit_along, restarted, supports_along
+from psfit.polish.landscape import landscape
+from psfit.polish.refit import Fit
+from psfit.problem import Problem
+from psfit.solve import guarded, prepared
+
+# Limits of a path that the iteration looks for; the others are found from their neighbours.
+OWN_STARTS = 10
+
+
+@dataclass(frozen=True)
+class Points:
+    """A path for one gamma, an entry for each limit: coefficients ``(K, p, c)`` and intercepts ``(K, c)`` in the
+    user's units, objectives and lower bounds ``(K,)`` summed over independent problems.
+    """
+
+    gamma: float
+    coefs: np.ndarray
+    intercepts: np.ndarray
+    objectives: np.ndarray
+    lower_bounds: np.ndarray
+    residual: float
+    n_iter: int
+
+
+@torch.inference_mode()
+def solve_path(
+    problem: Problem,
+    source: Source,
+    kappas: Sequence[int],
+    gammas: Sequence[float],
+    solver: BiCADMM | None = None,
+    grid: Grid | GridSpec | None = None,
+    certify: bool = True,
+) -> list[Points]:
+    """Paths over rising `kappas`, one for each of `gammas`; the `kappa` and `gamma` of the problem do not matter.
+
+    With several targets (independent problems) each limit holds for each of them.
+    """
+    began = time.perf_counter()
+    solver = solver or BiCADMM()
+    layout = problem.layout(source.matrix.shape[1], source.outputs)
+    kappas = check_kappas(kappas, layout.size)
+    widest = replace(problem, kappa=(kappas[-1],) * layout.problems)
+    grid = prepared(widest, source, solver, grid)
+
+    def late() -> bool:
+        return solver.time_limit is not None and grid.agree(time.perf_counter() - began > solver.time_limit)
+
+    def solved() -> list[Points]:
+        inst = pose(replace(widest, gamma=gammas[0]), source, grid, exact=solver.precision == "highest")
+        return [_path(inst.at_gamma(gamma), list(kappas), solver, certify, late, began) for gamma in gammas]
+
+    return guarded(grid, solved)
+
+
+def check_kappas(kappas: Sequence[int], size: int) -> tuple[int, ...]:
+    """The limits, rising; or an error that says what is wrong with them."""
+    given = [int(kappa) for kappa in kappas]
+    if not given or any(kappa != whole for kappa, whole in zip(kappas, given, strict=True)):
+        raise ValueError(f"kappas={kappas!r} must be a sequence of integers")
+    rising = tuple(sorted(set(given)))
+    if rising[0] < 1 or rising[-1] > size:
+        raise ValueError(f"kappas={kappas!r} must lie between 1 and {size}, the number of coefficients")
+    return rising
+
+
+def _path(
+    inst: Instance, kappas: list[int], solver: BiCADMM, certify: bool, late: Callable[[], bool], began: float
+) -> Points:
+    """All limits for one gamma."""
+    inst.grid.phase("the iteration")
+    columns = inst.layout.kind == "columns"
+    starts, n_iter = (_starts if columns else _warm_starts)(inst, kappas, solver, began)
+    n, c = inst.source.matrix.shape[1], inst.layout.outputs
+    Z = torch.zeros(len(kappas), n, c, dtype=torch.float64, device=inst.ridge.device)
+    values = torch.zeros(len(kappas), dtype=torch.float64, device=Z.device)
+    lower, residual = values.clone(), 0.0
+    for number in range(inst.layout.problems):
+        outputs = inst.layout.outputs_of(number)
+        fits, bounds = _problem_path(inst, number, kappas, starts[number], solver, certify, late)
+        Z[:, :, outputs] = torch.stack([fit.Z for fit in fits])[:, :, outputs]
+        values += _values(fits, Z.device)
+        lower += bounds
+        residual = max(residual, *(fit.residual for fit in fits))
+    users = [inst.to_user(part) for part in Z]
+    return Points(
+        gamma=inst.problem.gamma,
+        coefs=torch.stack([coef for coef, _ in users]).cpu().numpy(),
+        intercepts=torch.stack([intercept for _, intercept in users]).cpu().numpy(),
+        objectives=values.cpu().numpy(),
+        lower_bounds=lower.cpu().numpy(),
+        residual=residual,
+        n_iter=n_iter,
+    )
+
+
+def _problem_path(
+    inst: Instance,
+    number: int,
+    kappas: list[int],
+    starts: dict[int, Tensor],
+    solver: BiCADMM,
+    certify: bool,
+    late: Callable[[], bool],
+) -> tuple[list[Fit], Tensor]:
+    """Fits and bounds ``(K,)`` of one problem for all limits.
+
+    Where bounds leave something to find, these limits search on, and the others learn from them.
+    """
+    rel_tol = 100 * torch.finfo(inst.source.matrix.dtype).eps
+    outputs, single = inst.layout.outputs_of(number), inst.single(number)
+    limits = torch.tensor(kappas, device=inst.ridge.device)
+
+    def proved(fits: list[Fit], which: list[int]) -> Tensor:
+        inst.grid.phase("the proof")
+        if not certify:
+            return torch.full((len(which),), -torch.inf, dtype=torch.float64, device=limits.device)
+        Z = torch.stack([fits[k].Z[:, outputs] for k in which])
+        objectives = _values([fits[k] for k in which], limits.device)
+        return bounds_along(single, limits[which], Z, objectives, solver.certified_gap, late)
+
+    inst.grid.phase("the polish")
+    scene = landscape(inst, number)
+    found = supports_along(scene, kappas, starts, torch.zeros_like(inst.ridge.expand(-1, inst.layout.outputs)), rel_tol)
+    fits = refit_along(inst, number, list(found.values()))
+    everything = list(range(len(kappas)))
+    bounds = proved(fits, everything)
+    values = _values(fits, limits.device)
+    # Every rank must come to the same decision, also where their processors round differently.
+    wide = [inst.grid.agree(bool(v - b > solver.certified_gap * abs(v))) for v, b in zip(values, bounds, strict=True)]
+    if any(wide):
+        inst.grid.phase("the polish")
+        # First limits that are spread over the path, then the others.
+        order = sorted(kappas, key=lambda kappa: kappa not in _spread(kappas, OWN_STARTS))
+        doubtful = [kappa for kappa in order if wide[kappas.index(kappa)]]
+        better = restarted(scene, found, doubtful, rel_tol, solver.effort)
+        better = passed_on(scene, better, rel_tol)
+        changed = [k for k, kappa in enumerate(kappas) if better[kappa].chosen is not found[kappa].chosen]
+        moved = refit_along(inst, number, [better[kappas[k]] for k in changed]) if changed else []
+        for k, fit in zip(changed, moved, strict=True):
+            fits[k] = fit
+        if changed:
+            bounds[changed] = torch.maximum(bounds[changed], proved(fits, changed))
+    fits = _monotone(fits)
+    return fits, torch.minimum(bounds, _values(fits, limits.device))
+
+
+def _values(fits: list[Fit], device: torch.device) -> Tensor:
+    return torch.tensor([fit.value for fit in fits], dtype=torch.float64, device=device)
+
+
+def _monotone(fits: list[Fit]) -> list[Fit]:
+    """Rounding of the refits must not let an objective rise along the path: a smaller support is allowed, too."""
+    kept: list[Fit] = []
+    for fit in fits:
+        kept.append(kept[-1] if kept and kept[-1].value < fit.value else fit)
+    return kept
+
+
+def _starts(inst: Instance, kappas: list[int], solver: BiCADMM, began: float) -> tuple[list[dict[int, Tensor]], int]:
+    """Supports of some limits from one batched iteration, for every problem."""
+    own = _spread(kappas, OWN_STARTS)
+    problems = inst.layout.problems
+    many = inst.repeated(tuple(kappa for kappa in own for _ in range(problems)))
+    plain = replace(solver, checkpoint=None).alone
+    setup, state = plain.init(many)
+    state, _, history = iterate(plain, setup, state, began)
+    chosen = largest(many.layout.pack(state.bilinear.z), many.kappa)
+    return [dict(zip(own, chosen[number::problems], strict=True)) for number in range(problems)], len(history)
+
+
+def _spread(kappas: list[int], count: int) -> list[int]:
+    """So many of the limits, from the first to the last."""
+    places = np.linspace(0, len(kappas) - 1, min(len(kappas), count)).round().astype(int)
+    return [kappas[k] for k in np.unique(places)]
+
+
+def _warm_starts(
+    inst: Instance, kappas: list[int], solver: BiCADMM, began: float
+) -> tuple[list[dict[int, Tensor]], int]:
+    """Supports of all limits of a joint problem, each iteration started where the one before ended."""
+    found: dict[int, Tensor] = {}
+    start, iterations = None, 0
+    for kappa in kappas:
+        one = replace(inst, problem=replace(inst.problem, kappa=(kappa,)))
+        setup, state = replace(solver, checkpoint=None).init(one, start)
+        state, _, history = iterate(solver, setup, state, began)
+        start, iterations = state.bilinear.z, iterations + len(history)
+        found[kappa] = largest(one.layout.pack(start), one.kappa)[0]
+    return [found], iterations

@@ -1,0 +1,151 @@
+"""Supports along a path of limits: what one limit has found is where its neighbours start.
+
+Upwards a support grows by the items that help most, downwards it loses those that cost least. At every limit the best
+start known (the iteration's own support among them) is improved by swaps. Since a support of a smaller limit plus
+anything is allowed for a larger one, objectives can be made to fall along the path.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from psfit.instance import Instance
+from psfit.linalg import cholesky, solve_spd
+from psfit.polish.explore import EFFORTS, FREE_WORK, PASSES, restart
+from psfit.polish.landscape import Landscape, Model
+from psfit.polish.refit import Fit, refit, support_mask
+from psfit.polish.swap import gains_of_adding, swap_search
+
+# Steps of the joint refit: with exact Hessians one is enough, a second one takes away rounding.
+REFIT_STEPS = 4
+REFIT_TOL = 1e-9
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The best support ``chosen (size,)`` known for a limit, and its fit."""
+
+    chosen: Tensor
+    fit: Fit
+
+
+def supports_along(
+    scene: Landscape, kappas: list[int], starts: dict[int, Tensor], Z: Tensor, rel_tol: float
+) -> dict[int, Stop]:
+    """A good support for each of the rising `kappas`; some have starts of their own."""
+    found: dict[int, Stop] = {}
+    for below, kappa in zip([None, *kappas], kappas, strict=False):
+        tries = [starts[kappa]] if kappa in starts else []
+        if below is not None:
+            tries.append(_grown(scene, found[below], kappa))
+        elif not tries:
+            tries.append(_grown(scene, Stop(torch.zeros_like(_any(starts)), _empty(scene, starts, Z)), kappa))
+        best = min((Stop(one, scene.fit(one, Z)) for one in tries), key=lambda stop: stop.fit.value)
+        found[kappa] = _searched(scene, best, rel_tol)
+    return passed_on(scene, found, rel_tol)
+
+
+def passed_on(scene: Landscape, found: dict[int, Stop], rel_tol: float) -> dict[int, Stop]:
+    """The same path after every limit has learnt from the next larger one, and then from the next smaller one."""
+    found, kappas = dict(found), list(found)
+    for above, kappa in pairwise(reversed(kappas)):
+        less = _shrunk(scene, found[above], kappa)
+        fit = scene.fit(less, found[above].fit.Z)
+        if fit.value < found[kappa].fit.value - rel_tol * abs(fit.value):
+            found[kappa] = _searched(scene, Stop(less, fit), rel_tol)
+    for below, kappa in pairwise(kappas):
+        if found[below].fit.value < found[kappa].fit.value:
+            more = _grown(scene, found[below], kappa)
+            found[kappa] = Stop(more, scene.fit(more, found[below].fit.Z))
+    return found
+
+
+def restarted(
+    scene: Landscape, found: dict[int, Stop], limits: list[int], rel_tol: float, effort: str
+) -> dict[int, Stop]:
+    """The path after searches from perturbations of the supports of `limits`, in this order.
+
+    All of them together may cost what the restarts of a single fit may; one is always searched.
+    """
+    found, plan, spent = dict(found), EFFORTS[effort], 0.0
+    if plan is None:
+        return found
+    for kappa in limits:
+        scene.work = 0.0
+        found[kappa] = Stop(*restart(scene, found[kappa].chosen, found[kappa].fit, rel_tol, plan, 0))
+        spent += scene.work
+        if spent > plan.work * (FREE_WORK + PASSES * scene.pass_work):
+            break
+    return found
+
+
+def _searched(scene: Landscape, start: Stop, rel_tol: float) -> Stop:
+    chosen, fit, _ = swap_search(scene, start.chosen, start.fit.Z, rel_tol)
+    return Stop(chosen, fit)
+
+
+def _any(starts: dict[int, Tensor]) -> Tensor:
+    return next(iter(starts.values()))
+
+
+def _empty(scene: Landscape, starts: dict[int, Tensor], Z: Tensor) -> Fit:
+    return scene.fit(torch.zeros_like(_any(starts)), Z)
+
+
+def _grown(scene: Landscape, stop: Stop, kappa: int) -> Tensor:
+    """The support with the items that help most, one at a time being too dear, all at once."""
+    count = kappa - int(stop.chosen.sum())
+    gains = gains_of_adding(scene.model(stop.fit, stop.chosen), stop.chosen)
+    best = torch.where(stop.chosen, -1.0, gains).topk(count).indices
+    return stop.chosen.index_fill(0, best, True)
+
+
+def _shrunk(scene: Landscape, stop: Stop, kappa: int) -> Tensor:
+    """The support without the items that cost least."""
+    costs = costs_of_removing(scene.model(stop.fit, stop.chosen), stop.chosen)
+    count = int(stop.chosen.sum()) - kappa
+    cheapest = torch.where(stop.chosen, costs, torch.inf).topk(count, largest=False).indices
+    return stop.chosen.index_fill(0, cheapest, False)
+
+
+def costs_of_removing(model: Model, chosen: Tensor) -> Tensor:
+    """By how much the model would rise without each chosen item ``(size,)``, its coefficients taken one by one."""
+    inverse = torch.cholesky_inverse(cholesky(model.inner)).diagonal()
+    removable = model.item >= 0
+    costs = torch.zeros(chosen.numel(), dtype=model.x.dtype, device=model.x.device)
+    return costs.index_add_(0, model.item[removable], (model.x.square() / (2 * inverse))[removable])
+
+
+def refit_along(inst: Instance, problem: int, stops: list[Stop]) -> list[Fit]:
+    """Exact minimisers on all supports; for the squared loss all of them share every pass over the data."""
+    if not (inst.pooled and inst.layout.kind == "columns"):
+        return [refit(inst, problem, stop.chosen, stop.fit.Z) for stop in stops]
+    source, H = inst.source, inst.normal_equations[0]
+    target, weight = source.target[:, [problem]].double(), source.weight.double()
+    Z = torch.stack([stop.fit.Z[:, problem] for stop in stops], dim=1)
+    free = torch.ones(inst.layout.free, dtype=torch.bool, device=Z.device)
+    rows = [torch.cat([support_mask(inst, stop.chosen)[:, 0], free]).nonzero().flatten() for stop in stops]
+    for _ in range(REFIT_STEPS):
+        local = Z.new_zeros(len(Z) + 1, Z.shape[1])
+        for at, strip in source.matrix.strips(torch.float64):
+            residual = strip.mv(Z) - target[at]
+            local[:-1] += strip.rmv(2 * weight[at] * residual)
+            local[-1] += (weight[at] * residual.square()).sum(dim=0)
+        summed = inst.grid.nodes.total(local)
+        gradient = summed[:-1] + inst.ridge * Z
+        values = summed[-1] + 0.5 * (inst.ridge * Z.square()).sum(dim=0)
+        moves = [solve_spd(H[r.unsqueeze(1), r], gradient[r, k : k + 1])[:, 0] for k, r in enumerate(rows)]
+        left = torch.stack([(gradient[r, k] * moves[k]).sum() for k, r in enumerate(rows)]).clamp(min=0)
+        residuals = (left / values.abs().clamp(min=torch.finfo(values.dtype).tiny)).sqrt()
+        if float(residuals.max()) <= REFIT_TOL:
+            break
+        for k, r in enumerate(rows):
+            Z[r, k] -= moves[k]
+    found = []
+    for k, stop in enumerate(stops):
+        answer = stop.fit.Z.clone()
+        answer[:, problem] = Z[:, k]
+        found.append(Fit(answer, float(values[k]), float(residuals[k])))
+    return found
