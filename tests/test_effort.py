@@ -169,3 +169,12 @@ def test_what_a_certificate_must_prove_to_end_a_search(effort, gap):
 def test_precision_is_checked():
     with pytest.raises(ValueError, match=r"precision='half' .* 'auto' or 'highest'"):
         BiCADMM(precision="half")
+
+
+def test_the_portfolio_can_be_left_out():
+    from psfit.instance import pose
+
+    source = make_source(Squared(), samples=60, features=9, nonzeros=3, seed=0)
+    inst = pose(Problem(Squared(), (3,), 10.0), source, GridSpec().build(CPU))
+    assert BiCADMM().init(inst)[0].copies == 3
+    assert BiCADMM(portfolio=False).init(inst)[0].copies == 1
