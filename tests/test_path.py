@@ -73,6 +73,15 @@ def test_rows_that_pass_by():
     assert stream.rows_read <= 8 * 300
 
 
+def test_columns_out_of_reach_are_refused(monkeypatch):
+    import psfit.instance as sizes
+
+    monkeypatch.setattr(sizes, "MOST_NUMBERS", 1)
+    source = make_source(Squared(), samples=100, features=300, nonzeros=3, seed=2)
+    with pytest.raises(ValueError, match="300 columns are too many to factor"):
+        solve_path(Problem(Squared(), (1,), gamma=3.0), source, [1, 2], [3.0])
+
+
 def test_several_gammas_and_targets():
     source = make_source(Squared(), samples=100, features=9, nonzeros=3, seed=3)
     two = Source(source.matrix, torch.cat([source.target, source.target.flip(0)], dim=1), source.weight)

@@ -71,6 +71,11 @@ def solve_path(
 
     def solved() -> list[Points]:
         inst = pose(replace(widest, gamma=gammas[0]), source, grid, exact=solver.precision == "highest")
+        if inst.selective:
+            raise ValueError(
+                f"X: its {inst.layout.features:,} columns are too many to factor, or too far away to pass over often; "
+                "fit single values of kappa, which look at candidates first, or keep fewer columns"
+            )
         return [_path(inst.at_gamma(gamma), list(kappas), solver, certify, late, began) for gamma in gammas]
 
     return guarded(grid, solved)
