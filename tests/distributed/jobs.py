@@ -12,6 +12,7 @@ from psfit import (
     SparsePoissonRegression,
     SparseSoftmaxRegression,
     SparseSVC,
+    sparse_path,
 )
 
 SAMPLES, FEATURES, KAPPA = 150, 12, 3
@@ -28,7 +29,26 @@ class Job:
     solver: BiCADMM = PLAIN
 
 
-def data() -> tuple[np.ndarray, dict[str, Job]]:
+@dataclass(frozen=True)
+class PathJob:
+    """A whole path on targets."""
+
+    loss: str
+    y: np.ndarray
+
+    def fit(self, X: np.ndarray, rows: slice, grid: GridSpec) -> dict:
+        path = sparse_path(X[rows], self.y[rows], [1, KAPPA, 6], gammas=10.0, loss=self.loss, grid=grid)
+        return {
+            "objective": float(path.objectives.sum()),
+            "lower_bound": float(path.lower_bounds.sum()),
+            "coef": path.coefs.tolist(),
+            "intercept": path.intercepts.tolist(),
+            "classes": [],
+            "samples": SAMPLES,
+        }
+
+
+def data() -> tuple[np.ndarray, dict[str, Job | PathJob]]:
     """Features with different scales, and a job for every loss."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(SAMPLES, FEATURES)) * np.logspace(-1, 1, FEATURES) + 1.0
@@ -49,6 +69,8 @@ def data() -> tuple[np.ndarray, dict[str, Job]]:
         "squared hinge": Job(SparseSVC, text, {}),
         "hinge": Job(SparseSVC, text, {"loss": "hinge"}),
         "poisson": Job(SparsePoissonRegression, rng.poisson(np.exp(signal / 5)), {}),
+        "squared path": PathJob("squared", signal + noise),
+        "logistic path": PathJob("logistic", text),
     }
     return X, jobs
 
@@ -59,8 +81,10 @@ def uneven_share(rows: int, ranks: int, rank: int) -> slice:
     return slice(int(ends[rank]), int(ends[rank + 1]))
 
 
-def fit(job: Job, X: np.ndarray, rows: slice, grid: GridSpec, **change: object) -> dict:
+def fit(job: Job | PathJob, X: np.ndarray, rows: slice, grid: GridSpec, **change: object) -> dict:
     """What must not depend on the grid."""
+    if isinstance(job, PathJob):
+        return job.fit(X, rows, grid)
     model = job.model(KAPPA, gamma=10.0, grid=grid, solver=replace(job.solver, **change), **job.options)
     model.fit(X[rows], job.y[rows])
     result = model.result_
