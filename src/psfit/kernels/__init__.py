@@ -1,9 +1,11 @@
 """Kernels for GPUs, in Triton, for the few places where torch's own operations leave speed behind.
 
-Triton comes with the CUDA build of torch. Without it, or on a CPU, `kernel` finds nothing and the callers go the plain
-way; both ways compute the same.
+Triton comes with the CUDA build of torch, and needs a C compiler. Without them, or on a CPU, `kernel` finds nothing and
+the callers go the plain way; both ways compute the same.
 """
 
+import os
+import shutil
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -18,6 +20,8 @@ def kernel(name: str, device: torch.device) -> Any:
 
 @cache
 def _loaded(name: str) -> Any:
+    if not os.environ.get("CC") and not any(shutil.which(compiler) for compiler in ("gcc", "clang", "cc")):
+        return None
     try:
         return getattr(import_module(f"psfit.kernels.{name}"), name)
     except ImportError:
