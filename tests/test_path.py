@@ -142,6 +142,8 @@ class TestSparsePath:
             ({"kappas": []}, "kappas"),
             ({"kappas": [0, 2]}, "between 1 and 10"),
             ({"kappas": [1.5]}, "integers"),
+            ({"kappas": 3}, "sequence of integers"),
+            ({"kappas": ["a"]}, "sequence of integers"),
             ({"kappas": [11]}, "between 1 and 10"),
             ({"loss": "cubic"}, "loss='cubic' is unknown"),
             ({"gammas": [1.0, -1.0]}, "gammas"),

@@ -312,11 +312,6 @@ class BiCADMM:
         single = self.thoroughness in ("low", "brief") or self.rho_b != "auto" or inst.layout.kind != "columns"
         return PRESSURES[:1] if single or not self.portfolio else PRESSURES
 
-    @property
-    def alone(self) -> "BiCADMM":
-        """The same without a portfolio, for problems that already are many columns of a batch."""
-        return replace(self, portfolio=False)
-
     def _pressure(self, age: Tensor) -> Tensor:
         """The factor on rho_b: one for a gentle start, then growing.
 

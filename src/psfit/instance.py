@@ -14,7 +14,7 @@ from torch import Tensor
 
 from psfit.comm import Grid
 from psfit.data import Affine, DesignMatrix, NodeSplit, Source, Spread
-from psfit.data.moments import Moments, integers_help
+from psfit.data.moments import Moments
 from psfit.problem import Layout, Problem
 
 # Numbers that a rank's square matrices over columns (or samples) may hold: 1 GiB in float64.
@@ -68,6 +68,11 @@ class Instance:
     node_rows: int
     most_rows: int
     column_room: int
+
+    @property
+    def resolution(self) -> float:
+        """What objectives can resolve: smaller relative differences are rounding of the data's own precision."""
+        return 100 * torch.finfo(self.source.matrix.dtype).eps
 
     @property
     def tall(self) -> bool:
@@ -315,7 +320,7 @@ def _prefers_moments(matrix: DesignMatrix, exact: bool) -> bool:
     """
     if matrix.streamed or matrix.device.type != "cuda":
         return matrix.streamed
-    if not exact and integers_help(matrix):
+    if not exact and matrix.has_integer_products:
         return True
     return torch.cuda.get_device_capability(matrix.device) in FAST_DOUBLE
 

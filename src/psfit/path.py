@@ -6,7 +6,7 @@ exact refit and the bounds of all limits share their passes over the data. A joi
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,7 +24,7 @@ from psfit.polish.along import passed_on, refit_along, restarted, supports_along
 from psfit.polish.landscape import landscape
 from psfit.polish.refit import Fit
 from psfit.problem import Problem
-from psfit.solve import guarded, prepared
+from psfit.solve import clock, guarded, prepared
 
 # Limits of a path that the iteration looks for; the others are found from their neighbours.
 OWN_STARTS = 10
@@ -36,20 +36,17 @@ class Points:
     user's units, objectives and lower bounds ``(K,)`` summed over independent problems.
     """
 
-    gamma: float
     coefs: np.ndarray
     intercepts: np.ndarray
     objectives: np.ndarray
     lower_bounds: np.ndarray
-    residual: float
-    n_iter: int
 
 
 @torch.inference_mode()
 def solve_path(
     problem: Problem,
     source: Source,
-    kappas: Sequence[int],
+    kappas: Iterable[int],
     gammas: Sequence[float],
     solver: BiCADMM | None = None,
     grid: Grid | GridSpec | None = None,
@@ -62,29 +59,30 @@ def solve_path(
     began = time.perf_counter()
     solver = solver or BiCADMM()
     layout = problem.layout(source.matrix.shape[1], source.outputs)
-    kappas = check_kappas(kappas, layout.size)
-    widest = replace(problem, kappa=(kappas[-1],) * layout.problems)
-    grid = prepared(widest, source, solver, grid)
-
-    def late() -> bool:
-        return solver.time_limit is not None and grid.agree(time.perf_counter() - began > solver.time_limit)
-
-    def solved() -> list[Points]:
-        inst = pose(replace(widest, gamma=gammas[0]), source, grid, exact=solver.precision == "highest")
-        if inst.selective:
-            raise ValueError(
-                f"X: its {inst.layout.features:,} columns are too many to factor, or too far away to pass over often; "
-                "fit single values of kappa, which look at candidates first, or keep fewer columns"
-            )
-        return [_path(inst.at_gamma(gamma), list(kappas), solver, certify, late, began) for gamma in gammas]
-
-    return guarded(grid, solved)
+    limits = check_kappas(kappas, layout.size)
+    widest = replace(problem, kappa=(limits[-1],) * layout.problems)
+    grid = prepared(widest, source, solver, grid, limits, list(gammas))
+    late = clock(solver, grid, began)
+    inst = pose(replace(widest, gamma=gammas[0]), source, grid, exact=solver.precision == "highest")
+    if inst.selective:
+        raise ValueError(
+            f"X: its {inst.layout.features:,} columns are too many to factor, or too far away to pass over often; "
+            "fit single values of kappa, which look at candidates first, or keep fewer columns"
+        )
+    plain = replace(solver, checkpoint=None)
+    return guarded(
+        grid, lambda: [_path(inst.at_gamma(gamma), list(limits), plain, certify, late, began) for gamma in gammas]
+    )
 
 
-def check_kappas(kappas: Sequence[int], size: int) -> tuple[int, ...]:
+def check_kappas(kappas: Iterable[int], size: int) -> tuple[int, ...]:
     """The limits, rising; or an error that says what is wrong with them."""
-    given = [int(kappa) for kappa in kappas]
-    if not given or any(kappa != whole for kappa, whole in zip(kappas, given, strict=True)):
+    try:
+        kappas = list(kappas)
+        given = [int(kappa) for kappa in kappas]
+    except (TypeError, ValueError):
+        raise ValueError(f"kappas={kappas!r} must be a sequence of integers") from None
+    if not given or kappas != given:
         raise ValueError(f"kappas={kappas!r} must be a sequence of integers")
     rising = tuple(sorted(set(given)))
     if rising[0] < 1 or rising[-1] > size:
@@ -98,27 +96,23 @@ def _path(
     """All limits for one gamma."""
     inst.grid.phase("the iteration")
     columns = inst.layout.kind == "columns"
-    starts, n_iter = (_starts if columns else _warm_starts)(inst, kappas, solver, began)
+    starts = (_starts if columns else _warm_starts)(inst, kappas, solver, began)
     n, c = inst.source.matrix.shape[1], inst.layout.outputs
     Z = torch.zeros(len(kappas), n, c, dtype=torch.float64, device=inst.ridge.device)
     values = torch.zeros(len(kappas), dtype=torch.float64, device=Z.device)
-    lower, residual = values.clone(), 0.0
+    lower = values.clone()
     for number in range(inst.layout.problems):
         outputs = inst.layout.outputs_of(number)
         fits, bounds = _problem_path(inst, number, kappas, starts[number], solver, certify, late)
         Z[:, :, outputs] = torch.stack([fit.Z for fit in fits])[:, :, outputs]
         values += _values(fits, Z.device)
         lower += bounds
-        residual = max(residual, *(fit.residual for fit in fits))
     users = [inst.to_user(part) for part in Z]
     return Points(
-        gamma=inst.problem.gamma,
         coefs=torch.stack([coef for coef, _ in users]).cpu().numpy(),
         intercepts=torch.stack([intercept for _, intercept in users]).cpu().numpy(),
         objectives=values.cpu().numpy(),
         lower_bounds=lower.cpu().numpy(),
-        residual=residual,
-        n_iter=n_iter,
     )
 
 
@@ -135,7 +129,7 @@ def _problem_path(
 
     Where bounds leave something to find, these limits search on, and the others learn from them.
     """
-    rel_tol = 100 * torch.finfo(inst.source.matrix.dtype).eps
+    rel_tol = inst.resolution
     outputs, single = inst.layout.outputs_of(number), inst.single(number)
     limits = torch.tensor(kappas, device=inst.ridge.device)
 
@@ -185,16 +179,17 @@ def _monotone(fits: list[Fit]) -> list[Fit]:
     return kept
 
 
-def _starts(inst: Instance, kappas: list[int], solver: BiCADMM, began: float) -> tuple[list[dict[int, Tensor]], int]:
+def _starts(inst: Instance, kappas: list[int], solver: BiCADMM, began: float) -> list[dict[int, Tensor]]:
     """Supports of some limits from one batched iteration, for every problem."""
     own = _spread(kappas, OWN_STARTS)
     problems = inst.layout.problems
     many = inst.repeated(tuple(kappa for kappa in own for _ in range(problems)))
-    plain = replace(solver, checkpoint=None).alone
-    setup, state = plain.init(many)
-    state, _, history = iterate(plain, setup, state, began)
+    # The limits are many columns already.
+    single = replace(solver, portfolio=False)
+    setup, state = single.init(many)
+    state = iterate(single, setup, state, began)[0]
     chosen = largest(many.layout.pack(state.bilinear.z), many.kappa)
-    return [dict(zip(own, chosen[number::problems], strict=True)) for number in range(problems)], len(history)
+    return [dict(zip(own, chosen[number::problems], strict=True)) for number in range(problems)]
 
 
 def _spread(kappas: list[int], count: int) -> list[int]:
@@ -203,16 +198,13 @@ def _spread(kappas: list[int], count: int) -> list[int]:
     return [kappas[k] for k in np.unique(places)]
 
 
-def _warm_starts(
-    inst: Instance, kappas: list[int], solver: BiCADMM, began: float
-) -> tuple[list[dict[int, Tensor]], int]:
+def _warm_starts(inst: Instance, kappas: list[int], solver: BiCADMM, began: float) -> list[dict[int, Tensor]]:
     """Supports of all limits of a joint problem, each iteration started where the one before ended."""
     found: dict[int, Tensor] = {}
-    start, iterations = None, 0
+    start = None
     for kappa in kappas:
         one = replace(inst, problem=replace(inst.problem, kappa=(kappa,)))
-        setup, state = replace(solver, checkpoint=None).init(one, start)
-        state, _, history = iterate(solver, setup, state, began)
-        start, iterations = state.bilinear.z, iterations + len(history)
+        setup, state = solver.init(one, start)
+        start = iterate(solver, setup, state, began)[0].bilinear.z
         found[kappa] = largest(one.layout.pack(start), one.kappa)[0]
-    return [found], iterations
+    return [found]

@@ -61,11 +61,17 @@ def solve(
     return guarded(grid, lambda: _solved(inst, solver, start, certify, progress, began))
 
 
-def prepared(problem: Problem, source: Source, solver: BiCADMM, grid: Grid | GridSpec | None) -> Grid:
-    """The grid itself, once all ranks have been found to ask for the same."""
+def prepared(problem: Problem, source: Source, solver: BiCADMM, grid: Grid | GridSpec | None, *others: object) -> Grid:
+    """The grid itself, once all ranks have been found to ask for the same, `others` included."""
     grid = _built(grid, source)
-    _require_same_settings(problem, source, solver, grid)
+    _require_same_settings(problem, source, solver, grid, others)
     return grid
+
+
+def clock(solver: BiCADMM, grid: Grid, began: float) -> Callable[[], bool]:
+    """Whether the time limit has come. All ranks ask at the same points; the first one's clock decides."""
+    limit = solver.time_limit
+    return lambda: limit is not None and grid.agree(time.perf_counter() - began > limit)
 
 
 def guarded(grid: Grid, action: Callable[[], T]) -> T:
@@ -90,11 +96,7 @@ def _solved(
     """Iteration, polish and proof; an exception from here may be this rank's alone."""
     grid, problem = inst.grid, inst.problem
     begin = None if start is None else inst.from_user(*start)
-
-    def late() -> bool:
-        # Every rank asks at the same points of the program, and the first one's clock decides.
-        return solver.time_limit is not None and grid.agree(time.perf_counter() - began > solver.time_limit)
-
+    late = clock(solver, grid, began)
     certificates = Certificates(inst, solver.certified_gap, late) if certify and not solver.exact else None
     if inst.selective:
         fitted = fit_candidates(inst, solver, begin, began)
@@ -152,7 +154,9 @@ def _built(grid: Grid | GridSpec | None, source: Source) -> Grid:
     return grid
 
 
-def _require_same_settings(problem: Problem, source: Source, solver: BiCADMM, grid: Grid) -> None:
+def _require_same_settings(
+    problem: Problem, source: Source, solver: BiCADMM, grid: Grid, others: tuple[object, ...]
+) -> None:
     """Ranks that were asked for different things would wait for each other for ever."""
     asked = (
         problem.loss.name,
@@ -165,7 +169,7 @@ def _require_same_settings(problem: Problem, source: Source, solver: BiCADMM, gr
     )
     shapes = (source.matrix.shape[1], source.outputs, str(source.matrix.dtype), grid.nodes.size, grid.blocks.size)
     settings = replace(solver, checkpoint=None, local=None), getattr(solver.local, "name", solver.local)
-    digest = hashlib.sha256(repr((asked, shapes, settings)).encode()).digest()
+    digest = hashlib.sha256(repr((asked, shapes, settings, others)).encode()).digest()
     if not grid.same(torch.tensor([int.from_bytes(digest[:6])], dtype=torch.float64)):
         raise ValueError(
             f"the ranks do not agree on what to solve; this one has {shapes[0]} features, {shapes[1]} output(s), "

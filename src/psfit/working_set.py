@@ -74,12 +74,7 @@ def _for_round(solver: BiCADMM, number: int) -> BiCADMM:
 
 
 def _is_better(inst: Instance, found: Fitted, best: Fitted) -> bool:
-    return found.answer.objective < best.answer.objective - _resolution(inst) * abs(best.answer.objective)
-
-
-def _resolution(inst: Instance) -> float:
-    """Relative differences below it are rounding."""
-    return 100 * torch.finfo(inst.source.matrix.dtype).eps
+    return found.answer.objective < best.answer.objective - inst.resolution * abs(best.answer.objective)
 
 
 def _promising(inst: Instance, start: Tensor | None) -> Tensor:
@@ -115,7 +110,7 @@ def _newcomers(inst: Instance, part: Instance, best: Fitted, index: Tensor) -> T
                 gains[feature] = max(float(gains[feature]), swap.gain / max(abs(value), 1e-300))
     gains[index.cpu()] = 0.0
     order = gains.argsort(descending=True, stable=True)
-    return order[gains[order] > _resolution(inst)].to(index.device)
+    return order[gains[order] > inst.resolution].to(index.device)
 
 
 def _slope(part: Instance, problem: int, Z: Tensor) -> Tensor | None:

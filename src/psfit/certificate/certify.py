@@ -72,12 +72,16 @@ class Certifier:
         return pooled(self.inst)
 
     @cached_property
+    def _unpooled(self) -> float:
+        return extraction.unpooled(self.inst)
+
+    @cached_property
     def _extracted(self) -> Tensor:
         return extraction.uniform(self._form)
 
     def _by_one_gradient(self, X: Tensor, objective: float, enough: float, fixed: Fixed) -> tuple[float, Fixed]:
         """Nothing is pooled: the nodes' own smallest eigenvalues and one gradient at the answer."""
-        extracted = torch.full_like(self.inst.ridge[: len(X)], extraction.unpooled(self.inst))
+        extracted = torch.full_like(self.inst.ridge[: len(X)], self._unpooled)
         bound, scores = gradient_bound(self.inst, X, extracted, fixed)
         return float(bound), screen(fixed, scores, bound, objective)[0]
 

@@ -41,6 +41,11 @@ class DesignMatrix(ABC):
         return slice(0, self.shape[1]), self
 
     @property
+    def has_integer_products(self) -> bool:
+        """Whether Gram matrices can be made on the integer units of a GPU."""
+        return self.centres_entries and available(self.shape[1], self.dtype, self.device)
+
+    @property
     def column_room(self) -> int:
         """How many of the columns could be held in memory at once."""
         return self.shape[1]
@@ -193,8 +198,7 @@ class Affine(DesignMatrix):
         return Affine(base, self.shift[index], self.scale[index], constant, self.integers)
 
     def gram(self, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        dense = self.integers and self.centres_entries and dtype in (None, self.dtype)
-        if not dense or not available(self.base.shape[1], self.dtype, self.device):
+        if not self.integers or dtype not in (None, self.dtype) or not self.base.has_integer_products:
             return super().gram(weights, dtype)
         p, heavy = self.base.shape[1], weights.double()
         G, sums = self.scale.new_zeros(p, p), self.scale.new_zeros(p, 1)

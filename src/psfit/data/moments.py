@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from psfit.data.integer_gram import available, integer_moments
+from psfit.data.integer_gram import integer_moments
 from psfit.data.matrix import DesignMatrix
 from psfit.data.source import NodeSplit, Statistics
 
 # Integer products are kept if what they round off is shorter, over all columns together, than this share of a column.
-# Columns with single huge entries do not pass; theirs are made again in float64.
+# Many columns that live from a few huge entries do not pass; they are made again in float64.
 MOST_ROUNDED = 0.05
 
 
@@ -31,7 +31,7 @@ class Moments:
     def of(cls, split: NodeSplit, reference: Tensor, exact: bool) -> "Moments":
         """Read every row once; by integer products where they are to be had and good enough, unless `exact`."""
         matrix = split.source.matrix
-        if not exact and integers_help(matrix):
+        if not exact and matrix.has_integer_products:
             fast = cls._summed(split, reference, integers=True)
             spread = fast.squares.clamp(min=torch.finfo(torch.float64).tiny)
             if float((fast.rests / spread).sum()) <= MOST_ROUNDED**2:
@@ -73,11 +73,6 @@ class Moments:
             G = torch.cat([torch.cat([G, constant * edge], dim=2), constant * rim], dim=1)
             cross = torch.cat([cross, constant * self.cross[:, p:]], dim=1)
         return Statistics(G, cross, float((self.rests / scale.square()).sum()))
-
-
-def integers_help(matrix: DesignMatrix) -> bool:
-    """Whether Gram matrices of this matrix can be made by integer products."""
-    return matrix.centres_entries and available(matrix.shape[1], matrix.dtype, matrix.device)
 
 
 def node_moments(

@@ -12,7 +12,7 @@ from psfit.comm import GridSpec
 from psfit.estimators._base import SparseModel
 from psfit.estimators.classify import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
 from psfit.estimators.linear import SparseLinearRegression, SparsePoissonRegression
-from psfit.path import solve_path
+from psfit.path import check_kappas, solve_path
 from psfit.problem import Sparsity
 
 # Limits of a path that was asked for without any.
@@ -160,10 +160,10 @@ def sparse_path(
     ridges = _gammas(gammas)
     problem, source, ranks = model._posed(X, y, sample_weight, target)
     size = problem.layout(source.matrix.shape[1], source.outputs).size
-    limits = list(range(1, min(size, MOST_KAPPAS) + 1)) if kappas is None else list(kappas)
+    limits = check_kappas(range(1, min(size, MOST_KAPPAS) + 1) if kappas is None else kappas, size)
     paths = solve_path(problem, source, limits, ridges, solver, ranks, certify)
     return Path(
-        kappas=np.array(sorted(set(limits)), dtype=int),
+        kappas=np.array(limits),
         gammas=np.array(ridges),
         coefs=np.stack([path.coefs for path in paths]),
         intercepts=np.stack([path.intercepts for path in paths]),

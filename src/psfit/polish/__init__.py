@@ -62,8 +62,6 @@ def polish(
     Z = z.double()
     supports = largest(inst.layout.pack(Z), inst.kappa)
     Z = torch.cat([torch.where(inst.layout.mask(supports), Z[: inst.layout.features], 0.0), Z[inst.layout.features :]])
-    # What a score can resolve: differences below the rounding of the data's own precision are not improvements.
-    rel_tol = 100 * torch.finfo(inst.source.matrix.dtype).eps
     problems = inst.layout.problems // copies
     starts = [list(supports[problem::problems]) for problem in range(problems)]
     if known is not None:
@@ -80,7 +78,7 @@ def polish(
             best = exact(chosen, fit)
             return settled(problem, best.Z[:, :outputs], best.value)
 
-        best = exact(*explore(scene, starts[problem], Z, rel_tol, EFFORTS[effort], passes, done))
+        best = exact(*explore(scene, starts[problem], Z, inst.resolution, EFFORTS[effort], passes, done))
         Z = best.Z
         values.append(best.value)
         residual = max(residual, best.residual)

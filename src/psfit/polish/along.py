@@ -34,14 +34,12 @@ class Stop:
 def supports_along(
     scene: Landscape, kappas: list[int], starts: dict[int, Tensor], Z: Tensor, rel_tol: float
 ) -> dict[int, Stop]:
-    """A good support for each of the rising `kappas`; some have starts of their own."""
+    """A good support for each of the rising `kappas`; some of them, and the first, have starts of their own."""
     found: dict[int, Stop] = {}
     for below, kappa in zip([None, *kappas], kappas, strict=False):
         tries = [starts[kappa]] if kappa in starts else []
         if below is not None:
             tries.append(_grown(scene, found[below], kappa))
-        elif not tries:
-            tries.append(_grown(scene, Stop(torch.zeros_like(_any(starts)), _empty(scene, starts, Z)), kappa))
         best = min((Stop(one, scene.fit(one, Z)) for one in tries), key=lambda stop: stop.fit.value)
         found[kappa] = _searched(scene, best, rel_tol)
     return passed_on(scene, found, rel_tol)
@@ -86,14 +84,6 @@ def _searched(scene: Landscape, start: Stop, rel_tol: float) -> Stop:
     return Stop(chosen, fit)
 
 
-def _any(starts: dict[int, Tensor]) -> Tensor:
-    return next(iter(starts.values()))
-
-
-def _empty(scene: Landscape, starts: dict[int, Tensor], Z: Tensor) -> Fit:
-    return scene.fit(torch.zeros_like(_any(starts)), Z)
-
-
 def _grown(scene: Landscape, stop: Stop, kappa: int) -> Tensor:
     """The support with the items that help most, one at a time being too dear, all at once."""
     count = kappa - int(stop.chosen.sum())
@@ -127,7 +117,7 @@ def refit_along(inst: Instance, problem: int, stops: list[Stop]) -> list[Fit]:
     Z = torch.stack([stop.fit.Z[:, problem] for stop in stops], dim=1)
     free = torch.ones(inst.layout.free, dtype=torch.bool, device=Z.device)
     rows = [torch.cat([support_mask(inst, stop.chosen)[:, 0], free]).nonzero().flatten() for stop in stops]
-    for _ in range(REFIT_STEPS):
+    for step in range(REFIT_STEPS + 1):
         local = Z.new_zeros(len(Z) + 1, Z.shape[1])
         for at, strip in source.matrix.strips(torch.float64):
             residual = strip.mv(Z) - target[at]
@@ -139,7 +129,7 @@ def refit_along(inst: Instance, problem: int, stops: list[Stop]) -> list[Fit]:
         moves = [solve_spd(H[r.unsqueeze(1), r], gradient[r, k : k + 1])[:, 0] for k, r in enumerate(rows)]
         left = torch.stack([(gradient[r, k] * moves[k]).sum() for k, r in enumerate(rows)]).clamp(min=0)
         residuals = (left / values.abs().clamp(min=torch.finfo(values.dtype).tiny)).sqrt()
-        if float(residuals.max()) <= REFIT_TOL:
+        if step == REFIT_STEPS or float(residuals.max()) <= REFIT_TOL:
             break
         for k, r in enumerate(rows):
             Z[r, k] -= moves[k]
