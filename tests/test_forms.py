@@ -15,7 +15,7 @@ X, JOBS = jobs.data()
 # Some zeros, so that sparse forms have something to leave out.
 X = np.where(np.random.default_rng(1).uniform(size=X.shape) < 0.2, 0.0, X)
 WEIGHT = np.random.default_rng(2).integers(0, 4, size=jobs.SAMPLES).astype(float)
-LOW = [name for name in JOBS if JOBS[name].solver is jobs.PLAIN]
+LOW = jobs.plain(JOBS)
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 

@@ -75,6 +75,11 @@ def data() -> tuple[np.ndarray, dict[str, Job | PathJob]]:
     return X, jobs
 
 
+def plain(jobs: dict[str, Job | PathJob]) -> list[str]:
+    """Names of the single fits by the plain algorithm."""
+    return [name for name, job in jobs.items() if isinstance(job, Job) and job.solver is PLAIN]
+
+
 def uneven_share(rows: int, ranks: int, rank: int) -> slice:
     """Rows of a rank when each has about twice as many as the one before."""
     ends = np.round(rows * (2.0 ** np.arange(ranks + 1) - 1) / (2.0**ranks - 1)).astype(int)

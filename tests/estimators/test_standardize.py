@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 from psfit import SparseLinearRegression, SparseLogisticRegression
 
 X, JOBS = jobs.data()
-LOW = [name for name in JOBS if JOBS[name].solver is jobs.PLAIN]
+LOW = jobs.plain(JOBS)
 WEIGHT = np.random.default_rng(2).integers(0, 4, size=jobs.SAMPLES).astype(float)
 
 
