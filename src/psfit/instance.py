@@ -153,7 +153,9 @@ class Instance:
     def normal_equations(self) -> tuple[Tensor, Tensor, Tensor]:
         """The squared loss as ``x'Hx / 2 - Q'x + power``: ``H (n, n)``, ``Q (n, c)``, ``power (c,)``, in float64."""
         source = self.source
-        H = 2 * self.grid.nodes.total(self.split.gram.sum(dim=0).double())
+        known = source.statistics
+        gram = self.split.gram.double() if known is None else known.gram
+        H = 2 * self.grid.nodes.total(gram.sum(dim=0))
         H.diagonal().add_(self.ridge[:, 0])
         Q = 2 * self.split.cross.sum(dim=0).double()
         power = (source.weight * source.target.square()).double().sum(dim=0, keepdim=True)
@@ -230,10 +232,11 @@ class Instance:
         return Z.to(self.source.matrix.dtype)
 
 
-def pose(problem: Problem, source: Source, grid: Grid, exact: bool = False) -> Instance:
+def pose(problem: Problem, source: Source, grid: Grid, exact: bool = False, moments: Moments | None = None) -> Instance:
     """Standardise the columns over all nodes (sums only) and set up the coordinates.
 
-    All products are made in floating point if they must be `exact`; else integer ones may do on a GPU.
+    All products are made in floating point if they must be `exact`; else integer ones may do on a GPU. The `moments` of
+    the source, if they are known already, spare a pass.
     """
     matrix, weight = source.matrix, source.weight.double()
     p, c = matrix.shape[1], source.outputs
@@ -245,11 +248,9 @@ def pose(problem: Problem, source: Source, grid: Grid, exact: bool = False) -> I
     totals = torch.cat([weight.sum(dim=0), (weight * source.target).sum(dim=0), weight.new_tensor([matrix.shape[0]])])
     totals = grid.nodes.total(totals)
     total_weight, target_sums, samples = totals[0], totals[1:-1], int(totals[-1])
-    reference = _reference(problem, source, grid)
-    n = p + layout.free
-    known_by_squares = problem.loss.quadratic and highest >= n and grid.blocks.size == 1 and _squares_fit(grid, n)
-    wanted = known_by_squares and _prefers_moments(matrix, exact)
-    moments = grid.together(lambda: Moments.of(split, reference, exact)) if wanted else None
+    reference = reference_point(problem, source, grid) if moments is None else moments.reference
+    if moments is None and known_by_squares(problem, source, grid) and _prefers_moments(matrix, exact):
+        moments = grid.together(lambda: Moments.of(split, reference, exact))
     if moments is None:
         local = torch.stack(grid.together(lambda: matrix.column_moments(weight, reference)))
     else:
@@ -306,10 +307,19 @@ def pose(problem: Problem, source: Source, grid: Grid, exact: bool = False) -> I
     )
 
 
-def _squares_fit(grid: Grid, side: int) -> bool:
-    """Whether every rank has room for a square matrix for each of its nodes."""
+def known_by_squares(problem: Problem, source: Source, grid: Grid, copies: int = 1) -> bool:
+    """Whether second moments say all there is to know, and every rank has room for so many `copies` of its own."""
+    n = source.matrix.shape[1] + problem.fit_intercept
+    if not problem.loss.quadratic or grid.blocks.size > 1 or not _squares_fit(grid, n, copies):
+        return False
+    highest = max(source.split(len(grid.nodes.hosted)).heights)
+    return int(grid.nodes.most(torch.tensor([highest]))) >= n
+
+
+def _squares_fit(grid: Grid, side: int, copies: int = 1) -> bool:
+    """Whether every rank has room for some square matrices for each of its nodes."""
     hosted = -(-grid.nodes.size // grid.nodes.comm.size)
-    return hosted * side**2 <= MOST_NUMBERS
+    return copies * hosted * side**2 <= MOST_NUMBERS
 
 
 def _prefers_moments(matrix: DesignMatrix, exact: bool) -> bool:
@@ -325,7 +335,7 @@ def _prefers_moments(matrix: DesignMatrix, exact: bool) -> bool:
     return torch.cuda.get_device_capability(matrix.device) in FAST_DOUBLE
 
 
-def _reference(problem: Problem, source: Source, grid: Grid) -> Tensor:
+def reference_point(problem: Problem, source: Source, grid: Grid) -> Tensor:
     """A guess of the column means from the first rows of every node, so that sums about it do not cancel."""
     few = min(source.matrix.shape[0], REFERENCE_ROWS)
     zero = torch.zeros(source.matrix.shape[1], dtype=torch.float64, device=source.matrix.device)

@@ -18,6 +18,7 @@ from psfit.bilinear import largest
 from psfit.certificate.along import bounds_along
 from psfit.comm import Grid, GridSpec
 from psfit.data import Source
+from psfit.data.moments import Moments
 from psfit.instance import Instance, pose
 from psfit.iterate import iterate
 from psfit.polish.along import passed_on, refit_along, restarted, supports_along
@@ -42,6 +43,17 @@ class Points:
     lower_bounds: np.ndarray
 
 
+@dataclass(frozen=True)
+class Plan:
+    """How to search: the solver, whether to prove bounds, whether to end at the first answers, and the clock."""
+
+    solver: BiCADMM
+    certify: bool
+    brief: bool
+    late: Callable[[], bool]
+    began: float
+
+
 @torch.inference_mode()
 def solve_path(
     problem: Problem,
@@ -51,10 +63,13 @@ def solve_path(
     solver: BiCADMM | None = None,
     grid: Grid | GridSpec | None = None,
     certify: bool = True,
+    brief: bool = False,
+    moments: Moments | None = None,
 ) -> list[Points]:
     """Paths over rising `kappas`, one for each of `gammas`; the `kappa` and `gamma` of the problem do not matter.
 
-    With several targets (independent problems) each limit holds for each of them.
+    With several targets (independent problems) each limit holds for each of them. A `brief` path ends at supports that
+    no swap improves, without restarts or bounds. Known `moments` of the source spare a pass.
     """
     began = time.perf_counter()
     solver = solver or BiCADMM()
@@ -63,16 +78,14 @@ def solve_path(
     widest = replace(problem, kappa=(limits[-1],) * layout.problems)
     grid = prepared(widest, source, solver, grid, limits, list(gammas))
     late = clock(solver, grid, began)
-    inst = pose(replace(widest, gamma=gammas[0]), source, grid, exact=solver.precision == "highest")
+    inst = pose(replace(widest, gamma=gammas[0]), source, grid, exact=solver.precision == "highest", moments=moments)
     if inst.selective:
         raise ValueError(
             f"X: its {inst.layout.features:,} columns are too many to factor, or too far away to pass over often; "
             "fit single values of kappa, which look at candidates first, or keep fewer columns"
         )
-    plain = replace(solver, checkpoint=None)
-    return guarded(
-        grid, lambda: [_path(inst.at_gamma(gamma), list(limits), plain, certify, late, began) for gamma in gammas]
-    )
+    plan = Plan(replace(solver, checkpoint=None), certify and not brief, brief, late, began)
+    return guarded(grid, lambda: [_path(inst.at_gamma(gamma), list(limits), plan) for gamma in gammas])
 
 
 def check_kappas(kappas: Iterable[int], size: int) -> tuple[int, ...]:
@@ -90,20 +103,18 @@ def check_kappas(kappas: Iterable[int], size: int) -> tuple[int, ...]:
     return rising
 
 
-def _path(
-    inst: Instance, kappas: list[int], solver: BiCADMM, certify: bool, late: Callable[[], bool], began: float
-) -> Points:
+def _path(inst: Instance, kappas: list[int], plan: Plan) -> Points:
     """All limits for one gamma."""
     inst.grid.phase("the iteration")
     columns = inst.layout.kind == "columns"
-    starts = (_starts if columns else _warm_starts)(inst, kappas, solver, began)
+    starts = (_starts if columns else _warm_starts)(inst, kappas, plan.solver, plan.began)
     n, c = inst.source.matrix.shape[1], inst.layout.outputs
     Z = torch.zeros(len(kappas), n, c, dtype=torch.float64, device=inst.ridge.device)
     values = torch.zeros(len(kappas), dtype=torch.float64, device=Z.device)
     lower = values.clone()
     for number in range(inst.layout.problems):
         outputs = inst.layout.outputs_of(number)
-        fits, bounds = _problem_path(inst, number, kappas, starts[number], solver, certify, late)
+        fits, bounds = _problem_path(inst, number, kappas, starts[number], plan)
         Z[:, :, outputs] = torch.stack([fit.Z for fit in fits])[:, :, outputs]
         values += _values(fits, Z.device)
         lower += bounds
@@ -117,13 +128,7 @@ def _path(
 
 
 def _problem_path(
-    inst: Instance,
-    number: int,
-    kappas: list[int],
-    starts: dict[int, Tensor],
-    solver: BiCADMM,
-    certify: bool,
-    late: Callable[[], bool],
+    inst: Instance, number: int, kappas: list[int], starts: dict[int, Tensor], plan: Plan
 ) -> tuple[list[Fit], Tensor]:
     """Fits and bounds ``(K,)`` of one problem for all limits.
 
@@ -135,27 +140,33 @@ def _problem_path(
 
     def proved(fits: list[Fit], which: list[int]) -> Tensor:
         inst.grid.phase("the proof")
-        if not certify:
+        if not plan.certify:
             return torch.full((len(which),), -torch.inf, dtype=torch.float64, device=limits.device)
         Z = torch.stack([fits[k].Z[:, outputs] for k in which])
         objectives = _values([fits[k] for k in which], limits.device)
-        return bounds_along(single, limits[which], Z, objectives, solver.certified_gap, late)
+        return bounds_along(single, limits[which], Z, objectives, plan.solver.certified_gap, plan.late)
 
     inst.grid.phase("the polish")
     scene = landscape(inst, number)
     found = supports_along(scene, kappas, starts, torch.zeros_like(inst.ridge.expand(-1, inst.layout.outputs)), rel_tol)
-    fits = refit_along(inst, number, list(found.values()))
+    known = inst.source.statistics
+    if plan.brief and inst.pooled and known is not None and not known.rounded:
+        # Fits from moments in float64 are good to many digits; only objectives, which no one asks for, are not.
+        fits = [stop.fit for stop in found.values()]
+    else:
+        fits = refit_along(inst, number, list(found.values()))
     everything = list(range(len(kappas)))
     bounds = proved(fits, everything)
     values = _values(fits, limits.device)
     # Every rank must come to the same decision, also where their processors round differently.
-    wide = [inst.grid.agree(bool(v - b > solver.certified_gap * abs(v))) for v, b in zip(values, bounds, strict=True)]
-    if any(wide):
+    enough = plan.solver.certified_gap
+    wide = [inst.grid.agree(bool(v - b > enough * abs(v))) for v, b in zip(values, bounds, strict=True)]
+    if any(wide) and not plan.brief:
         inst.grid.phase("the polish")
         # First limits that are spread over the path, then the others.
         order = sorted(kappas, key=lambda kappa: kappa not in _spread(kappas, OWN_STARTS))
         doubtful = [kappa for kappa in order if wide[kappas.index(kappa)]]
-        better = restarted(scene, found, doubtful, rel_tol, solver.effort)
+        better = restarted(scene, found, doubtful, rel_tol, plan.solver.effort)
         better = passed_on(scene, better, rel_tol)
         changed = [k for k, kappa in enumerate(kappas) if better[kappa].chosen is not found[kappa].chosen]
         moved = refit_along(inst, number, [better[kappas[k]] for k in changed]) if changed else []

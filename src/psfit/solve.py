@@ -14,6 +14,7 @@ from psfit.certificate import Progress
 from psfit.checkpoint import CheckpointError
 from psfit.comm import Grid, GridSpec, RemoteError
 from psfit.data import Source
+from psfit.data.moments import Moments
 from psfit.fitting import fit
 from psfit.instance import Instance, pose
 from psfit.iterate import StoppedError
@@ -34,6 +35,7 @@ def solve(
     start: tuple[Tensor, Tensor] | None = None,
     certify: bool = True,
     progress: Callable[[Progress], None] | None = None,
+    moments: Moments | None = None,
 ) -> Result:
     """Fit a sparse model: Bi-cADMM finds the support, the polish improves it and refits it exactly, a bound proves it.
 
@@ -53,11 +55,13 @@ def solve(
         Prove a lower bound on the objective of every support; exact mode does so anyway.
     progress : callable, optional
         Hears of the `Progress` of exact mode.
+    moments : Moments, optional
+        The second moments of the samples, where they are known already.
     """
     began = time.perf_counter()
     solver = solver or BiCADMM()
     grid = prepared(problem, source, solver, grid)
-    inst = pose(problem, source, grid, exact=solver.exact or solver.precision == "highest")
+    inst = pose(problem, source, grid, exact=solver.exact or solver.precision == "highest", moments=moments)
     return guarded(grid, lambda: _solved(inst, solver, start, certify, progress, began))
 
 

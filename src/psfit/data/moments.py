@@ -1,5 +1,6 @@
 """All second moments of the nodes' data from a single pass: what the squared loss needs to know, and no more."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 from psfit.data.integer_gram import integer_moments
 from psfit.data.matrix import DesignMatrix
 from psfit.data.source import NodeSplit, Statistics
+from psfit.data.strip import Strip
 
 # Integer products are kept if what they round off is shorter, over all columns together, than this share of a column.
 # Many columns that live from a few huge entries do not pass; they are made again in float64.
@@ -30,25 +32,45 @@ class Moments:
     @classmethod
     def of(cls, split: NodeSplit, reference: Tensor, exact: bool) -> "Moments":
         """Read every row once; by integer products where they are to be had and good enough, unless `exact`."""
-        matrix = split.source.matrix
-        if not exact and matrix.has_integer_products:
-            fast = cls._summed(split, reference, integers=True)
-            spread = fast.squares.clamp(min=torch.finfo(torch.float64).tiny)
-            if float((fast.rests / spread).sum()) <= MOST_ROUNDED**2:
-                return fast
-        return cls._summed(split, reference, integers=False)
+        everything = torch.zeros(split.source.matrix.shape[0], dtype=torch.long, device=reference.device)
+        return cls.of_parts(split, reference, exact, everything, 1)[0]
 
     @classmethod
-    def _summed(cls, split: NodeSplit, reference: Tensor, integers: bool) -> "Moments":
+    def of_parts(cls, split: NodeSplit, reference: Tensor, exact: bool, part: Tensor, count: int) -> list["Moments"]:
+        """The moments of `count` parts of the rows, whose numbers are ``part (m,)``, from the same single pass."""
+        matrix = split.source.matrix
+        if not exact and matrix.has_integer_products:
+            fast = cls._summed(split, reference, True, part, count)
+            whole = cls.together(fast)
+            spread = whole.squares.clamp(min=torch.finfo(torch.float64).tiny)
+            if float((whole.rests / spread).sum()) <= MOST_ROUNDED**2:
+                return fast
+        return cls._summed(split, reference, False, part, count)
+
+    @classmethod
+    def _summed(cls, split: NodeSplit, reference: Tensor, integers: bool, part: Tensor, count: int) -> list["Moments"]:
         weight, target = split.source.weight.double(), split.source.target.double()
         sides = torch.cat([weight * target, weight], dim=1)
-        parts = [node_moments(matrix, weight[rows], sides[rows], reference, integers) for matrix, rows in split.parts()]
-        grams, crosses, rests = (torch.stack(column) for column in zip(*parts, strict=True))
-        total = torch.stack([weight[rows].sum() for _, rows in split.parts()]).view(-1, 1, 1)
-        foot = torch.stack([sides[rows, :-1].sum(dim=0, keepdim=True) for _, rows in split.parts()])
-        sums = crosses[:, :, -1:]
-        gram = torch.cat([torch.cat([grams, sums], dim=2), torch.cat([sums.mT, total], dim=2)], dim=1)
-        return cls(reference, gram, torch.cat([crosses[:, :, :-1], foot], dim=1), rests.sum(dim=0))
+        nodes = [
+            node_moments(matrix, weight[rows], sides[rows], reference, integers, part[rows], count)
+            for matrix, rows in split.parts()
+        ]
+        grams, crosses, rests = (torch.stack(column, dim=1) for column in zip(*nodes, strict=True))
+        feet = torch.stack([_sums_by(part[rows], sides[rows], count) for _, rows in split.parts()], dim=1).unsqueeze(2)
+        sums, total = crosses[..., -1:], feet[..., -1:]
+        gram = torch.cat([torch.cat([grams, sums], dim=3), torch.cat([sums.mT, total], dim=3)], dim=2)
+        cross = torch.cat([crosses[..., :-1], feet[..., :-1]], dim=2)
+        return [cls(reference, gram[k], cross[k], rests[k].sum(dim=0)) for k in range(count)]
+
+    @classmethod
+    def together(cls, parts: list["Moments"]) -> "Moments":
+        """The moments of several parts as one, about the reference that they share."""
+        return cls(
+            parts[0].reference,
+            torch.stack([part.gram for part in parts]).sum(dim=0),
+            torch.stack([part.cross for part in parts]).sum(dim=0),
+            torch.stack([part.rests for part in parts]).sum(dim=0),
+        )
 
     @property
     def sums(self) -> Tensor:
@@ -76,19 +98,40 @@ class Moments:
 
 
 def node_moments(
-    matrix: DesignMatrix, weight: Tensor, sides: Tensor, reference: Tensor, integers: bool
+    matrix: DesignMatrix, weight: Tensor, sides: Tensor, reference: Tensor, integers: bool, part: Tensor, count: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """``D'WD (p, p)``, ``D' sides (p, r)`` and rests ``(p,)`` for ``D = A - reference``, from one pass over rows."""
+    """``D'WD (count, p, p)``, ``D' sides (count, p, r)`` and rests ``(count, p)`` for ``D = A - reference``.
+
+    The rows of each part are summed on their own, in one pass over all of them.
+    """
     p, r = matrix.shape[1], sides.shape[1]
-    gram, cross = reference.new_zeros(p, p), reference.new_zeros(p, r)
-    rests = torch.zeros_like(reference)
+    gram, cross = reference.new_zeros(count, p, p), reference.new_zeros(count, p, r)
+    rests = reference.new_zeros(count, p)
     for at, strip in matrix.strips(None if integers else torch.float64):
-        if integers:
-            products, sums, rest = integer_moments(strip.dense(), reference, weight[at], sides[at])
-            rests += rest
-        else:
-            about = strip.standardised(reference, torch.ones_like(reference), 0.0)
-            products, sums = about.gram(weight[at]), about.rmv(sides[at])
-        gram += products
-        cross += sums
+        for number, rows, index in _members(strip, part[at], count):
+            w, right = weight[at][index], sides[at][index]
+            if integers:
+                products, sums, rest = integer_moments(rows.dense(), reference, w, right)
+                rests[number] += rest
+            else:
+                about = rows.standardised(reference, torch.ones_like(reference), 0.0)
+                products, sums = about.gram(w), about.rmv(right)
+            gram[number] += products
+            cross[number] += sums
     return gram, cross, rests
+
+
+def _members(strip: Strip, part: Tensor, count: int) -> Iterator[tuple[int, Strip, Tensor | slice]]:
+    """The numbers of the parts that occur in a strip, each with its rows and where they are."""
+    if count == 1:
+        yield 0, strip, slice(None)
+        return
+    for number in range(count):
+        index = (part == number).nonzero().flatten()
+        if len(index):
+            yield number, strip.rows(index), index
+
+
+def _sums_by(part: Tensor, values: Tensor, count: int) -> Tensor:
+    """Sums of the rows of each part, ``(count, r)``."""
+    return values.new_zeros(count, values.shape[1]).index_add_(0, part, values)

@@ -171,6 +171,9 @@ class SparseStrip(Strip):
         constant = self.constant * (len(inner) < len(index))
         return SparseStrip(self.csr.columns(inner), self.shift[inner], self.scale[inner], constant)
 
+    def rows(self, index: Tensor) -> "SparseStrip":
+        return SparseStrip(self.csr.chosen_rows(index), self.shift, self.scale, self.constant)
+
     def standardised(self, shift: Tensor, scale: Tensor, constant: float) -> "SparseStrip":
         if self.constant:
             raise TypeError("a sparse strip with a constant column cannot be standardised again")

@@ -57,6 +57,10 @@ class Strip(ABC):
         """Some columns, by sorted indices."""
 
     @abstractmethod
+    def rows(self, index: Tensor) -> "Strip":
+        """Some rows, by index."""
+
+    @abstractmethod
     def standardised(self, shift: Tensor, scale: Tensor, constant: float) -> "Strip":
         """Columns ``(a_j - shift_j) / scale_j`` and, unless `constant` is zero, a last column of it."""
 
@@ -109,6 +113,9 @@ class DenseStrip(Strip):
 
     def columns(self, index: Tensor) -> "DenseStrip":
         return DenseStrip(self.values[:, index])
+
+    def rows(self, index: Tensor) -> "DenseStrip":
+        return DenseStrip(self.values[index])
 
     def standardised(self, shift: Tensor, scale: Tensor, constant: float) -> "DenseStrip":
         values = (self.values - shift.to(self.values)).div_(scale.to(self.values))

@@ -62,6 +62,9 @@ class WidenedStrip(Strip):
     def columns(self, index: Tensor) -> DenseStrip:
         return self._copy().columns(index)
 
+    def rows(self, index: Tensor) -> "WidenedStrip":
+        return WidenedStrip(self.values[index], self.shift, self.scale, self.constant)
+
     def standardised(self, shift: Tensor, scale: Tensor, constant: float) -> DenseStrip:
         return self._copy().standardised(shift, scale, constant)
 

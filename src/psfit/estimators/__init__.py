@@ -1,15 +1,27 @@
 """Estimators: the scikit-learn face of PsFiT; scikit-learn lives here and nowhere lower."""
 
 from psfit.estimators.classify import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
+from psfit.estimators.cv import (
+    SparseLinearRegressionCV,
+    SparseLogisticRegressionCV,
+    SparsePoissonRegressionCV,
+    SparseSoftmaxRegressionCV,
+    SparseSVCCV,
+)
 from psfit.estimators.linear import SparseLinearRegression, SparsePoissonRegression
 from psfit.estimators.path import Path, sparse_path
 
 __all__ = [
     "Path",
     "SparseLinearRegression",
+    "SparseLinearRegressionCV",
     "SparseLogisticRegression",
+    "SparseLogisticRegressionCV",
     "SparsePoissonRegression",
+    "SparsePoissonRegressionCV",
     "SparseSVC",
+    "SparseSVCCV",
     "SparseSoftmaxRegression",
+    "SparseSoftmaxRegressionCV",
     "sparse_path",
 ]

@@ -1,7 +1,7 @@
 """What all estimators share: one short `fit`, from the user's arrays to `solve` and back."""
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 from psfit.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.data import DesignMatrix, FileSource, Samples, Source, Spread
+from psfit.data.moments import Moments
 from psfit.estimators._inputs import (
     as_array,
     as_file,
@@ -29,6 +30,17 @@ from psfit.losses import Loss
 from psfit.problem import Problem, Sparsity
 from psfit.result import Record, Result
 from psfit.solve import solve
+
+
+@dataclass(frozen=True)
+class Posed:
+    """What to solve, this rank's data and the grid; the targets and the samples' own weights as they were given."""
+
+    problem: Problem
+    source: Source
+    grid: Grid
+    y: np.ndarray
+    weights: np.ndarray
 
 
 class SparseModel(BaseEstimator, ABC):
@@ -109,27 +121,33 @@ class SparseModel(BaseEstimator, ABC):
         of which it reads its part), and ends with the same model. Ranks that share a node pass the same rows; each
         works on its own columns of them.
         """
-        problem, source, grid = self._posed(X, y, sample_weight, target)
-        speaks = self.verbose > 0 and grid.world.rank == 0
-        progress = ProgressPrinter() if speaks else None
-        self.result_ = solve(problem, source, self.solver, grid, self._start(source), self.certify, progress)
-        if speaks:
-            print(self.result_)
+        posed = self._posed(X, y, sample_weight, target)
+        self._solve(posed.problem, posed, self._start(posed.source))
         return self
 
-    def _posed(self, X: Any, y: Any, sample_weight: Any, target: Any) -> tuple[Problem, Source, Grid]:
-        """What to solve, this rank's data, and the grid; remembers what `predict` needs."""
+    def _solve(
+        self, problem: Problem, posed: Posed, start: tuple[Tensor, Tensor] | None, moments: Moments | None = None
+    ) -> None:
+        """Fit to the posed data, and speak of it if asked to."""
+        speaks = self.verbose > 0 and posed.grid.world.rank == 0
+        progress = ProgressPrinter() if speaks else None
+        self.result_ = solve(problem, posed.source, self.solver, posed.grid, start, self.certify, progress, moments)
+        if speaks:
+            print(self.result_)
+
+    def _posed(self, X: Any, y: Any, sample_weight: Any, target: Any) -> Posed:
+        """Read and check everything; remembers what `predict` needs."""
         self._check_settings()
         grid = (self.grid or GridSpec(backend="serial")).build(X.device if isinstance(X, Tensor) else None)
         matrix, y, weights = self._read(X, y, sample_weight, target, grid)
         if not summed(grid, weights.sum(keepdims=True)) > 0:
             raise ValueError("sample_weight is zero everywhere; at least one sample must count")
-        codes, weights = self._encode(y, weights, grid)
+        codes, effective = self._encode(y, weights, grid)
         matrix = self._own_columns(matrix, grid)
         source = Source(
             matrix,
             to_tensor(codes, grid, matrix.dtype),
-            to_tensor(weights.reshape(-1, 1), grid, matrix.dtype),
+            to_tensor(effective.reshape(-1, 1), grid, matrix.dtype),
         )
         loss = self._loss(codes)
         problem = Problem(
@@ -140,7 +158,7 @@ class SparseModel(BaseEstimator, ABC):
             self.fit_intercept,
             self.standardize,
         )
-        return problem, source, grid
+        return Posed(problem, source, grid, y, weights)
 
     def _read(
         self, X: Any, y: Any, sample_weight: Any, target: Any, grid: Grid

@@ -9,7 +9,7 @@ import numpy as np
 
 from psfit.bicadmm import BiCADMM
 from psfit.comm import GridSpec
-from psfit.estimators._base import SparseModel
+from psfit.estimators._base import Posed, SparseModel
 from psfit.estimators.classify import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
 from psfit.estimators.linear import SparseLinearRegression, SparsePoissonRegression
 from psfit.path import check_kappas, solve_path
@@ -148,7 +148,7 @@ def sparse_path(
     A larger limit never has a worse objective.
     """
     began = time.perf_counter()
-    model = _model(loss)
+    model = model_for(loss)
     model.set_params(
         fit_intercept=fit_intercept,
         standardize=standardize,
@@ -157,11 +157,10 @@ def sparse_path(
         grid=grid,
         certify=certify,
     )
-    ridges = _gammas(gammas)
-    problem, source, ranks = model._posed(X, y, sample_weight, target)
-    size = problem.layout(source.matrix.shape[1], source.outputs).size
-    limits = check_kappas(range(1, min(size, MOST_KAPPAS) + 1) if kappas is None else kappas, size)
-    paths = solve_path(problem, source, limits, ridges, solver, ranks, certify)
+    ridges = ridges_of(gammas)
+    posed = model._posed(X, y, sample_weight, target)
+    limits = limits_of(kappas, posed)
+    paths = solve_path(posed.problem, posed.source, limits, ridges, solver, posed.grid, certify)
     return Path(
         kappas=np.array(limits),
         gammas=np.array(ridges),
@@ -170,12 +169,12 @@ def sparse_path(
         objectives=np.stack([path.objectives for path in paths]),
         lower_bounds=np.stack([path.lower_bounds for path in paths]),
         feature_names=getattr(model, "feature_names_in_", None),
-        loss=problem.loss.name,
+        loss=posed.problem.loss.name,
         seconds=time.perf_counter() - began,
     )
 
 
-def _model(loss: str) -> SparseModel:
+def model_for(loss: str) -> SparseModel:
     """An estimator that reads targets for this loss."""
     models: dict[str, SparseModel] = {
         "squared": SparseLinearRegression(),
@@ -191,7 +190,14 @@ def _model(loss: str) -> SparseModel:
     return models[loss]
 
 
-def _gammas(gammas: float | Sequence[float]) -> list[float]:
+def limits_of(kappas: Iterable[int] | None, posed: Posed) -> tuple[int, ...]:
+    """The limits, rising; by default the first ones."""
+    size = posed.problem.layout(posed.source.matrix.shape[1], posed.source.outputs).size
+    return check_kappas(range(1, min(size, MOST_KAPPAS) + 1) if kappas is None else kappas, size)
+
+
+def ridges_of(gammas: float | Sequence[float]) -> list[float]:
+    """The gammas as a list."""
     given = [float(gamma) for gamma in np.atleast_1d(np.asarray(gammas, dtype=float))]
     if not given or not all(0 < gamma < np.inf for gamma in given):
         raise ValueError(f"gammas={gammas!r} must be positive numbers; large ones mean hardly any ridge")

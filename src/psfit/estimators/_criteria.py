@@ -1,0 +1,41 @@
+"""Information criteria: what a model's fit is worth after paying for its coefficients."""
+
+import numpy as np
+from scipy.special import gammaln
+
+CRITERIA = ("aic", "bic", "ebic", "gic")
+# Losses that are negative logarithms of likelihoods, up to constants; the square is one with an unknown variance.
+LIKELIHOODS = ("squared", "logistic", "softmax", "poisson")
+
+
+def information(
+    criterion: str, loss: str, losses: np.ndarray, weight: float, chosen: np.ndarray, free: np.ndarray, size: int
+) -> np.ndarray:
+    """Values ``(J,)`` of a criterion, smaller is better, up to a constant.
+
+    Parameters
+    ----------
+    losses : ndarray (J, d)
+        Losses of each model, summed over the samples, for each output.
+    weight : float
+        The weight of all samples: how many they are.
+    chosen : ndarray (J, problems)
+        Items that each model uses of each problem's `size`.
+    free : ndarray (J,)
+        Free parameters: nonzero coefficients and intercepts.
+    """
+    if loss == "squared":
+        tiny = np.finfo(float).tiny
+        deviance = (weight * np.log(np.maximum(losses / weight, tiny))).sum(axis=1)
+    else:
+        deviance = 2 * losses.sum(axis=1)
+    if criterion == "aic":
+        return np.asarray(deviance + 2 * free)
+    if criterion == "gic":
+        return np.asarray(deviance + np.log(size) * np.log(np.log(max(weight, 3.0))) * free)
+    value = deviance + np.log(weight) * free
+    if criterion == "ebic":
+        # All supports of a size share the prior weight of that size.
+        ways = gammaln(size + 1) - gammaln(chosen + 1) - gammaln(size - chosen + 1)
+        value = value + 2 * ways.sum(axis=1)
+    return np.asarray(value)

@@ -1,0 +1,145 @@
+"""The models with a limit of their own choice, by cross-validation or an information criterion."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from psfit.bicadmm import BiCADMM
+from psfit.comm import GridSpec
+from psfit.estimators._selection import SelectingModel
+from psfit.estimators.classify import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
+from psfit.estimators.linear import SparseLinearRegression, SparsePoissonRegression
+from psfit.problem import Sparsity
+
+
+class SparseLinearRegressionCV(SelectingModel, SparseLinearRegression):
+    """`SparseLinearRegression` that chooses kappa and gamma; with the squared loss one pass serves all folds.
+
+    See `SelectingModel` for what is chosen and how, `SparseLinearRegression` for `loss` and `huber_delta`.
+    """
+
+    def __init__(
+        self,
+        kappas: Iterable[int] | None = None,
+        *,
+        gammas: float | Sequence[float] = 1.0,
+        criterion: str = "cv",
+        cv: Any = None,
+        scoring: Any = None,
+        one_standard_error: bool = False,
+        fit_intercept: bool = True,
+        standardize: bool = False,
+        loss: str = "squared",
+        huber_delta: float = 1.35,
+        sparsity: Sparsity = "element",
+        solver: BiCADMM | None = None,
+        grid: GridSpec | None = None,
+        certify: bool = True,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            kappas,
+            gammas=gammas,
+            criterion=criterion,
+            cv=cv,
+            scoring=scoring,
+            one_standard_error=one_standard_error,
+            fit_intercept=fit_intercept,
+            standardize=standardize,
+            sparsity=sparsity,
+            solver=solver,
+            grid=grid,
+            certify=certify,
+            verbose=verbose,
+        )
+        self.loss = loss
+        self.huber_delta = huber_delta
+
+
+class SparsePoissonRegressionCV(SelectingModel, SparsePoissonRegression):
+    """`SparsePoissonRegression` that chooses kappa and gamma. See `SelectingModel`."""
+
+
+class _SelectingClassifier(SelectingModel):
+    def __init__(
+        self,
+        kappas: Iterable[int] | None = None,
+        *,
+        gammas: float | Sequence[float] = 1.0,
+        criterion: str = "cv",
+        cv: Any = None,
+        scoring: Any = None,
+        one_standard_error: bool = False,
+        fit_intercept: bool = True,
+        standardize: bool = False,
+        class_weight: dict[Any, float] | str | None = None,
+        sparsity: Sparsity = "element",
+        solver: BiCADMM | None = None,
+        grid: GridSpec | None = None,
+        certify: bool = True,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            kappas,
+            gammas=gammas,
+            criterion=criterion,
+            cv=cv,
+            scoring=scoring,
+            one_standard_error=one_standard_error,
+            fit_intercept=fit_intercept,
+            standardize=standardize,
+            sparsity=sparsity,
+            solver=solver,
+            grid=grid,
+            certify=certify,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
+
+
+class SparseLogisticRegressionCV(_SelectingClassifier, SparseLogisticRegression):
+    """`SparseLogisticRegression` that chooses kappa and gamma. See `SelectingModel`."""
+
+
+class SparseSoftmaxRegressionCV(_SelectingClassifier, SparseSoftmaxRegression):
+    """`SparseSoftmaxRegression` that chooses kappa and gamma. See `SelectingModel`."""
+
+
+class SparseSVCCV(_SelectingClassifier, SparseSVC):
+    """`SparseSVC` that chooses kappa and gamma. See `SelectingModel`, and `SparseSVC` for `loss`."""
+
+    def __init__(
+        self,
+        kappas: Iterable[int] | None = None,
+        *,
+        gammas: float | Sequence[float] = 1.0,
+        criterion: str = "cv",
+        cv: Any = None,
+        scoring: Any = None,
+        one_standard_error: bool = False,
+        fit_intercept: bool = True,
+        standardize: bool = False,
+        loss: str = "squared_hinge",
+        class_weight: dict[Any, float] | str | None = None,
+        sparsity: Sparsity = "element",
+        solver: BiCADMM | None = None,
+        grid: GridSpec | None = None,
+        certify: bool = True,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            kappas,
+            gammas=gammas,
+            criterion=criterion,
+            cv=cv,
+            scoring=scoring,
+            one_standard_error=one_standard_error,
+            fit_intercept=fit_intercept,
+            standardize=standardize,
+            class_weight=class_weight,
+            sparsity=sparsity,
+            solver=solver,
+            grid=grid,
+            certify=certify,
+            verbose=verbose,
+        )
+        self.loss = loss
