@@ -16,7 +16,9 @@ from psfit.estimators import (
     SparseSoftmaxRegressionCV,
     SparseSVC,
     SparseSVCCV,
+    Stability,
     sparse_path,
+    stability_selection,
 )
 from psfit.iterate import StoppedError
 from psfit.model_file import load, save
@@ -49,10 +51,12 @@ __all__ = [
     "SparseSVCCV",
     "SparseSoftmaxRegression",
     "SparseSoftmaxRegressionCV",
+    "Stability",
     "Status",
     "StoppedError",
     "load",
     "save",
     "solve",
     "sparse_path",
+    "stability_selection",
 ]

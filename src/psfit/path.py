@@ -24,11 +24,13 @@ from psfit.iterate import iterate
 from psfit.polish.along import passed_on, refit_along, restarted, supports_along
 from psfit.polish.landscape import landscape
 from psfit.polish.refit import Fit
-from psfit.problem import Problem
+from psfit.problem import Layout, Problem
 from psfit.solve import clock, guarded, prepared
 
-# Limits of a path that the iteration looks for; the others are found from their neighbours.
+# Limits of a path that the iteration looks for; the others are found from their neighbours. Those of a joint loss
+# share no factors and come one after the other.
 OWN_STARTS = 10
+JOINT_STARTS = 4
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def solve_path(
     began = time.perf_counter()
     solver = solver or BiCADMM()
     layout = problem.layout(source.matrix.shape[1], source.outputs)
-    limits = check_kappas(kappas, layout.size)
+    limits = check_kappas(kappas, layout)
     widest = replace(problem, kappa=(limits[-1],) * layout.problems)
     grid = prepared(widest, source, solver, grid, limits, list(gammas))
     late = clock(solver, grid, began)
@@ -88,7 +90,7 @@ def solve_path(
     return guarded(grid, lambda: [_path(inst.at_gamma(gamma), list(limits), plan) for gamma in gammas])
 
 
-def check_kappas(kappas: Iterable[int], size: int) -> tuple[int, ...]:
+def check_kappas(kappas: Iterable[int], layout: Layout) -> tuple[int, ...]:
     """The limits, rising; or an error that says what is wrong with them."""
     try:
         kappas = list(kappas)
@@ -98,8 +100,11 @@ def check_kappas(kappas: Iterable[int], size: int) -> tuple[int, ...]:
     if not given or kappas != given:
         raise ValueError(f"kappas={kappas!r} must be a sequence of integers")
     rising = tuple(sorted(set(given)))
-    if rising[0] < 1 or rising[-1] > size:
-        raise ValueError(f"kappas={kappas!r} must lie between 1 and {size}, the number of coefficients")
+    if rising[0] < 1 or rising[-1] > layout.size:
+        raise ValueError(
+            f"kappas={kappas!r} must lie between 1 and {layout.size}, all there is to choose from "
+            f"with n_features={layout.features}"
+        )
     return rising
 
 
@@ -210,10 +215,10 @@ def _spread(kappas: list[int], count: int) -> list[int]:
 
 
 def _warm_starts(inst: Instance, kappas: list[int], solver: BiCADMM, began: float) -> list[dict[int, Tensor]]:
-    """Supports of all limits of a joint problem, each iteration started where the one before ended."""
+    """Supports of some limits of a joint problem, each iteration started where the one before ended."""
     found: dict[int, Tensor] = {}
     start = None
-    for kappa in kappas:
+    for kappa in _spread(kappas, JOINT_STARTS):
         one = replace(inst, problem=replace(inst.problem, kappa=(kappa,)))
         setup, state = solver.init(one, start)
         start = iterate(solver, setup, state, began)[0].bilinear.z

@@ -16,10 +16,15 @@ from psfit import (
     BiCADMM,
     GridSpec,
     SparseLinearRegression,
+    SparseLinearRegressionCV,
     SparseLogisticRegression,
+    SparseLogisticRegressionCV,
     SparsePoissonRegression,
+    SparsePoissonRegressionCV,
     SparseSoftmaxRegression,
+    SparseSoftmaxRegressionCV,
     SparseSVC,
+    SparseSVCCV,
 )
 
 ESTIMATORS = [
@@ -33,13 +38,25 @@ ESTIMATORS = [
 ]
 
 
+# Few folds, since some checks have only a few samples of a class.
+CHOICE = {"kappas": [1, 2], "cv": 2, "solver": BiCADMM(effort="low")}
+SELECTING = [
+    SparseLinearRegressionCV(**CHOICE),
+    SparseLogisticRegressionCV(**CHOICE),
+    SparseSoftmaxRegressionCV(**CHOICE),
+    SparseSVCCV(**CHOICE),
+    SparsePoissonRegressionCV(**CHOICE),
+    SparseLinearRegressionCV([1, 2], criterion="bic"),
+]
+
+
 def checks():
-    for estimator in ESTIMATORS:
+    for estimator in [*ESTIMATORS, *SELECTING]:
         for copy, check in estimator_checks_generator(estimator):
             name = getattr(check, "func", check).__name__
             # Array API support is opt-in through SciPy's environment switch and is not offered.
             if name != "check_array_api_input":
-                yield pytest.param(copy, check, id=f"{estimator!r}-{name}")
+                yield pytest.param(copy, check, id=f"{type(estimator).__name__}-{name}")
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")

@@ -10,6 +10,7 @@ from psfit.estimators.cv import (
 )
 from psfit.estimators.linear import SparseLinearRegression, SparsePoissonRegression
 from psfit.estimators.path import Path, sparse_path
+from psfit.estimators.stability import Stability, stability_selection
 
 __all__ = [
     "Path",
@@ -23,5 +24,7 @@ __all__ = [
     "SparseSVCCV",
     "SparseSoftmaxRegression",
     "SparseSoftmaxRegressionCV",
+    "Stability",
     "sparse_path",
+    "stability_selection",
 ]

@@ -46,7 +46,8 @@ class Folds:
         if (counts == 0).any():
             split, place = (int(index[0]) for index in np.nonzero(counts == 0))
             raise ValueError(
-                f"cv: split {split} trains on no sample of class {classes[place]!r}; use fewer or stratified folds"
+                f"y: part {split} of the samples to train on holds none of class {classes[place]}, which is too rare; "
+                "use fewer or stratified folds, or leave it out"
             )
 
 
@@ -78,7 +79,7 @@ def _masks(pair: tuple[Any, Any], rows: int) -> np.ndarray:
     """A split as two masks ``(2, m)``."""
     masks = np.zeros((2, rows), dtype=bool)
     for mask, index in zip(masks, pair, strict=True):
-        index = np.asarray(index)
+        index = np.asarray(index, dtype=None if len(index) else int)
         if index.dtype == bool and index.shape == (rows,):
             index = np.flatnonzero(index)
         if not np.issubdtype(index.dtype, np.integer) or index.ndim != 1 or (len(index) and index.max() >= rows):
