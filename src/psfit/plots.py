@@ -26,6 +26,39 @@ class PathLike(Protocol):
     def coef(self, kappa: int, gamma: float | None = None) -> np.ndarray: ...
 
 
+class SelectionLike(Protocol):
+    """What pictures need to know of a choice of kappa: the `selection_` of a ``Sparse...CV`` has it all."""
+
+    @property
+    def kappas(self) -> np.ndarray: ...
+    @property
+    def gammas(self) -> np.ndarray: ...
+    @property
+    def scores(self) -> np.ndarray: ...
+    @property
+    def errors(self) -> np.ndarray | None: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def smaller_is_better(self) -> bool: ...
+    @property
+    def kappa(self) -> int: ...
+    @property
+    def gamma(self) -> float: ...
+    @property
+    def best_kappa(self) -> int: ...
+
+
+class StabilityLike(Protocol):
+    """What pictures need to know of a stability selection: a `psfit.Stability` has it all."""
+
+    @property
+    def threshold(self) -> float: ...
+    @property
+    def resamples(self) -> int: ...
+    def rows(self) -> list[dict[str, Any]]: ...
+
+
 def plot_convergence(result: Result, ax: Any = None, title: str | None = None) -> Any:
     """The paper's three residuals against the iteration, on a logarithmic scale."""
     axes = ax if ax is not None else _pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")[1]
@@ -63,7 +96,7 @@ def plot_path(path: PathLike, gamma: float | None = None, output: int = 0, ax: A
         else:
             axes.plot(path.kappas, coefs[:, j], color="0.7", lw=0.6, zorder=1)
     axes.axhline(0.0, color="black", lw=0.6)
-    axes.set_xlabel("kappa, the limit on nonzero coefficients")
+    _kappa_axis(axes)
     axes.set_ylabel("coefficient")
     more = f"; {len(order) - MOST_NAMED} more in grey" if len(order) > MOST_NAMED else ""
     axes.set_title(f"Coefficients along the {path.loss} path{more}")
@@ -79,12 +112,70 @@ def plot_gaps(path: PathLike, ax: Any = None) -> Any:
         # A gap of exactly zero has no place on a logarithmic axis.
         axes.plot(path.kappas, np.maximum(gaps, 1e-16), "o-", ms=3, label=f"gamma = {gamma:g}")
     axes.set_yscale("log")
-    axes.set_xlabel("kappa, the limit on nonzero coefficients")
+    _kappa_axis(axes)
     axes.set_ylabel("certified gap")
     axes.set_title(f"How much better any model could be, {path.loss} path")
     axes.legend()
     axes.grid(True, alpha=0.3)
     return axes
+
+
+def plot_selection(selection: SelectionLike, ax: Any = None) -> Any:
+    """The scores from which kappa was chosen, with their standard errors; a line for each gamma, the choice marked."""
+    axes = ax if ax is not None else _pyplot().subplots(figsize=(7.0, 4.3), layout="constrained")[1]
+    sign = -1 if selection.smaller_is_better else 1
+    for g, gamma in enumerate(selection.gammas):
+        chosen = gamma == selection.gamma
+        errors = selection.errors[g] if chosen and selection.errors is not None else None
+        axes.errorbar(
+            selection.kappas,
+            sign * selection.scores[g],
+            yerr=errors,
+            fmt="o-",
+            ms=3,
+            lw=1.5 if chosen else 0.8,
+            elinewidth=0.8,
+            capsize=2,
+            label=f"gamma = {gamma:g}",
+            zorder=3 if chosen else 2,
+        )
+    axes.axvline(selection.kappa, color="black", lw=1, ls="--", label=f"chosen: kappa = {selection.kappa}")
+    if selection.best_kappa != selection.kappa:
+        axes.axvline(
+            selection.best_kappa, color="0.6", lw=1, ls=":", label=f"best score: kappa = {selection.best_kappa}"
+        )
+    _kappa_axis(axes)
+    axes.set_ylabel(selection.label)
+    better = "lower" if selection.smaller_is_better else "higher"
+    bars = "" if selection.errors is None else "; bars: one standard error"
+    axes.set_title(f"Choice of kappa ({better} is better{bars})", fontsize="medium")
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize="small")
+    axes.grid(True, alpha=0.3)
+    return axes
+
+
+def plot_stability(stability: StabilityLike, most: int = 30, ax: Any = None) -> Any:
+    """How often the most stable features were chosen, as bars; at most so many of them."""
+    rows = stability.rows()
+    shown = rows[:most]
+    size = (6.4, 1.2 + 0.22 * max(len(shown), 4))
+    axes = ax if ax is not None else _pyplot().subplots(figsize=size, layout="constrained")[1]
+    names = [f"feature {row['feature']}" if not isinstance(row["feature"], str) else row["feature"] for row in shown]
+    colors = ["tab:blue" if row["stable"] else "0.7" for row in shown]
+    axes.barh(range(len(shown)), [row["frequency"] for row in shown], color=colors)
+    axes.set_yticks(range(len(shown)), names, fontsize="small")
+    axes.invert_yaxis()
+    axes.axvline(stability.threshold, color="black", lw=1, ls="--")
+    axes.set_xlim(0, 1.02)
+    axes.set_xlabel(f"share of {stability.resamples} resamples that chose it")
+    more = f"; {len(rows) - len(shown)} more below" if len(rows) > len(shown) else ""
+    axes.set_title(f"Selection frequencies (dashed: threshold {stability.threshold:g}{more})", fontsize="medium")
+    return axes
+
+
+def _kappa_axis(axes: Any) -> None:
+    axes.set_xlabel("kappa, the limit on nonzero coefficients")
+    axes.xaxis.get_major_locator().set_params(integer=True)
 
 
 def _pyplot() -> Any:

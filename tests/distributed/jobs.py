@@ -8,7 +8,9 @@ from psfit import (
     BiCADMM,
     GridSpec,
     SparseLinearRegression,
+    SparseLinearRegressionCV,
     SparseLogisticRegression,
+    SparseLogisticRegressionCV,
     SparsePoissonRegression,
     SparseSoftmaxRegression,
     SparseSVC,
@@ -48,7 +50,30 @@ class PathJob:
         }
 
 
-def data() -> tuple[np.ndarray, dict[str, Job | PathJob]]:
+@dataclass(frozen=True)
+class SelectionJob:
+    """A model that chooses its limit; every sample has its fold, wherever it lies."""
+
+    model: type
+    y: np.ndarray
+    scoring: str | None = None
+
+    def fit(self, X: np.ndarray, rows: slice, grid: GridSpec) -> dict:
+        fold = (np.arange(SAMPLES) % 3)[rows]
+        cv = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(3)]
+        model = self.model([1, KAPPA, 6], gammas=[1.0, 10.0], cv=cv, scoring=self.scoring, grid=grid)
+        model.fit(X[rows], self.y[rows])
+        return {
+            "objective": float(model.cv_results_["mean_test_score"].sum()),
+            "lower_bound": -np.inf,
+            "coef": [*model.result_.coef.tolist(), [float(model.kappa_)], [model.gamma_]],
+            "intercept": model.result_.intercept.tolist(),
+            "classes": np.asarray(getattr(model, "classes_", [])).tolist(),
+            "samples": model.result_.samples,
+        }
+
+
+def data() -> tuple[np.ndarray, dict[str, Job | PathJob | SelectionJob]]:
     """Features with different scales, and a job for every loss."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(SAMPLES, FEATURES)) * np.logspace(-1, 1, FEATURES) + 1.0
@@ -71,11 +96,13 @@ def data() -> tuple[np.ndarray, dict[str, Job | PathJob]]:
         "poisson": Job(SparsePoissonRegression, rng.poisson(np.exp(signal / 5)), {}),
         "squared path": PathJob("squared", signal + noise),
         "logistic path": PathJob("logistic", text),
+        "squared, cross-validated": SelectionJob(SparseLinearRegressionCV, signal + noise),
+        "logistic, cross-validated by a scorer": SelectionJob(SparseLogisticRegressionCV, text, "accuracy"),
     }
     return X, jobs
 
 
-def plain(jobs: dict[str, Job | PathJob]) -> list[str]:
+def plain(jobs: dict[str, Job | PathJob | SelectionJob]) -> list[str]:
     """Names of the single fits by the plain algorithm."""
     return [name for name, job in jobs.items() if isinstance(job, Job) and job.solver is PLAIN]
 
@@ -86,9 +113,9 @@ def uneven_share(rows: int, ranks: int, rank: int) -> slice:
     return slice(int(ends[rank]), int(ends[rank + 1]))
 
 
-def fit(job: Job | PathJob, X: np.ndarray, rows: slice, grid: GridSpec, **change: object) -> dict:
+def fit(job: Job | PathJob | SelectionJob, X: np.ndarray, rows: slice, grid: GridSpec, **change: object) -> dict:
     """What must not depend on the grid."""
-    if isinstance(job, PathJob):
+    if not isinstance(job, Job):
         return job.fit(X, rows, grid)
     model = job.model(KAPPA, gamma=10.0, grid=grid, solver=replace(job.solver, **change), **job.options)
     model.fit(X[rows], job.y[rows])

@@ -38,8 +38,8 @@ ESTIMATORS = [
 ]
 
 
-# Few folds, since some checks have only a few samples of a class.
-CHOICE = {"kappas": [1, 2], "cv": 2, "solver": BiCADMM(effort="low")}
+# Few folds, since some checks have only a few samples of a class, and few iterations, since all are many fits.
+CHOICE = {"kappas": [1, 2], "cv": 2, "solver": BiCADMM(effort="low", max_iter=15)}
 SELECTING = [
     SparseLinearRegressionCV(**CHOICE),
     SparseLogisticRegressionCV(**CHOICE),

@@ -294,7 +294,7 @@ class TestBadInput:
             psfit.SparseLinearRegressionCV(**({"kappas": KAPPAS} | given)).fit(X, y)
 
     def test_folds_without_a_class(self):
-        X, y = regression()
+        X = regression()[0]
         with pytest.raises(ValueError, match="holds none of class a"):
             psfit.SparseLogisticRegressionCV(KAPPAS, cv=KFold(2)).fit(X, np.where(np.arange(90) < 45, "a", "b"))
 
@@ -311,7 +311,7 @@ class TestStability:
         model = psfit.SparseLinearRegression()
         halves = list(_halves(model._posed(X, y, None, None), False, 3, 1))
         counts = np.zeros((2, 8))
-        for half in [side for half in halves for side in (half, ~half)]:
+        for half in [side for one in halves for side in (one, ~one)]:
             assert half.sum() == 45
             for k, kappa in enumerate((2, 3)):
                 counts[k, psfit.SparseLinearRegression(kappa).fit(X[half], y[half]).support_] += 1
@@ -357,7 +357,7 @@ class TestStability:
             psfit.stability_selection(X, y, [1], **given)
 
     def test_a_class_that_is_too_rare(self):
-        X, y = regression()
+        X = regression()[0]
         with pytest.raises(ValueError, match="too rare"):
             psfit.stability_selection(X, np.where(np.arange(90) == 0, "b", "a"), [1], loss="logistic")
 
@@ -368,3 +368,31 @@ def test_stratified_folds_are_the_default_for_classes():
     chosen = psfit.SparseLogisticRegressionCV([1, 2]).fit(X, y)
     control = psfit.SparseLogisticRegressionCV([1, 2], cv=StratifiedKFold(5)).fit(X, y)
     np.testing.assert_array_equal(chosen.cv_results_["mean_test_score"], control.cv_results_["mean_test_score"])
+
+
+@pytest.mark.parametrize("features", [5, 60])
+def test_pictures_of_a_choice(features):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from psfit.plots import plot_selection, plot_stability
+
+    X, y = regression(0, features=features)
+    kappas = list(range(1, 6))
+    model = psfit.SparseLinearRegressionCV(kappas, gammas=[0.1, 1.0]).fit(X, y)
+    axes = plot_selection(model.selection_)
+    for g in range(2):
+        drawn = axes.containers[g].lines[0].get_ydata()
+        np.testing.assert_allclose(drawn, -model.cv_results_["mean_test_score"][5 * g : 5 * g + 5])
+    named = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert f"chosen: kappa = {model.kappa_}" in named
+    informed = psfit.SparseLinearRegressionCV(kappas, criterion="ebic").fit(X, y)
+    axes = plot_selection(informed.selection_)
+    assert axes.get_ylabel() == "EBIC"
+    assert int(np.argmin(axes.containers[0].lines[0].get_ydata())) + 1 == informed.kappa_
+    found = psfit.stability_selection(X, y, [3], resamples=10, random_state=0)
+    bars = plot_stability(found, most=20)
+    shown = min(20, int((found.scores > 0).sum()))
+    np.testing.assert_allclose(
+        [bar.get_width() for bar in bars.patches], np.sort(found.scores)[::-1][:shown], rtol=1e-12
+    )

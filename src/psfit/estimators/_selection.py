@@ -21,6 +21,8 @@ from psfit.parts import Parts, loss_sums
 from psfit.path import solve_path
 from psfit.problem import Sparsity
 
+MEAN_LOSS = "mean loss on held-out samples"
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -35,7 +37,7 @@ class Selection:
     errors : ndarray (G, K) or None
         Standard errors of the means; None for a criterion.
     label : str
-        What the scores are.
+        What the scores are; see `smaller_is_better`.
     kappa, gamma : int, float
         The choice.
     best_kappa, best_gamma : int, float
@@ -51,6 +53,11 @@ class Selection:
     gamma: float
     best_kappa: int
     best_gamma: float
+
+    @property
+    def smaller_is_better(self) -> bool:
+        """Whether what the label names is minus the score: a loss or a criterion."""
+        return self.label in (MEAN_LOSS, *(criterion.upper() for criterion in CRITERIA))
 
     @classmethod
     def of(
@@ -222,7 +229,7 @@ class SelectingModel(SparseModel):
         splits, shape = len(scores), (len(gammas), len(kappas))
         spread = scores.std(axis=0, ddof=1) if splits > 1 else np.zeros(scores.shape[1])
         errors = (spread / np.sqrt(splits)).reshape(shape)
-        label = "mean loss" if self.scoring is None else str(getattr(self.scoring, "__name__", self.scoring))
+        label = MEAN_LOSS if self.scoring is None else str(getattr(self.scoring, "__name__", self.scoring))
         mean = scores.mean(axis=0).reshape(shape)
         return parts, Selection.of(kappas, gammas, mean, errors, label, self.one_standard_error)
 
