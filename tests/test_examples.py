@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from launch import command, run
 from PIL import Image
@@ -50,9 +51,31 @@ def test_larger_than_memory(launcher):
     assert float(said["accuracy"].split()[0]) > 0.8
 
 
+def test_choosing_kappa(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 60))
+    np.savez(tmp_path / "leukemia_golub.npz", X=X, y=np.where(X[:, 7] > 0, "AML", "ALL"))
+    tall = rng.normal(size=(300, 55))
+    counts = np.floor(np.exp(np.abs(tall[:, 3])))
+    np.savez(tmp_path / "blogfeedback.npz", X=tall, y=counts, X_test=tall, y_test=counts)
+    program = [str(ROOT / "examples/choose_kappa.py"), "--data", str(tmp_path), "--output", str(tmp_path / "pictures")]
+    done = run([*ALONE, *program])
+    assert done.returncode == 0, done.stderr
+    assert "the fewest features within one standard error" in done.stdout
+    assert "bmi, s5" in done.stdout
+    assert "gene 7" in done.stdout
+    assert "later posts" in done.stdout
+    pictures = sorted(path.name for path in (tmp_path / "pictures").iterdir())
+    expected = [
+        f"{name}-{kind}.png" for name in ("blog-posts", "diabetes", "leukemia") for kind in ("choice", "gaps", "path")
+    ]
+    assert pictures == sorted([*expected, "diabetes-stability.png"])
+    for name in pictures:
+        assert len(Image.open(tmp_path / "pictures" / name).convert("L").getcolors()) > 50
+
+
 def test_convergence_picture_shows_the_residuals():
     import matplotlib as mpl
-    import numpy as np
 
     from psfit import SparseLinearRegression
 

@@ -92,7 +92,9 @@ def plot_path(path: PathLike, gamma: float | None = None, output: int = 0, ax: A
     for place, j in enumerate(order):
         if place < MOST_NAMED:
             label = f"feature {j}" if path.feature_names is None else str(path.feature_names[j])
-            axes.plot(path.kappas, coefs[:, j], label=label, lw=1.5)
+            # Ten colours, then the same ones dashed.
+            style = "-" if place < 10 else "--"
+            axes.plot(path.kappas, coefs[:, j], style, color=f"C{place % 10}", label=label, lw=1.5)
         else:
             axes.plot(path.kappas, coefs[:, j], color="0.7", lw=0.6, zorder=1)
     axes.axhline(0.0, color="black", lw=0.6)
