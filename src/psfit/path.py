@@ -15,7 +15,7 @@ from torch import Tensor
 
 from psfit.bicadmm import BiCADMM
 from psfit.bilinear import largest
-from psfit.certificate.along import bounds_along
+from psfit.certificate.along import BoundsAlong
 from psfit.comm import Grid, GridSpec
 from psfit.data import Source
 from psfit.data.moments import Moments
@@ -140,7 +140,8 @@ def _problem_path(
     Where bounds leave something to find, these limits search on, and the others learn from them.
     """
     rel_tol = inst.resolution
-    outputs, single = inst.layout.outputs_of(number), inst.single(number)
+    outputs = inst.layout.outputs_of(number)
+    bounds_along = BoundsAlong(inst.single(number), plan.solver.certified_gap, plan.late)
     limits = torch.tensor(kappas, device=inst.ridge.device)
 
     def proved(fits: list[Fit], which: list[int]) -> Tensor:
@@ -149,7 +150,7 @@ def _problem_path(
             return torch.full((len(which),), -torch.inf, dtype=torch.float64, device=limits.device)
         Z = torch.stack([fits[k].Z[:, outputs] for k in which])
         objectives = _values([fits[k] for k in which], limits.device)
-        return bounds_along(single, limits[which], Z, objectives, plan.solver.certified_gap, plan.late)
+        return bounds_along(limits[which], Z, objectives)
 
     inst.grid.phase("the polish")
     scene = landscape(inst, number)

@@ -65,7 +65,8 @@ def restarted(
 ) -> dict[int, Stop]:
     """The path after searches from perturbations of the supports of `limits`, in this order.
 
-    All of them together may cost what the restarts of a single fit may; one is always searched.
+    All of them together may cost half of what the restarts of a single fit may, since neighbours have searched for each
+    other already; one is always searched.
     """
     found, plan, spent = dict(found), EFFORTS[effort], 0.0
     if plan is None:
@@ -74,7 +75,7 @@ def restarted(
         scene.work = 0.0
         found[kappa] = Stop(*restart(scene, found[kappa].chosen, found[kappa].fit, rel_tol, plan, 0))
         spent += scene.work
-        if spent > plan.work * (FREE_WORK + PASSES * scene.pass_work):
+        if spent > 0.5 * plan.work * (FREE_WORK + PASSES * scene.pass_work):
             break
     return found
 
