@@ -1,6 +1,5 @@
 """The command line in one process: what it reads, writes and complains about."""
 
-import json
 import re
 import sys
 
@@ -45,7 +44,7 @@ def numbers(tmp_path):
 def test_fit_and_predict_give_what_the_estimator_gives(call, numbers, tmp_path):
     X, y = numbers
     expected = psfit.SparseLinearRegression(3, gamma=10.0, grid=psfit.GridSpec(device="cpu")).fit(X, y)
-    model, predictions = tmp_path / "model.json", tmp_path / "predictions.csv"
+    model, predictions = tmp_path / "model.psfit", tmp_path / "predictions.csv"
     options = ["--kappa", 3, "--gamma", 10, "--device", "cpu", "--output", model]
     code, out, _ = call("fit", tmp_path / "data.npz", *options)
     assert code == 0
@@ -63,10 +62,10 @@ def test_fit_and_predict_give_what_the_estimator_gives(call, numbers, tmp_path):
 
 def test_columns_of_a_csv_are_found_by_name(call, numbers, tmp_path):
     X, y = numbers
-    model = tmp_path / "model.json"
+    model = tmp_path / "model.psfit"
     options = ["--kappa", 3, "--target", "answer", "--device", "cpu", "--output", model]
     assert call("fit", tmp_path / "data.csv", *options)[0] == 0
-    assert json.loads(model.read_text())["learned"]["feature_names_in_"] == ["f0", "f1", "f2", "f3", "f4", "f5"]
+    assert psfit.load(model).feature_names_in_.tolist() == ["f0", "f1", "f2", "f3", "f4", "f5"]
     shuffled = tmp_path / "shuffled.csv"
     shuffled.write_text("f5,f4,f3,f2,f1,f0\n" + "\n".join(",".join(map(repr, row[::-1].tolist())) for row in X))
     code, out, _ = call("predict", model, shuffled)
@@ -81,7 +80,7 @@ def test_text_labels_and_several_files(call, tmp_path):
     for k in range(3):
         lines = ["a,b,c,d,kind", *(",".join([*map(repr, X[i].tolist()), labels[i]]) for i in range(k, 150, 3))]
         (tmp_path / f"part{k}.csv").write_text("\n".join(lines))
-    model = tmp_path / "model.json"
+    model = tmp_path / "model.psfit"
     files = [tmp_path / f"part{k}.csv" for k in range(3)]
     options = ["--model", "logistic", "--kappa", 6, "--device", "cpu", "--nodes", 2, "--output", model]
     assert call("fit", *files, *options)[0] == 0
@@ -119,7 +118,7 @@ def test_a_checkpoint_folder_is_used(call, numbers, tmp_path):
         (["data.npz", "--gamma", "-1"], "gamma=-1.0"),
         (["data.npz", "--backend", "smoke"], "backend='smoke'"),
         (["data.npz", "--model", "poisson", "--loss", "huber"], "--loss"),
-        (["data.npz", "--output", "nowhere/model.json"], "--output"),
+        (["data.npz", "--output", "nowhere/model.psfit"], "--output"),
         (["no-y.npz"], "holds no target"),
         (["uneven.csv"], "Expected 2 columns, got 1"),
         (["words.csv"], "column 'a' holds text"),
@@ -139,27 +138,10 @@ def test_mistakes_are_said_in_one_line(call, numbers, tmp_path, monkeypatch, arg
 
 
 def test_a_file_that_is_no_model_is_refused(call, numbers, tmp_path):
-    (tmp_path / "model.json").write_text("{}")
-    code, _, err = call("predict", tmp_path / "model.json", tmp_path / "data.npz")
+    (tmp_path / "model.psfit").write_text("{}")
+    code, _, err = call("predict", tmp_path / "model.psfit", tmp_path / "data.npz")
     assert code == 1
     assert "is not a model file" in err
-
-
-@pytest.mark.parametrize("kind", [psfit.SparseLogisticRegression, psfit.SparseSVC, psfit.SparseSoftmaxRegression])
-def test_a_saved_model_predicts_as_before(kind, tmp_path):
-    X, y = load_iris(return_X_y=True)
-    model = kind(4).fit(X, np.array(["a", "b", "c"])[y])
-    psfit.save(model, tmp_path / "model.json")
-    again = psfit.load(tmp_path / "model.json")
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    assert str(again.result_) == str(model.result_)
-    assert list(tmp_path.iterdir()) == [tmp_path / "model.json"]
-
-
-def test_another_format_of_model_file_is_refused(tmp_path):
-    (tmp_path / "model.json").write_text('{"format": 99}')
-    with pytest.raises(ValueError, match="format 99"):
-        psfit.load(tmp_path / "model.json")
 
 
 def test_a_table_with_text_weights_and_more_columns_than_needed(call, tmp_path):
@@ -170,7 +152,7 @@ def test_a_table_with_text_weights_and_more_columns_than_needed(call, tmp_path):
         {"size": size, "answer": answer, "colour": colour, "weight": weight, "noise": rng.normal(size=80)}
     )
     table.to_parquet(tmp_path / "table.parquet")
-    model = tmp_path / "model.json"
+    model = tmp_path / "model.psfit"
     options = ["--target", "answer", "--weight", "weight", "--columns", "size, colour", "--one-hot", "--standardize"]
     rest = ["--memory", "1KB", "--kappa", 2, "--device", "cpu", "--output", model]
     code, out, _ = call("fit", tmp_path / "table.parquet", *options, *rest)

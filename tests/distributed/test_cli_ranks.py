@@ -15,12 +15,12 @@ def test_one_file_is_dealt_to_the_ranks(backend, tmp_path):
     X, jobs = data()
     np.savez(tmp_path / "data.npz", X=X, y=jobs["squared"].y)
     program = ["-m", "psfit", "fit", str(tmp_path / "data.npz"), "--kappa", "3", "--device", "cpu", "--output"]
-    alone = run([sys.executable, *program, str(tmp_path / "alone.json")])
+    alone = run([sys.executable, *program, str(tmp_path / "alone.psfit")])
     assert alone.returncode == 0, alone.stderr
-    done = run(command(backend, 3, *program, str(tmp_path / "ranks.json")))
+    done = run(command(backend, 3, *program, str(tmp_path / "ranks.psfit")))
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Sparse squared fit") == 1
     assert "3 nodes x 1 block" in done.stdout
-    one, many = psfit.load(tmp_path / "alone.json"), psfit.load(tmp_path / "ranks.json")
+    one, many = psfit.load(tmp_path / "alone.psfit"), psfit.load(tmp_path / "ranks.psfit")
     assert many.objective_ == pytest.approx(one.objective_, rel=1e-9)
     np.testing.assert_allclose(many.coef_, one.coef_, rtol=1e-6, atol=1e-9)

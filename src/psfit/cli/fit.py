@@ -53,7 +53,7 @@ def fit(
     loss: Annotated[
         str | None, typer.Option(help="Loss of linear (squared, huber) or svc (squared_hinge, hinge).")
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="Where to write the model (.json).")] = None,
+    output: Annotated[Path | None, typer.Option(help="Where to write the model (.psfit).")] = None,
     nodes: Annotated[int | None, typer.Option(help="Nodes; one for each rank if not given.")] = None,
     blocks: Annotated[int, typer.Option(help="Feature blocks in each node.")] = 1,
     backend: Annotated[str, typer.Option(help="auto, serial, torch or mpi.")] = "auto",

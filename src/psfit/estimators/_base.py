@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from psfit.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.data import DesignMatrix, FileSource, Samples, Source, Spread
 from psfit.data.moments import Moments
+from psfit.estimators._export import as_sklearn, write_coefficients, write_onnx
 from psfit.estimators._inputs import (
     as_array,
     as_file,
@@ -284,6 +286,18 @@ class SparseModel(BaseEstimator, ABC):
             return None
         device = source.matrix.device
         return torch.from_numpy(previous.coef).to(device), torch.from_numpy(previous.intercept).to(device)
+
+    def to_sklearn(self) -> Any:
+        """scikit-learn's own fitted model with the same predictions, for places where PsFiT is not installed."""
+        return as_sklearn(self)
+
+    def to_onnx(self, path: str | Path) -> None:
+        """Write the model as an ONNX graph (``pip install 'psfit[onnx]'``); it computes in 32-bit floats."""
+        write_onnx(self, path)
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write intercepts and nonzero coefficients as a table: output, feature, coefficient."""
+        write_coefficients(self, path)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
