@@ -1,5 +1,6 @@
 """The same command line under torchrun and mpirun."""
 
+import json
 import sys
 
 import numpy as np
@@ -14,7 +15,7 @@ import psfit
 def test_one_file_is_dealt_to_the_ranks(backend, tmp_path):
     X, jobs = data()
     np.savez(tmp_path / "data.npz", X=X, y=jobs["squared"].y)
-    program = ["-m", "psfit", "fit", str(tmp_path / "data.npz"), "--kappa", "3", "--device", "cpu", "--output"]
+    program = ["-m", "psfit", "fit", str(tmp_path / "data.npz"), "--kappa", "3", "--device", "cpu", "--out"]
     alone = run([sys.executable, *program, str(tmp_path / "alone.psfit")])
     assert alone.returncode == 0, alone.stderr
     done = run(command(backend, 3, *program, str(tmp_path / "ranks.psfit")))
@@ -24,3 +25,16 @@ def test_one_file_is_dealt_to_the_ranks(backend, tmp_path):
     one, many = psfit.load(tmp_path / "alone.psfit"), psfit.load(tmp_path / "ranks.psfit")
     assert many.objective_ == pytest.approx(one.objective_, rel=1e-9)
     np.testing.assert_allclose(many.coef_, one.coef_, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("backend", ["torch", "mpi"])
+def test_a_choice_over_ranks_is_said_once(backend, tmp_path):
+    X, jobs = data()
+    np.savez(tmp_path / "data.npz", X=X, y=jobs["squared"].y)
+    program = ["-m", "psfit", "path", str(tmp_path / "data.npz"), "--kappas", "1:4", "--cv", "3", "--device", "cpu"]
+    model = tmp_path / "model.psfit"
+    done = run(command(backend, 3, *program, "--json", "--out", str(model)))
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["chosen"]["nodes"] == 3
+    assert psfit.load(model).kappa_ == facts["chosen"]["kappa"][0]

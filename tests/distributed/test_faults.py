@@ -74,7 +74,7 @@ def test_bad_data_on_one_rank_stop_all_with_one_message(backend, tmp_path):
     np.savez(tmp_path / "a.npz", X=good, y=y[:70])
     np.savez(tmp_path / "b.npz", X=bad, y=y[70:])
     files = [str(tmp_path / "a.npz"), str(tmp_path / "b.npz")]
-    arguments = ["-m", "psfit", "fit", *files, "--device", "cpu", "--output", str(tmp_path / "model.psfit")]
+    arguments = ["-m", "psfit", "fit", *files, "--device", "cpu", "--out", str(tmp_path / "model.psfit")]
     done = run(command(backend, 2, *arguments), timeout=30)
     assert done.returncode != 0
     assert done.stderr.count("column 2 has a missing value, first in row 3") == 1

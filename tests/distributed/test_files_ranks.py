@@ -146,7 +146,7 @@ def test_a_bad_entry_that_is_met_on_the_way_ends_all_ranks(backend, tmp_path):
     X, y = numbers()
     X[85, 2] = np.nan
     pd.DataFrame(X, columns=NAMES).assign(y=y).to_parquet(tmp_path / "data.parquet")
-    options = ["--memory", "100B", "--device", "cpu", "--output", str(tmp_path / "model.psfit")]
+    options = ["--memory", "100B", "--device", "cpu", "--out", str(tmp_path / "model.psfit")]
     program = ["-m", "psfit", "fit", str(tmp_path / "data.parquet"), *options]
     done = run(command(backend, RANKS, *program), timeout=60)
     assert done.returncode != 0

@@ -1,32 +1,43 @@
-"""The command line: ``psfit fit`` and ``psfit predict``, one process or many."""
+"""The command line: ``psfit fit``, ``path``, ``predict`` and ``inspect``, one process or many."""
 
+import os
 import sys
 
 import typer
 
 from psfit.checkpoint import CheckpointError
 from psfit.cli.fit import fit
+from psfit.cli.inspect import inspect
+from psfit.cli.path import path
 from psfit.cli.predict import predict
 from psfit.comm import PeerLostError, RemoteError
 from psfit.iterate import StoppedError
 
 # What a shell reports for a process that SIGTERM has ended: a scheduler sees that the work is not done.
 STOPPED = 143
+# The same for a process whose reader has gone away.
+UNREAD = 141
 
 app = typer.Typer(
     help="Sparse linear models under an exact limit on nonzero coefficients, over nodes and devices.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(fit)
-app.command()(predict)
+for command in (fit, path, predict, inspect):
+    app.command()(command)
 
 
 def main() -> None:
     """Run a command; what the user can mend is said in one line, without a traceback."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Nobody reads on, as in `psfit ... | head`; the interpreter must not try again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(UNREAD)
     except RemoteError:
         # The rank that failed has said why.
         sys.exit(1)

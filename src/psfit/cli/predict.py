@@ -1,25 +1,43 @@
 """``psfit predict``: a model file and data in, predictions out."""
 
+import csv
+import io
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
+from psfit.cli.options import require_folder
 from psfit.files import write_whole
 from psfit.model_file import load
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model file that `psfit fit --output` wrote.")],
+    model: Annotated[Path, typer.Argument(help="A model file that `psfit fit --out` wrote.")],
     data: Annotated[Path, typer.Argument(help="A file with the columns of the fit, in any format.")],
-    output: Annotated[Path | None, typer.Option(help="Where to write the predictions; else they are printed.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write the predictions (.csv); else they are printed.")
+    ] = None,
+    proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False,
 ) -> None:
     """Predict the target of every sample, one a line."""
-    predicted = np.asarray(load(model).predict(data))
-    text = "\n".join(["prediction", *(str(value) for value in predicted.tolist())]) + "\n"
-    if output is None:
-        sys.stdout.write(text)
+    require_folder("--out", out)
+    fitted: Any = load(model)
+    if proba and not hasattr(fitted, "predict_proba"):
+        raise ValueError(f"--proba: {type(fitted).__name__} has no probabilities; leave it out")
+    predicted = np.asarray(fitted.predict(data))
+    columns = predicted.reshape(len(predicted), -1).tolist()
+    several = predicted.ndim > 1
+    head = [f"prediction_{k}" for k in range(predicted.shape[1])] if several else ["prediction"]
+    if proba:
+        head += [f"probability_{label}" for label in fitted.classes_]
+        columns = [one + more for one, more in zip(columns, fitted.predict_proba(data).tolist(), strict=True)]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([head, *columns])
+    if out is None:
+        sys.stdout.write(text.getvalue())
     else:
-        write_whole(output, lambda file: file.write(text.encode()))
+        write_whole(out, lambda file: file.write(text.getvalue().encode()))

@@ -59,6 +59,31 @@ class Selection:
         """Whether what the label names is minus the score: a loss or a criterion."""
         return self.label in (MEAN_LOSS, *(criterion.upper() for criterion in CRITERIA))
 
+    def rows(self) -> list[dict[str, Any]]:
+        """A line for every gamma and limit, with what the label names."""
+        sign = -1.0 if self.smaller_is_better else 1.0
+        return [
+            {
+                "gamma": float(gamma),
+                "kappa": int(kappa),
+                "value": sign * float(self.scores[g, k]),
+                "standard_error": None if self.errors is None else float(self.errors[g, k]),
+                "chosen": bool(gamma == self.gamma and kappa == self.kappa),
+            }
+            for g, gamma in enumerate(self.gammas)
+            for k, kappa in enumerate(self.kappas)
+        ]
+
+    def __str__(self) -> str:
+        better = "lower" if self.smaller_is_better else "higher"
+        lines = [f"Choice of kappa = {self.kappa}, gamma = {self.gamma:g} by {self.label} ({better} is better)"]
+        lines.append(f"{'gamma':>10} {'kappa':>7} {'value':>14}" + ("" if self.errors is None else f" {'+-':>9}"))
+        for row in self.rows():
+            error = "" if row["standard_error"] is None else f" {row['standard_error']:>9.2g}"
+            mark = "  <- chosen" if row["chosen"] else ""
+            lines.append(f"{row['gamma']:>10.4g} {row['kappa']:>7} {row['value']:>14.6g}{error}{mark}")
+        return "\n".join(lines)
+
     @classmethod
     def of(
         cls,

@@ -1,8 +1,9 @@
 """`sparse_path`: the best model for every limit kappa, in one solve."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,16 @@ from psfit.estimators.linear import SparseLinearRegression, SparsePoissonRegress
 from psfit.path import check_kappas, solve_path
 from psfit.problem import Sparsity
 
+# The estimator of each loss.
+LOSSES: dict[str, Callable[[], SparseModel]] = {
+    "squared": SparseLinearRegression,
+    "huber": partial(SparseLinearRegression, loss="huber"),
+    "logistic": SparseLogisticRegression,
+    "softmax": SparseSoftmaxRegression,
+    "squared_hinge": SparseSVC,
+    "hinge": partial(SparseSVC, loss="hinge"),
+    "poisson": SparsePoissonRegression,
+}
 # Limits of a path that was asked for without any.
 MOST_KAPPAS = 50
 
@@ -176,18 +187,9 @@ def sparse_path(
 
 def model_for(loss: str) -> SparseModel:
     """An estimator that reads targets for this loss."""
-    models: dict[str, SparseModel] = {
-        "squared": SparseLinearRegression(),
-        "huber": SparseLinearRegression(loss="huber"),
-        "logistic": SparseLogisticRegression(),
-        "softmax": SparseSoftmaxRegression(),
-        "squared_hinge": SparseSVC(),
-        "hinge": SparseSVC(loss="hinge"),
-        "poisson": SparsePoissonRegression(),
-    }
-    if loss not in models:
-        raise ValueError(f"loss={loss!r} is unknown; use one of {', '.join(map(repr, models))}")
-    return models[loss]
+    if loss not in LOSSES:
+        raise ValueError(f"loss={loss!r} is unknown; use one of {', '.join(map(repr, LOSSES))}")
+    return LOSSES[loss]()
 
 
 def limits_of(kappas: Iterable[int] | None, posed: Posed) -> tuple[int, ...]:

@@ -1,0 +1,126 @@
+"""``psfit inspect``: what is in a model file, a data file or a checkpoint."""
+
+import json as formats
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+
+from psfit.checkpoint import PREFIX
+from psfit.cli.options import Columns, Json, OneHot, Target, file_source, plain
+from psfit.cli.say import summary
+from psfit.comm import GridSpec
+from psfit.model_file import MARK, load
+
+MOST_SHOWN = 20
+
+
+def inspect(
+    file: Annotated[Path, typer.Argument(help="A model file, a data file or folder, or a folder of checkpoints.")],
+    target: Target = None,
+    columns: Columns = None,
+    one_hot: OneHot = False,
+    json: Json = False,
+) -> None:
+    """Say what is in a file: a model, samples, or a checkpoint."""
+    if not file.exists():
+        raise ValueError(f"there is no file {file}")
+    if file.is_dir() and any(file.glob(f"{PREFIX}*/manifest.json")):
+        facts, lines = _checkpoint(file)
+    elif file.is_file() and (file.suffix == ".psfit" or MARK in _end(file)):
+        facts, lines = _model(file)
+    else:
+        facts, lines = _samples(file, target, columns, one_hot)
+    print(formats.dumps(plain(facts), indent=1) if json else "\n".join(lines))
+
+
+def _end(file: Path) -> bytes:
+    """The last bytes of a file."""
+    with file.open("rb") as stream:
+        stream.seek(max(0, file.stat().st_size - 128))
+        return stream.read()
+
+
+def _model(file: Path) -> tuple[dict[str, Any], list[str]]:
+    model = load(file)
+    facts = {"kind": "model"} | summary(model)
+    lines = [f"{file}: a {type(model).__name__}", str(model.result_)]
+    classes = facts["classes"]
+    if classes:
+        lines.append(f"  classes    {', '.join(classes)}")
+    names, coefs = facts["support"], np.array(facts["coefficients"])
+    order = np.argsort(-np.abs(coefs).max(axis=1), kind="stable")
+    width = max([11, *(len(str(names[j])) for j in order[:MOST_SHOWN])])
+    rows = [("(intercept)", facts["intercept"]), *((str(names[j]), coefs[j].tolist()) for j in order[:MOST_SHOWN])]
+    lines += [f"  {name:>{width}} " + " ".join(f"{value:>12.6g}" for value in values) for name, values in rows]
+    if len(order) > MOST_SHOWN:
+        lines.append(f"  {len(order) - MOST_SHOWN} smaller coefficients are not shown; --json has them")
+    return facts, lines
+
+
+def _checkpoint(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    last = max(folder.glob(f"{PREFIX}*/manifest.json"), key=lambda path: int(path.parent.name.removeprefix(PREFIX)))
+    iteration = int(last.parent.name.removeprefix(PREFIX))
+    run = formats.loads(last.read_text())["run"]
+    # The limit stands there for each of the columns that are iterated together.
+    run["kappa"] = run["kappa"][0] if len(set(run["kappa"])) == 1 else run["kappa"]
+    lines = [f"{folder}: a checkpoint after iteration {iteration}; the same command goes on from it"]
+    lines += [f"  {name:<14} {value}" for name, value in run.items()]
+    return {"kind": "checkpoint", "iteration": iteration, "run": run}, lines
+
+
+def _samples(file: Path, target: str | None, columns: str | None, one_hot: bool) -> tuple[dict[str, Any], list[str]]:
+    grid = GridSpec(backend="serial", device="cpu").build()
+    found = file_source([file], target, None, columns, one_hot).read(grid)
+    m, p = found.matrix.shape
+    zero = torch.zeros(p, dtype=torch.float64)
+    sums, squares = found.matrix.column_moments(torch.ones(m, 1, dtype=torch.float64), zero)
+    mean = sums / m
+    spread = (squares / m - mean.square()).clamp(min=0).sqrt()
+    names = [str(j) for j in range(p)] if found.names is None else [str(name) for name in found.names]
+    constant = [name for name, s, a in zip(names, spread.tolist(), mean.tolist(), strict=True) if s <= 1e-7 * abs(a)]
+    facts: dict[str, Any] = {
+        "kind": "samples",
+        "samples": m,
+        "features": p,
+        "dtype": str(found.matrix.dtype).removeprefix("torch."),
+        "storage": type(found.matrix).__name__.lower(),
+        "target": _target(found.y),
+        "constant": constant,
+        "columns": [
+            {"name": name, "mean": a, "spread": s}
+            for name, a, s in zip(names, mean.tolist(), spread.tolist(), strict=True)
+        ],
+    }
+    lines = [f"{file}: {m:,} samples x {p:,} features, {facts['dtype']}, {facts['storage']}"]
+    lines.append(f"  target     {_said(facts['target'])}")
+    if constant:
+        lines.append(f"  constant   {', '.join(constant[:MOST_SHOWN])}{', ...' if len(constant) > MOST_SHOWN else ''}")
+    width = max([6, *(len(name) for name in names[:MOST_SHOWN])])
+    lines.append(f"  {'column':>{width}} {'mean':>12} {'spread':>12}")
+    for row in facts["columns"][:MOST_SHOWN]:
+        lines.append(f"  {row['name']:>{width}} {row['mean']:>12.6g} {row['spread']:>12.6g}")
+    if p > MOST_SHOWN:
+        lines.append(f"  {p - MOST_SHOWN:,} more columns are not shown; --json has them")
+    return facts, lines
+
+
+def _target(y: np.ndarray | None) -> dict[str, Any] | None:
+    """Classes with their counts, or the range of numbers."""
+    if y is None:
+        return None
+    values, counts = np.unique(y, return_counts=True)
+    if values.dtype.kind not in "fiub" or len(values) <= 10:
+        return {"values": {str(value): int(count) for value, count in zip(values, counts, strict=True)}}
+    return {"least": float(y.min()), "mean": float(y.mean()), "most": float(y.max())}
+
+
+def _said(target: dict[str, Any] | None) -> str:
+    if target is None:
+        return "none"
+    if "values" in target:
+        shown = list(target["values"].items())[:MOST_SHOWN]
+        return ", ".join(f"{value} ({count:,})" for value, count in shown)
+    return f"from {target['least']:.6g} to {target['most']:.6g}, mean {target['mean']:.6g}"

@@ -1,0 +1,182 @@
+"""``psfit path``: all limits at once; with ``--cv`` or ``--criterion`` the best of them as a model file."""
+
+import csv
+import io
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from psfit import estimators
+from psfit.bicadmm import BiCADMM
+from psfit.cli.options import (
+    SAYING,
+    Backend,
+    Blocks,
+    Certify,
+    Columns,
+    Config,
+    Data,
+    Device,
+    Dtype,
+    Effort,
+    EffortOption,
+    Intercept,
+    Json,
+    Loss,
+    LossOption,
+    Memory,
+    Nodes,
+    OneHot,
+    Quiet,
+    Sparsity,
+    SparsityOption,
+    Standardize,
+    Target,
+    TimeLimit,
+    Timeout,
+    Weight,
+    file_source,
+    limits,
+    numbers,
+    require_folder,
+)
+from psfit.cli.say import Speaker, summary
+from psfit.comm import GridSpec
+from psfit.data import FileSource
+from psfit.estimators._selection import SelectingModel
+from psfit.estimators.path import Path as KappaPath
+from psfit.estimators.path import model_for, sparse_path
+from psfit.files import write_whole
+from psfit.model_file import save
+
+Criterion = Enum("Criterion", {name: name for name in ("aic", "bic", "ebic", "gic")}, type=str)  # type: ignore[misc]
+CHOICE = "Choice of kappa"
+
+
+def path(
+    data: Data,
+    loss: LossOption = Loss.squared,  # type: ignore[attr-defined]
+    kappas: Annotated[
+        str | None, typer.Option(help="Limits: numbers and ranges such as 1:50 or 10:200:10; 1 to 50 if not given.")
+    ] = None,
+    gammas: Annotated[str, typer.Option(help="Inverse weights of the ridge, separated by commas.")] = "1",
+    standardize: Standardize = False,
+    intercept: Intercept = True,
+    sparsity: SparsityOption = Sparsity.element,  # type: ignore[attr-defined]
+    cv: Annotated[
+        int | None, typer.Option(help="Choose by cross-validation in so many folds.", rich_help_panel=CHOICE)
+    ] = None,
+    scoring: Annotated[
+        str | None,
+        typer.Option(help="A scorer of scikit-learn's; minus the mean loss if not given.", rich_help_panel=CHOICE),
+    ] = None,
+    one_standard_error: Annotated[
+        bool,
+        typer.Option(
+            "--one-standard-error", help="Take the simplest model within one standard error.", rich_help_panel=CHOICE
+        ),
+    ] = False,
+    criterion: Annotated[
+        Criterion | None, typer.Option(help="Choose by an information criterion.", rich_help_panel=CHOICE)
+    ] = None,
+    target: Target = None,
+    weight: Weight = None,
+    columns: Columns = None,
+    one_hot: OneHot = False,
+    memory: Memory = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write the path (.csv), or the model that was chosen (.psfit).")
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(help="Where to draw coefficients, or the choice, against kappa (.png).", rich_help_panel=SAYING),
+    ] = None,
+    nodes: Nodes = None,
+    blocks: Blocks = 1,
+    backend: Backend = "auto",
+    device: Device = "auto",
+    dtype: Dtype = None,
+    timeout: Timeout = 1800.0,
+    effort: EffortOption = Effort.medium,  # type: ignore[attr-defined]
+    certify: Certify = True,
+    time_limit: TimeLimit = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    config: Config = None,
+) -> None:
+    """Fit every limit kappa at once, and choose one if asked to."""
+    if cv is not None and criterion is not None:
+        raise ValueError("--cv and --criterion exclude each other; use one of them")
+    chooses = cv is not None or criterion is not None
+    if not chooses and (scoring is not None or one_standard_error):
+        raise ValueError("--scoring and --one-standard-error need --cv")
+    ending = ".psfit" if chooses else ".csv"
+    if out is not None and out.suffix != ending:
+        kind = "the model that is chosen" if chooses else "the table of the path"
+        raise ValueError(f"--out: {kind} needs a file that ends with {ending}")
+    spec = GridSpec(nodes=nodes, blocks=blocks, device=device, dtype=dtype, backend=backend, timeout=timeout)
+    source = file_source(data, target, weight, columns, one_hot, memory)
+    grid = spec.build()
+    grid.together(lambda: require_folder("--out", out))
+    grid.together(lambda: require_folder("--picture", picture))
+    speaker = Speaker(grid, json, quiet)
+    shared: dict[str, Any] = {
+        "fit_intercept": intercept,
+        "standardize": standardize,
+        "sparsity": sparsity.value,
+        "solver": BiCADMM(effort=effort.value, time_limit=time_limit),
+        "grid": spec,
+        "certify": certify,
+    }
+    tried: dict[str, Any] = {"kappas": limits(kappas), "gammas": numbers("--gammas", gammas)}
+    if chooses:
+        how = {"criterion": "cv" if criterion is None else criterion.value, "cv": cv, "scoring": scoring}
+        model = _selecting(loss.value).set_params(**tried, **how, one_standard_error=one_standard_error, **shared)
+        _choose(model, source, speaker, out, picture)
+    else:
+        _show(sparse_path(source, **tried, loss=loss.value, **shared), speaker, out, picture)
+
+
+def _selecting(loss: str) -> SelectingModel:
+    """The estimator that chooses its limit for this loss."""
+    plain = model_for(loss)
+    model: SelectingModel = getattr(estimators, type(plain).__name__ + "CV")()
+    return model.set_params(loss=loss) if "loss" in model.get_params() else model
+
+
+def _choose(
+    model: SelectingModel, source: FileSource, speaker: Speaker, out: Path | None, picture: Path | None
+) -> None:
+    model.fit(source)
+    choice = model.selection_
+    lines = [str(choice), str(model.result_)]
+    if speaker.first and out is not None:
+        save(model, out)
+        lines.append(f"  model      {out}")
+    if speaker.first and picture is not None:
+        from psfit.plots import plot_selection
+
+        plot_selection(choice).figure.savefig(picture)
+        lines.append(f"  picture    {picture}")
+    facts = {"label": choice.label, "table": choice.rows(), "chosen": summary(model)}
+    speaker.say(facts | {"out": None if out is None else str(out)}, lines)
+
+
+def _show(found: KappaPath, speaker: Speaker, out: Path | None, picture: Path | None) -> None:
+    rows = found.rows()
+    lines = [str(found)]
+    if speaker.first and out is not None:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(row | {"features": " ".join(map(str, row["features"]))} for row in rows)
+        write_whole(out, lambda file: file.write(text.getvalue().encode()))
+        lines.append(f"  table      {out}")
+    if speaker.first and picture is not None:
+        from psfit.plots import plot_path
+
+        plot_path(found, float(found.gammas[-1])).figure.savefig(picture)
+        lines.append(f"  picture    {picture}")
+    speaker.say({"loss": found.loss, "seconds": found.seconds, "table": rows}, lines)

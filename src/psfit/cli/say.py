@@ -1,0 +1,57 @@
+"""What commands print: on the first rank only, for people or for programs."""
+
+import json
+from typing import Any
+
+from psfit.cli.options import plain
+from psfit.comm import Grid
+from psfit.estimators._base import SparseModel
+
+
+class Speaker:
+    """The one rank that speaks, in text or in JSON, or not at all."""
+
+    def __init__(self, grid: Grid, as_json: bool, quiet: bool) -> None:
+        if as_json and quiet:
+            raise ValueError("--json and --quiet exclude each other; JSON is all that --json prints anyway")
+        self.first = grid.world.rank == 0
+        self.as_json = as_json
+        # Whether people are there to read.
+        self.talks = not as_json and not quiet
+
+    def say(self, facts: dict[str, Any], lines: list[str]) -> None:
+        """The facts as one JSON object, or the lines."""
+        if not self.first:
+            return
+        if self.as_json:
+            print(json.dumps(plain(facts), indent=1))
+        elif self.talks:
+            print("\n".join(lines), end="\n" if lines else "")
+
+
+def summary(model: SparseModel) -> dict[str, Any]:
+    """A fitted model in plain values."""
+    result = model.result_
+    names = getattr(model, "feature_names_in_", None)
+    support = result.support.tolist()
+    labels = [str(label) for label in getattr(model, "classes_", [])]
+    return {
+        "model": type(model).__name__,
+        "loss": result.loss,
+        "samples": result.samples,
+        "features": result.coef.shape[0],
+        "classes": labels or None,
+        "kappa": list(result.kappa),
+        "gamma": float(getattr(model, "gamma_", model.gamma)),
+        "objective": result.objective,
+        "lower_bound": result.lower_bound,
+        "gap": result.gap,
+        "status": result.status.name,
+        "iterations": result.n_iter,
+        "seconds": result.seconds,
+        "nodes": result.nodes,
+        "blocks": result.blocks,
+        "support": support if names is None else [str(names[j]) for j in support],
+        "coefficients": result.coef[support].tolist(),
+        "intercept": result.intercept.tolist(),
+    }
