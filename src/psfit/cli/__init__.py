@@ -15,8 +15,6 @@ from psfit.iterate import StoppedError
 
 # What a shell reports for a process that SIGTERM has ended: a scheduler sees that the work is not done.
 STOPPED = 143
-# The same for a process whose reader has gone away.
-UNREAD = 141
 
 app = typer.Typer(
     help="Sparse linear models under an exact limit on nonzero coefficients, over nodes and devices.",
@@ -37,7 +35,7 @@ def main() -> None:
     except BrokenPipeError:
         # Nobody reads on, as in `psfit ... | head`; the interpreter must not try again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(UNREAD)
+        sys.exit(1)
     except RemoteError:
         # The rank that failed has said why.
         sys.exit(1)

@@ -34,10 +34,9 @@ def predict(
     if proba:
         head += [f"probability_{label}" for label in fitted.classes_]
         columns = [one + more for one, more in zip(columns, fitted.predict_proba(data).tolist(), strict=True)]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([head, *columns])
     if out is None:
-        sys.stdout.write(text.getvalue())
-    else:
-        write_whole(out, lambda file: file.write(text.getvalue().encode()))
+        csv.writer(sys.stdout, lineterminator="\n").writerows([head, *columns])
+        return
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([head, *columns])
+    write_whole(out, lambda file: file.write(text.getvalue().encode()))
