@@ -237,3 +237,23 @@ def test_models_of_tensors_can_be_saved(tmp_path):
     model = psfit.SparseLinearRegression(1).fit(X, X[:, 2])
     psfit.save(model, tmp_path / "model.psfit")
     assert isinstance(psfit.load(tmp_path / "model.psfit").to_sklearn(), LinearRegression)
+
+
+def test_what_cannot_be_kept_is_refused_and_leaves_nothing(tmp_path):
+    class Own(psfit.SparseLinearRegression):
+        pass
+
+    own = Own(1).fit(IRIS.data, IRIS.target)
+    with pytest.raises(ModelFileError, match="not one of PsFiT's own"):
+        psfit.save(own, tmp_path / "model.psfit")
+    dates = np.array(["2020-01-01", "2021-01-01"], dtype="datetime64[D]")[(IRIS.target > 1).astype(int)]
+    model = psfit.SparseLogisticRegression(1).fit(IRIS.data, dates)
+    with pytest.raises(ModelFileError):
+        psfit.save(model, tmp_path / "model.psfit")
+    assert not list(tmp_path.iterdir())
+
+
+def test_settings_in_numpys_numbers(tmp_path):
+    solver = BiCADMM(max_iter=np.int64(50), tol=np.float64(1e-3))
+    psfit.save(psfit.SparseLinearRegression(1, solver=solver).fit(IRIS.data, IRIS.target), tmp_path / "model.psfit")
+    assert psfit.load(tmp_path / "model.psfit").solver == solver

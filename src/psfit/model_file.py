@@ -42,6 +42,8 @@ def save(model: SparseModel, path: str | Path) -> None:
     """
     if not hasattr(model, "result_"):
         raise ModelFileError(f"this {type(model).__name__} is not fitted yet; call fit first")
+    if type(model) is not getattr(estimators, type(model).__name__, None):
+        raise ModelFileError(f"{type(model).__name__} is not one of PsFiT's own models; `load` would not know it")
     from psfit import __version__
 
     arrays: dict[str, np.ndarray] = {}
@@ -163,6 +165,7 @@ def _written(setting: Any) -> dict[str, Any]:
     """A dataclass of settings without what is no plain value."""
     values = {field.name: getattr(setting, field.name) for field in fields(setting)}
     values |= {key: str(value) for key, value in values.items() if isinstance(value, Path)}
+    values |= {key: value.item() for key, value in values.items() if isinstance(value, np.generic)}
     return {key: value for key, value in values.items() if value is None or isinstance(value, (bool, int, float, str))}
 
 

@@ -57,12 +57,22 @@ class Parts:
         return Moments.together(list(self.pieces)) if self.pieces else None
 
     def path(self, number: int, kappas: Sequence[int], gammas: Sequence[float], solver: BiCADMM | None) -> list[Points]:
-        """Brief paths, one for each gamma, on one of the parts."""
+        """Paths without certificates, one for each gamma, on one of the parts."""
         weight = self.source.weight * self.masks[number].unsqueeze(1)
         source = Source(self.source.matrix, self.source.target, weight, self.source.bounds)
-        chosen = [piece for piece, mine in zip(self.pieces, self.patterns[number].tolist(), strict=False) if mine]
-        moments = Moments.together(chosen) if chosen else None
-        return solve_path(self.problem, source, kappas, gammas, solver, self.grid, brief=True, moments=moments)
+        # Folds are fitted often: only those who ask for the highest effort want restarts there, too.
+        brief = solver is None or solver.effort != "high"
+        moments = self._moments(number)
+        return solve_path(
+            self.problem, source, kappas, gammas, solver, self.grid, certify=False, brief=brief, moments=moments
+        )
+
+    def _moments(self, number: int) -> Moments | None:
+        """The moments of one of the parts; of nothing, where this rank has no sample in it."""
+        if not self.pieces:
+            return None
+        mine = [piece for piece, member in zip(self.pieces, self.patterns[number].tolist(), strict=True) if member]
+        return Moments.together(mine) if mine else self.pieces[0].nothing
 
 
 @torch.inference_mode()
@@ -81,9 +91,9 @@ def predictors(
     """
     _, models, p, c = coefs.shape
     masks = masks.to(source.matrix.device)
-    stacked = coefs.to(source.matrix.device, source.matrix.dtype).permute(0, 2, 1, 3).reshape(len(coefs), p, models * c)
+    stacked = coefs.to(source.matrix.device, torch.float64).permute(0, 2, 1, 3).reshape(len(coefs), p, models * c)
     offsets = intercepts.to(stacked).reshape(len(coefs), 1, models * c)
-    for at, strip in source.matrix.strips():
+    for at, strip in source.matrix.strips(torch.float64):
         for number, mask in enumerate(masks[:, at]):
             index = mask.nonzero().flatten()
             if len(index):
@@ -103,10 +113,10 @@ def loss_sums(
     outputs = 1 if problem.loss.joint else c
     sums = torch.zeros(parts, models * outputs + 1, dtype=torch.float64, device=source.matrix.device)
     for number, rows, eta in predictors(source, masks, coefs, intercepts):
-        target = source.target[rows].unsqueeze(1).expand_as(eta)
+        target = source.target[rows].double().unsqueeze(1).expand_as(eta)
         values = problem.loss.value(eta.reshape(-1, c), target.reshape(-1, c)).view(len(rows), models * outputs)
         weight = source.weight[rows].double()
-        sums[number, :-1] += (weight * values.double()).sum(dim=0)
+        sums[number, :-1] += (weight * values).sum(dim=0)
         sums[number, -1] += weight.sum()
     sums = grid.nodes.total(sums).cpu()
     return sums[:, :-1].view(parts, models, outputs), sums[:, -1]

@@ -155,8 +155,7 @@ def _problem_path(
     inst.grid.phase("the polish")
     scene = landscape(inst, number)
     found = supports_along(scene, kappas, starts, torch.zeros_like(inst.ridge.expand(-1, inst.layout.outputs)), rel_tol)
-    known = inst.source.statistics
-    if plan.brief and inst.pooled and known is not None and not known.rounded:
+    if plan.brief and _known_exactly(inst):
         # Fits from moments in float64 are good to many digits; only objectives, which no one asks for, are not.
         fits = [stop.fit for stop in found.values()]
     else:
@@ -182,6 +181,14 @@ def _problem_path(
             bounds[changed] = torch.maximum(bounds[changed], proved(fits, changed))
     fits = _monotone(fits)
     return fits, torch.minimum(bounds, _values(fits, limits.device))
+
+
+def _known_exactly(inst: Instance) -> bool:
+    """Whether moments in float64, of nothing that was rounded on any rank, say all about the data."""
+    known = inst.source.statistics
+    if not inst.pooled or known is None:
+        return False
+    return not bool(inst.grid.nodes.total(torch.tensor([known.rounded], dtype=torch.float64)))
 
 
 def _values(fits: list[Fit], device: torch.device) -> Tensor:

@@ -1,6 +1,5 @@
 """`solve`: a problem, the data, a solver and a grid in; a `Result` out."""
 
-import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -173,8 +172,7 @@ def _require_same_settings(
     )
     shapes = (source.matrix.shape[1], source.outputs, str(source.matrix.dtype), grid.nodes.size, grid.blocks.size)
     settings = replace(solver, checkpoint=None, local=None), getattr(solver.local, "name", solver.local)
-    digest = hashlib.sha256(repr((asked, shapes, settings, others)).encode()).digest()
-    if not grid.same(torch.tensor([int.from_bytes(digest[:6])], dtype=torch.float64)):
+    if not grid.alike(asked, shapes, settings, others):
         raise ValueError(
             f"the ranks do not agree on what to solve; this one has {shapes[0]} features, {shapes[1]} output(s), "
             f"{shapes[2]}, kappa={problem.kappa}, gamma={problem.gamma}: call all of them alike"

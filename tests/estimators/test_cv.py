@@ -131,7 +131,9 @@ SPLITTERS = {
 @pytest.mark.parametrize("name", SPLITTERS)
 @pytest.mark.parametrize("form", ["dense", "sparse", "float32"])
 def test_all_kinds_of_folds(name, form):
-    X, y = regression(2)
+    # Means that predictions in float32 would not survive.
+    X, y = regression(2, shift=1e4 if form == "float32" else 0.0)
+    y = y - y.mean()
     X = {"dense": X, "sparse": scipy.sparse.csr_array(X), "float32": X.astype(np.float32)}[form]
     cv, groups = SPLITTERS[name], np.arange(90) // 5 if name == "groups" else None
     chosen = psfit.SparseLinearRegressionCV(KAPPAS, cv=cv).fit(X, y, groups=groups)
@@ -260,6 +262,29 @@ def test_real_data_and_names():
     assert psfit.SparseSVCCV([1, 2], scoring="accuracy").fit(X, y).score(X, y) > 0.9
 
 
+def test_high_effort_searches_folds_further():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 6))
+    X[:, 1] = X[:, 0] + 1e-3 * rng.normal(size=90)
+    y = (X[:, 0] - X[:, 1]) / 1e-3 + 0.1 * rng.normal(size=90)
+    high = psfit.SparseLinearRegressionCV([2], gammas=1e9, solver=BiCADMM(effort="high")).fit(X, y)
+    control = GridSearchCV(
+        psfit.SparseLinearRegression(gamma=1e9, certify=False), {"kappa": [2]}, scoring="neg_mean_squared_error"
+    ).fit(X, y)
+    assert high.cv_results_["mean_test_score"][0] == pytest.approx(control.best_score_, rel=1e-4)
+
+
+def test_weights_in_a_file_reach_the_scorer(tmp_path):
+    X, y = regression(4)
+    weight = np.random.default_rng(0).uniform(size=90)
+    frame = pd.DataFrame(X).add_prefix("x").assign(w=weight, y=y)
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    model = psfit.SparseLinearRegressionCV(KAPPAS, scoring="neg_mean_squared_error")
+    control = model.fit(X, y, weight).cv_results_["mean_test_score"]
+    source = psfit.FileSource(tmp_path / "data.csv", "y", "w")
+    np.testing.assert_allclose(model.fit(source).cv_results_["mean_test_score"], control, rtol=1e-6)
+
+
 def test_another_search_forgets_the_last_one():
     X, y = regression()
     model = psfit.SparseLinearRegressionCV(KAPPAS).fit(X, y)
@@ -282,9 +307,14 @@ class TestBadInput:
             ({"cv": "many"}, "cv"),
             ({"cv": [([0, 1], [200])]}, "numbers from 0 to 89"),
             ({"cv": [([0, 0, 1], [2])]}, "names a sample twice"),
-            ({"cv": [([], [2])]}, "split 0 trains on no sample"),
-            ({"cv": [(np.arange(50), [])]}, "split 0 tests on no sample"),
+            ({"cv": [([], [2])]}, "part 0 trains on no sample"),
+            ({"cv": [(np.arange(50), [])]}, "part 0 tests on no sample"),
+            ({"cv": [([0, 1, -1], [2])]}, "numbers from 0 to 89"),
+            ({"cv": []}, "holds no splits"),
             ({"scoring": "nonsense"}, "nonsense"),
+            ({"scoring": ["r2"]}, "name of one scorer"),
+            ({"scoring": lambda model, X, y: X.sum()}, "scorers see predictions"),
+            ({"scoring": lambda model, X, y: len(model.support_)}, "scorers see predictions"),
             ({"loss": "huber", "criterion": "aic"}, "needs a likelihood"),
         ],
     )
@@ -292,6 +322,21 @@ class TestBadInput:
         X, y = regression()
         with pytest.raises(ValueError, match=message):
             psfit.SparseLinearRegressionCV(**({"kappas": KAPPAS} | given)).fit(X, y)
+
+    def test_scorers_without_weights(self):
+        X, y = regression()
+        with pytest.raises(ValueError, match="sample_weight"):
+            psfit.SparseLinearRegressionCV(KAPPAS, scoring="neg_max_error").fit(X, y, np.arange(1, 91))
+
+    def test_weights_that_are_no_counts(self):
+        X, y = regression()
+        with pytest.raises(ValueError, match="sample_weight sums to 1"):
+            psfit.SparseLinearRegressionCV(KAPPAS, criterion="bic").fit(X, y, np.full(90, 1 / 90))
+
+    def test_folds_without_a_count(self):
+        X = regression()[0]
+        with pytest.raises(ValueError, match="no finite optimum"):
+            psfit.SparsePoissonRegressionCV(KAPPAS, cv=2).fit(X, np.arange(90) > 80)
 
     def test_folds_without_a_class(self):
         X = regression()[0]
@@ -349,6 +394,8 @@ class TestStability:
             ({"threshold": 0.5}, "above 0.5"),
             ({"loss": "cubic"}, "loss='cubic' is unknown"),
             ({"gamma": -1}, "positive"),
+            ({"gamma": [1.0, 2.0]}, "one number"),
+            ({"sample_weight": np.arange(90) == 0}, "no sample whose weight"),
         ],
     )
     def test_what_makes_no_sense_is_refused(self, given, message):

@@ -73,6 +73,12 @@ class Moments:
         )
 
     @property
+    def nothing(self) -> "Moments":
+        """The moments of no samples."""
+        zeros = (torch.zeros_like(part) for part in (self.gram, self.cross, self.rests))
+        return Moments(self.reference, *zeros)
+
+    @property
     def sums(self) -> Tensor:
         """Sums of the columns about the reference, ``(p,)``, over the nodes hosted here."""
         return self.gram[:, :-1, -1].sum(dim=0)

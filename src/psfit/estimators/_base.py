@@ -44,6 +44,11 @@ class Posed:
     y: np.ndarray
     weights: np.ndarray
 
+    @property
+    def weighted(self) -> bool:
+        """Whether any sample on any rank has a weight other than one."""
+        return bool(self.grid.nodes.most(torch.tensor([float((self.weights != 1).any())])))
+
 
 class SparseModel(BaseEstimator, ABC):
     """Base of all estimators: a loss, a limit kappa on the nonzero coefficients, a ridge.

@@ -15,19 +15,27 @@ from psfit.estimators._inputs import summed
 from psfit.parts import loss_sums, predictors
 
 
+def scorer_of(model: SparseModel, scoring: Any) -> Any:
+    """scikit-learn's scorer of that name, or None."""
+    if scoring is None:
+        return None
+    if not isinstance(scoring, str) and not callable(scoring):
+        raise ValueError(f"scoring={scoring!r} must be the name of one scorer, a callable or None")
+    return check_scoring(model, scoring=scoring)
+
+
 def held_out_scores(
-    model: SparseModel, scoring: Any, posed: Posed, weighted: bool, folds: Folds, coefs: Tensor, intercepts: Tensor
+    model: SparseModel, scorer: Any, posed: Posed, folds: Folds, coefs: Tensor, intercepts: Tensor
 ) -> np.ndarray:
     """Scores ``(S, J)`` of the models ``coefs (S, J, p, c)`` and ``intercepts (S, J, c)`` of each split.
 
-    Without `scoring` it is minus the mean loss, of which only sums leave a node. A scorer sees the samples of one node
+    Without a scorer it is minus the mean loss, of which only sums leave a node. A scorer sees the samples of one node
     at a time, and what leaves the node is its score times the weight of its samples.
     """
-    if scoring is None:
+    if scorer is None:
         sums, weights = loss_sums(posed.problem, posed.source, posed.grid, folds.test, coefs, intercepts)
         return np.asarray((-sums.mean(dim=2) / weights.unsqueeze(1)).numpy())
-    scorer = check_scoring(model, scoring=scoring)
-    seen = _predictors(posed, folds, coefs, intercepts)
+    seen, weighted = _predictors(posed, folds, coefs, intercepts), posed.weighted
     local = posed.grid.together(lambda: _scored(model, scorer, posed, weighted, folds, seen))
     total = summed(posed.grid, local)
     return np.asarray(total[:, :-1] / total[:, -1:])
@@ -57,9 +65,16 @@ def _scored(
             if not weight > 0:
                 continue
             extra = {"sample_weight": posed.weights[at]} if weighted else {}
-            scores = [
-                scorer(_known(model, values[start:stop, j]), None, posed.y[at], **extra) for j in range(values.shape[1])
-            ]
+            try:
+                scores = [
+                    float(scorer(_known(model, values[start:stop, j]), None, posed.y[at], **extra))
+                    for j in range(values.shape[1])
+                ]
+            except (TypeError, ValueError, AttributeError) as error:
+                raise ValueError(
+                    f"scoring failed on {len(at)} held-out samples of a node ({error}); scorers see predictions, "
+                    "targets and sample weights only. scoring=None, minus the mean loss, always works"
+                ) from error
             total[split] += weight * np.array([*scores, 1.0])
     return total
 
@@ -67,6 +82,10 @@ def _scored(
 def _known(model: SparseModel, predictor: np.ndarray) -> SparseModel:
     """The model of certain predictors, whatever it is asked about."""
     known = copy.copy(model)
+    for learned in ("result_", "kappa_", "gamma_", "selection_"):
+        # Those of an earlier fit; nothing may take them for this model's.
+        if hasattr(known, learned):
+            delattr(known, learned)
     known._predictor = lambda X: predictor  # type: ignore[method-assign]
     return known
 

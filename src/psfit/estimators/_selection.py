@@ -15,12 +15,14 @@ from psfit.comm import GridSpec
 from psfit.estimators._base import Posed, SparseModel
 from psfit.estimators._criteria import CRITERIA, LIKELIHOODS, information
 from psfit.estimators._folds import Folds
-from psfit.estimators._scores import held_out_scores, models_of
+from psfit.estimators._scores import held_out_scores, models_of, scorer_of
 from psfit.estimators.path import limits_of, ridges_of
 from psfit.parts import Parts, loss_sums
 from psfit.path import solve_path
 from psfit.problem import Sparsity
 
+# Fewer samples than this are weights of another kind: shares that sum to one.
+LEAST_WEIGHT = 3.0
 MEAN_LOSS = "mean loss on held-out samples"
 
 
@@ -215,11 +217,14 @@ class SelectingModel(SparseModel):
         gammas = ridges_of(self.gammas)
         posed = self._posed(X, y, sample_weight, target)
         kappas = limits_of(self.kappas, posed)
+        asked = self.criterion, _name(self.cv), _name(self.scoring), self.one_standard_error, kappas, gammas
+        if not posed.grid.alike(asked):
+            raise ValueError(f"the ranks do not agree on what to choose; this one has {asked}: call all of them alike")
         if hasattr(self, "cv_results_"):
             del self.cv_results_
         moments = None
         if self.criterion == "cv":
-            parts, self.selection_ = self._validated(posed, kappas, gammas, groups, sample_weight is not None)
+            parts, self.selection_ = self._validated(posed, kappas, gammas, groups)
             moments = parts.whole
         else:
             self.selection_ = self._informed(posed, kappas, gammas)
@@ -230,15 +235,14 @@ class SelectingModel(SparseModel):
         return self
 
     def _validated(
-        self, posed: Posed, kappas: Sequence[int], gammas: Sequence[float], groups: Any, weighted: bool
+        self, posed: Posed, kappas: Sequence[int], gammas: Sequence[float], groups: Any
     ) -> tuple[Parts, Selection]:
         """Scores on held-out samples, for all splits."""
         source, grid = posed.source, posed.grid
         bounds = source.split(len(grid.nodes.hosted)).bounds
         folds = Folds.drawn(self.cv, posed.y, groups, is_classifier(self), bounds, grid)
-        folds.require_weight(posed.weights, grid)
-        if is_classifier(self):
-            folds.require_classes(posed.y, self.classes_, posed.weights, grid)
+        folds.require_use(self, posed)
+        scorer = scorer_of(self, self.scoring)
         began = time.perf_counter()
         parts = Parts.of(posed.problem, source, grid, folds.train, self.solver)
         shared = (time.perf_counter() - began) / len(folds.train)
@@ -248,13 +252,13 @@ class SelectingModel(SparseModel):
             paths.append(parts.path(split, kappas, gammas, self.solver))
             seconds.append(time.perf_counter() - began + shared)
         began = time.perf_counter()
-        scores = held_out_scores(self, self.scoring, posed, weighted, folds, *models_of(paths))
+        scores = held_out_scores(self, scorer, posed, folds, *models_of(paths))
         scoring = (time.perf_counter() - began) / scores.size
         self.cv_results_ = _results(kappas, gammas, scores, np.array(seconds) / scores.shape[1], scoring)
         splits, shape = len(scores), (len(gammas), len(kappas))
         spread = scores.std(axis=0, ddof=1) if splits > 1 else np.zeros(scores.shape[1])
         errors = (spread / np.sqrt(splits)).reshape(shape)
-        label = MEAN_LOSS if self.scoring is None else str(getattr(self.scoring, "__name__", self.scoring))
+        label = MEAN_LOSS if self.scoring is None else _name(self.scoring)
         mean = scores.mean(axis=0).reshape(shape)
         return parts, Selection.of(kappas, gammas, mean, errors, label, self.one_standard_error)
 
@@ -269,6 +273,11 @@ class SelectingModel(SparseModel):
         coefs, intercepts = models_of([paths])
         everything = torch.ones(1, source.matrix.shape[0], dtype=torch.bool)
         sums, weights = loss_sums(problem, source, grid, everything, coefs, intercepts)
+        if weights[0] < LEAST_WEIGHT:
+            raise ValueError(
+                f"sample_weight sums to {float(weights[0]):.3g}: criterion={self.criterion!r} reads weights as counts "
+                "of samples; scale them so that they sum to their number"
+            )
         layout = problem.layout(source.matrix.shape[1], source.outputs)
         packed = torch.stack([layout.pack(Z) != 0 for Z in coefs[0]]).sum(dim=2).numpy()
         free = (coefs[0] != 0).sum(dim=(1, 2)).numpy() + layout.outputs * layout.free
@@ -277,6 +286,13 @@ class SelectingModel(SparseModel):
         )
         scores = -values.reshape(len(gammas), len(kappas))
         return Selection.of(kappas, gammas, scores, None, self.criterion.upper(), False)
+
+
+def _name(setting: Any) -> str:
+    """A setting in words that are the same on every rank."""
+    if setting is None or isinstance(setting, (str, int, np.integer)):
+        return str(setting)
+    return str(getattr(setting, "__name__", type(setting).__name__))
 
 
 def _results(

@@ -123,6 +123,8 @@ def stability_selection(
         raise ValueError(f"resamples={resamples!r} must be an even number of at least 2")
     if not 0.5 < threshold <= 1:
         raise ValueError(f"threshold={threshold!r} must lie above 0.5 and be at most 1")
+    if np.ndim(gamma):
+        raise ValueError(f"gamma={gamma!r} must be one number")
     model = model_for(loss)
     model.set_params(
         gamma=ridges_of(gamma)[0],
@@ -134,12 +136,13 @@ def stability_selection(
     )
     posed = model._posed(X, y, sample_weight, target)
     limits = limits_of(kappas, posed)
+    if not posed.grid.alike(limits, int(resamples), random_state):
+        raise ValueError("the ranks do not agree on kappas, resamples or random_state; call all of them alike")
     counts = np.zeros((len(limits), posed.source.matrix.shape[1]))
     sizes = 0
     for half in _halves(posed, is_classifier(model), resamples // 2, random_state):
         masks = torch.from_numpy(np.stack([half, ~half]))
-        if is_classifier(model):
-            Folds(masks, masks).require_classes(posed.y, model.classes_, posed.weights, posed.grid)
+        Folds(masks, masks).require_use(model, posed)
         parts = Parts.of(posed.problem, posed.source, posed.grid, masks, solver)
         for number in range(2):
             (points,) = parts.path(number, limits, [posed.problem.gamma], solver)
