@@ -15,13 +15,14 @@ from psfit.comm import GridSpec
 from psfit.estimators._base import Posed, SparseModel
 from psfit.estimators._criteria import CRITERIA, LIKELIHOODS, information
 from psfit.estimators._folds import Folds
+from psfit.estimators._inputs import summed
 from psfit.estimators._scores import held_out_scores, models_of, scorer_of
 from psfit.estimators.path import limits_of, ridges_of
 from psfit.parts import Parts, loss_sums
 from psfit.path import solve_path
 from psfit.problem import Sparsity
 
-# Fewer samples than this are weights of another kind: shares that sum to one.
+# More samples with less weight than this have weights of another kind: shares that sum to one.
 LEAST_WEIGHT = 3.0
 MEAN_LOSS = "mean loss on held-out samples"
 
@@ -273,7 +274,8 @@ class SelectingModel(SparseModel):
         coefs, intercepts = models_of([paths])
         everything = torch.ones(1, source.matrix.shape[0], dtype=torch.bool)
         sums, weights = loss_sums(problem, source, grid, everything, coefs, intercepts)
-        if weights[0] < LEAST_WEIGHT:
+        counting = summed(grid, np.array([np.count_nonzero(posed.weights)]))[0]
+        if weights[0] < LEAST_WEIGHT <= counting:
             raise ValueError(
                 f"sample_weight sums to {float(weights[0]):.3g}: criterion={self.criterion!r} reads weights as counts "
                 "of samples; scale them so that they sum to their number"
