@@ -10,38 +10,7 @@ import typer
 
 from psfit import estimators
 from psfit.bicadmm import BiCADMM
-from psfit.cli.options import (
-    SAYING,
-    Backend,
-    Blocks,
-    Certify,
-    Columns,
-    Config,
-    Data,
-    Device,
-    Dtype,
-    Effort,
-    EffortOption,
-    Intercept,
-    Json,
-    Loss,
-    LossOption,
-    Memory,
-    Nodes,
-    OneHot,
-    Quiet,
-    Sparsity,
-    SparsityOption,
-    Standardize,
-    Target,
-    TimeLimit,
-    Timeout,
-    Weight,
-    file_source,
-    limits,
-    numbers,
-    require_folder,
-)
+from psfit.cli import options
 from psfit.cli.say import Speaker, summary
 from psfit.comm import GridSpec
 from psfit.data import FileSource
@@ -56,15 +25,16 @@ CHOICE = "Choice of kappa"
 
 
 def path(
-    data: Data,
-    loss: LossOption = Loss.squared,  # type: ignore[attr-defined]
+    data: options.Data,
+    loss: options.LossOption = options.Loss.squared,  # type: ignore[attr-defined]
     kappas: Annotated[
-        str | None, typer.Option(help="Limits: numbers and ranges such as 1:50 or 10:200:10; 1 to 50 if not given.")
+        str | None,
+        typer.Option(help="Limits: numbers and ranges such as 1:50 or 10:200:10; 1 to 50 if not given."),
     ] = None,
     gammas: Annotated[str, typer.Option(help="Inverse weights of the ridge, separated by commas.")] = "1",
-    standardize: Standardize = False,
-    intercept: Intercept = True,
-    sparsity: SparsityOption = Sparsity.element,  # type: ignore[attr-defined]
+    standardize: options.Standardize = False,
+    intercept: options.Intercept = True,
+    sparsity: options.SparsityOption = options.Sparsity.element,  # type: ignore[attr-defined]
     cv: Annotated[
         int | None, typer.Option(help="Choose by cross-validation in so many folds.", rich_help_panel=CHOICE)
     ] = None,
@@ -81,30 +51,32 @@ def path(
     criterion: Annotated[
         Criterion | None, typer.Option(help="Choose by an information criterion.", rich_help_panel=CHOICE)
     ] = None,
-    target: Target = None,
-    weight: Weight = None,
-    columns: Columns = None,
-    one_hot: OneHot = False,
-    memory: Memory = None,
+    target: options.Target = None,
+    weight: options.Weight = None,
+    columns: options.Columns = None,
+    one_hot: options.OneHot = False,
+    memory: options.Memory = None,
     out: Annotated[
         Path | None, typer.Option(help="Where to write the path (.csv), or the model that was chosen (.psfit).")
     ] = None,
     picture: Annotated[
         Path | None,
-        typer.Option(help="Where to draw coefficients, or the choice, against kappa (.png).", rich_help_panel=SAYING),
+        typer.Option(
+            help="Where to draw coefficients, or the choice, against kappa (.png).", rich_help_panel=options.SAYING
+        ),
     ] = None,
-    nodes: Nodes = None,
-    blocks: Blocks = 1,
-    backend: Backend = "auto",
-    device: Device = "auto",
-    dtype: Dtype = None,
-    timeout: Timeout = 1800.0,
-    effort: EffortOption = Effort.medium,  # type: ignore[attr-defined]
-    certify: Certify = True,
-    time_limit: TimeLimit = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    config: Config = None,
+    nodes: options.Nodes = None,
+    blocks: options.Blocks = 1,
+    backend: options.Backend = "auto",
+    device: options.Device = "auto",
+    dtype: options.Dtype = None,
+    timeout: options.Timeout = 1800.0,
+    effort: options.EffortOption = options.Effort.medium,  # type: ignore[attr-defined]
+    certify: options.Certify = True,
+    time_limit: options.TimeLimit = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    config: options.Config = None,
 ) -> None:
     """Fit every limit kappa at once, and choose one if asked to."""
     if cv is not None and criterion is not None:
@@ -117,10 +89,10 @@ def path(
         kind = "the model that is chosen" if chooses else "the table of the path"
         raise ValueError(f"--out: {kind} needs a file that ends with {ending}")
     spec = GridSpec(nodes=nodes, blocks=blocks, device=device, dtype=dtype, backend=backend, timeout=timeout)
-    source = file_source(data, target, weight, columns, one_hot, memory)
+    source = options.file_source(data, target, weight, columns, one_hot, memory)
     grid = spec.build()
-    grid.together(lambda: require_folder("--out", out))
-    grid.together(lambda: require_folder("--picture", picture))
+    grid.together(lambda: options.require_folder("--out", out))
+    grid.together(lambda: options.require_folder("--picture", picture))
     speaker = Speaker(grid, json, quiet)
     shared: dict[str, Any] = {
         "fit_intercept": intercept,
@@ -130,7 +102,7 @@ def path(
         "grid": spec,
         "certify": certify,
     }
-    tried: dict[str, Any] = {"kappas": limits(kappas), "gammas": numbers("--gammas", gammas)}
+    tried: dict[str, Any] = {"kappas": options.limits(kappas), "gammas": options.numbers("--gammas", gammas)}
     if chooses:
         how = {"criterion": "cv" if criterion is None else criterion.value, "cv": cv, "scoring": scoring}
         model = _selecting(loss.value).set_params(**tried, **how, one_standard_error=one_standard_error, **shared)

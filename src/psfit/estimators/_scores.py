@@ -45,7 +45,7 @@ def _predictors(posed: Posed, folds: Folds, coefs: Tensor, intercepts: Tensor) -
     """For each split the predictors ``(h, J, c)`` of its test samples, in their order."""
     found: list[list[np.ndarray]] = [[] for _ in folds.test]
     for split, _, eta in predictors(posed.source, folds.test, coefs, intercepts):
-        found[split].append(eta.double().cpu().numpy())
+        found[split].append(eta.cpu().numpy())
     empty = np.zeros((0, coefs.shape[1], coefs.shape[3]))
     return [np.concatenate(parts) if parts else empty for parts in found]
 

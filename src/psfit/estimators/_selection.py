@@ -155,7 +155,7 @@ class SelectingModel(SparseModel):
         Scores as a table over gammas and kappas; `psfit.plots.plot_selection` draws it.
 
     The other parameters and attributes are those of the plain estimator. Models of the folds end at supports that no
-    swap improves; only the final one goes on from there, and is certified.
+    swap improves, unless the solver's effort is "high"; the final one goes on from there, and is certified.
     """
 
     # Chosen in `fit`; what is posed before holds for every choice.
