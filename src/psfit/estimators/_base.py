@@ -153,7 +153,7 @@ class SparseModel(BaseEstimator, ABC):
         matrix = self._own_columns(matrix, grid)
         source = Source(
             matrix,
-            to_tensor(codes, grid, matrix.dtype),
+            to_tensor(codes, grid, torch.float64),
             to_tensor(effective.reshape(-1, 1), grid, matrix.dtype),
         )
         loss = self._loss(codes)
