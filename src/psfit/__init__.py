@@ -25,6 +25,7 @@ from psfit.model_file import load, save
 from psfit.problem import Problem
 from psfit.result import Record, Result, Status
 from psfit.solve import solve
+from psfit.watch import Progress
 
 __version__ = "0.1.0"
 
@@ -37,6 +38,7 @@ __all__ = [
     "Path",
     "PeerLostError",
     "Problem",
+    "Progress",
     "Record",
     "RemoteError",
     "Result",

@@ -17,6 +17,7 @@ from psfit.comm import Grid
 from psfit.data import Affine, DesignMatrix, NodeSplit, Source, Spread
 from psfit.data.moments import Moments
 from psfit.problem import Layout, Problem
+from psfit.watch import Watch
 
 # Numbers that a rank's square matrices over columns (or samples) may hold: 1 GiB in float64.
 MOST_NUMBERS = 1 << 27
@@ -54,6 +55,8 @@ class Instance:
         The most samples of one node, and the most that lie on one rank.
     column_room : int
         How many columns every rank could hold in memory.
+    watch : Watch
+        The clock of the fit, wishes to stop it, and who wants to hear of its progress.
     """
 
     problem: Problem
@@ -72,6 +75,7 @@ class Instance:
     node_rows: int
     most_rows: int
     column_room: int
+    watch: Watch
 
     @property
     def resolution(self) -> float:
@@ -236,7 +240,14 @@ class Instance:
         return Z.to(self.source.matrix.dtype)
 
 
-def pose(problem: Problem, source: Source, grid: Grid, exact: bool = False, moments: Moments | None = None) -> Instance:
+def pose(
+    problem: Problem,
+    source: Source,
+    grid: Grid,
+    exact: bool = False,
+    moments: Moments | None = None,
+    watch: Watch | None = None,
+) -> Instance:
     """Standardise the columns over all nodes (sums only) and set up the coordinates.
 
     All products are made in floating point if they must be `exact`; else integer ones may do on a GPU. The `moments` of
@@ -313,6 +324,7 @@ def pose(problem: Problem, source: Source, grid: Grid, exact: bool = False, mome
         node_rows=highest,
         most_rows=most_rows,
         column_room=-int(grid.world.all_reduce(torch.tensor([-matrix.column_room]), "max")),
+        watch=watch or Watch(grid),
     )
 
 

@@ -10,11 +10,10 @@ from psfit.cli.fit import fit
 from psfit.cli.inspect import inspect
 from psfit.cli.path import path
 from psfit.cli.predict import predict
+from psfit.cli.say import EXIT_CODES
 from psfit.comm import PeerLostError, RemoteError
 from psfit.iterate import StoppedError
-
-# What a shell reports for a process that SIGTERM has ended: a scheduler sees that the work is not done.
-STOPPED = 143
+from psfit.result import Status
 
 app = typer.Typer(
     help="Sparse linear models under an exact limit on nonzero coefficients, over nodes and devices.",
@@ -41,7 +40,7 @@ def main() -> None:
         sys.exit(1)
     except StoppedError as stopped:
         print(f"psfit: {stopped}", file=sys.stderr)
-        sys.exit(STOPPED)
+        sys.exit(EXIT_CODES[Status.TERMINATED])
     except (ValueError, TypeError, OSError, ImportError, CheckpointError, PeerLostError) as error:
         print(f"psfit: error: {error}", file=sys.stderr)
         sys.exit(1)

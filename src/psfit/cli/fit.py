@@ -7,7 +7,7 @@ import typer
 
 from psfit.bicadmm import BiCADMM
 from psfit.cli import options
-from psfit.cli.say import Speaker, summary
+from psfit.cli.say import Speaker, end, summary
 from psfit.comm import GridSpec
 from psfit.estimators.path import model_for
 from psfit.model_file import save
@@ -64,6 +64,7 @@ def fit(
         time_limit=time_limit,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
+        interruptible=True,
     )
     source = options.file_source(data, target, weight, columns, one_hot, memory)
     grid = spec.build()
@@ -84,3 +85,4 @@ def fit(
     if out is not None and speaker.first:
         save(estimator, out)
     speaker.say(summary(estimator) | {"out": None if out is None else str(out)}, [f"  model      {out}"] if out else [])
+    end(estimator.result_.status)

@@ -11,7 +11,7 @@ import typer
 from psfit import estimators
 from psfit.bicadmm import BiCADMM
 from psfit.cli import options
-from psfit.cli.say import Speaker, summary
+from psfit.cli.say import Speaker, end, summary
 from psfit.comm import GridSpec
 from psfit.data import FileSource
 from psfit.estimators._selection import SelectingModel
@@ -98,9 +98,10 @@ def path(
         "fit_intercept": intercept,
         "standardize": standardize,
         "sparsity": sparsity.value,
-        "solver": BiCADMM(effort=effort.value, time_limit=time_limit),
+        "solver": BiCADMM(effort=effort.value, time_limit=time_limit, interruptible=True),
         "grid": spec,
         "certify": certify,
+        "verbose": int(speaker.talks),
     }
     tried: dict[str, Any] = {"kappas": options.limits(kappas), "gammas": options.numbers("--gammas", gammas)}
     if chooses:
@@ -123,7 +124,7 @@ def _choose(
 ) -> None:
     model.fit(source)
     choice = model.selection_
-    lines = [str(choice), str(model.result_)]
+    lines = []
     if speaker.first and out is not None:
         save(model, out)
         lines.append(f"  model      {out}")
@@ -134,11 +135,12 @@ def _choose(
         lines.append(f"  picture    {picture}")
     facts = {"label": choice.label, "table": choice.rows(), "chosen": summary(model)}
     speaker.say(facts | {"out": None if out is None else str(out)}, lines)
+    end(model.result_.status)
 
 
 def _show(found: KappaPath, speaker: Speaker, out: Path | None, picture: Path | None) -> None:
     rows = found.rows()
-    lines = [str(found)]
+    lines = []
     if speaker.first and out is not None:
         text = io.StringIO()
         writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
@@ -151,4 +153,6 @@ def _show(found: KappaPath, speaker: Speaker, out: Path | None, picture: Path | 
 
         plot_path(found, float(found.gammas[-1])).figure.savefig(picture)
         lines.append(f"  picture    {picture}")
-    speaker.say({"loss": found.loss, "seconds": found.seconds, "table": rows}, lines)
+    facts = {"loss": found.loss, "seconds": found.seconds, "ended": found.ended and found.ended.name, "table": rows}
+    speaker.say(facts, lines)
+    end(found.ended)

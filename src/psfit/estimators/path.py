@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -11,10 +11,13 @@ import numpy as np
 from psfit.bicadmm import BiCADMM
 from psfit.comm import GridSpec
 from psfit.estimators._base import Posed, SparseModel
+from psfit.estimators._progress import shown
 from psfit.estimators.classify import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
 from psfit.estimators.linear import SparseLinearRegression, SparsePoissonRegression
 from psfit.path import check_kappas, solve_path
 from psfit.problem import Sparsity
+from psfit.result import Status
+from psfit.watch import Callback
 
 # The estimator of each loss.
 LOSSES: dict[str, Callable[[], SparseModel]] = {
@@ -46,6 +49,8 @@ class Path:
     feature_names : ndarray (p,) or None
     loss : str
     seconds : float
+    ended : Status or None
+        Why the search ended before it was done, if it did: a time limit, or somebody asked for it.
     """
 
     kappas: np.ndarray
@@ -57,6 +62,7 @@ class Path:
     feature_names: np.ndarray | None
     loss: str
     seconds: float
+    ended: Status | None = None
 
     @property
     def gaps(self) -> np.ndarray:
@@ -122,6 +128,8 @@ class Path:
         shown = rows if len(rows) <= 20 else [rows[k] for k in np.linspace(0, len(rows) - 1, 20).round().astype(int)]
         for row in shown:
             lines.append(f"{row['gamma']:>10.4g} {row['kappa']:>7} {row['objective']:>14.6g} {row['gap']:>9.2g}")
+        if self.ended is not None:
+            lines.append(f"  status     {self.ended.name}: {self.ended.value}")
         return "\n".join(lines)
 
 
@@ -140,6 +148,8 @@ def sparse_path(
     solver: BiCADMM | None = None,
     grid: GridSpec | None = None,
     certify: bool = True,
+    verbose: int = 0,
+    callback: Callback | None = None,
 ) -> Path:
     """Fit models for many limits on the nonzero coefficients at once.
 
@@ -153,8 +163,9 @@ def sparse_path(
         Inverse weights of the ridge; each has a path of its own.
     loss : {"squared", "huber", "logistic", "softmax", "squared_hinge", "hinge", "poisson"}
         The loss; "logistic" becomes softmax for more than two classes.
-    fit_intercept, standardize, sparsity, solver, grid, certify :
-        As in the estimators. The solver's exact mode and checkpoints do not apply to paths.
+    fit_intercept, standardize, sparsity, solver, grid, certify, verbose, callback :
+        As in the estimators. The solver's exact mode and checkpoints do not apply to paths. A path that is asked to
+        stop refits and returns what it has, and says so.
 
     A larger limit never has a worse objective.
     """
@@ -171,8 +182,12 @@ def sparse_path(
     ridges = ridges_of(gammas)
     posed = model._posed(X, y, sample_weight, target)
     limits = limits_of(kappas, posed)
-    paths = solve_path(posed.problem, posed.source, limits, ridges, solver, posed.grid, certify)
-    return Path(
+    solver = solver or BiCADMM()
+    solver = replace(solver, interruptible=solver.interruptible or verbose > 0)
+    speaks = verbose > 0 and posed.grid.world.rank == 0
+    with shown(speaks, callback) as told:
+        paths = solve_path(posed.problem, posed.source, limits, ridges, solver, posed.grid, certify, callback=told)
+    path = Path(
         kappas=np.array(limits),
         gammas=np.array(ridges),
         coefs=np.stack([path.coefs for path in paths]),
@@ -182,7 +197,11 @@ def sparse_path(
         feature_names=getattr(model, "feature_names_in_", None),
         loss=posed.problem.loss.name,
         seconds=time.perf_counter() - began,
+        ended=paths[-1].ended,
     )
+    if speaks:
+        print(path)
+    return path
 
 
 def model_for(loss: str) -> SparseModel:
