@@ -335,6 +335,8 @@ def test_the_console_script_and_its_help(tmp_path):
     done = subprocess.run([SCRIPT, "fit", "--kapa", "3"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+    done = subprocess.run([SCRIPT, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"psfit {psfit.__version__}\n"
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path):
