@@ -97,6 +97,6 @@ def test_the_wheel_works_where_the_repository_is_not(built, tmp_path):
 
     said = _run([script, "demo", "--samples", 400, "--features", 20], tmp_path)
     # Without the environment on the path, the commands to try next name its Python.
-    lines = [line for line in said.splitlines() if line.startswith(f"  {python} -m psfit ")]
+    lines = [line for line in said.splitlines() if line.startswith("  fresh/bin/python -m psfit ")]
     assert len(lines) == 5
     assert "442 samples" in _run(["bash", "-c", lines[0]], tmp_path)

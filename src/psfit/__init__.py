@@ -1,5 +1,6 @@
 """PsFiT, the Parallel Sparse Fitting Toolbox: sparse linear models under an exact limit on nonzero coefficients."""
 
+from psfit._version import __version__
 from psfit.bicadmm import BiCADMM
 from psfit.checkpoint import CheckpointError
 from psfit.comm import GridSpec, PeerLostError, RemoteError
@@ -25,8 +26,6 @@ from psfit.model_file import load, save
 from psfit.problem import Problem
 from psfit.result import Record, Result, Status
 from psfit.solve import solve
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BiCADMM",
@@ -54,6 +53,7 @@ __all__ = [
     "Stability",
     "Status",
     "StoppedError",
+    "__version__",
     "load",
     "save",
     "solve",

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
+from psfit._version import __version__
+
 LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn")
 
 
 def environment() -> dict[str, str]:
     """Name and value of each, for people to read."""
-    from psfit import __version__
-
     return {
         "machine": _processor(),
         "cores": str(len(os.sched_getaffinity(0))),

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from psfit import __version__
+from psfit._version import __version__
 from psfit.checkpoint import CheckpointError
 from psfit.cli.bench import bench
 from psfit.cli.demo import demo
