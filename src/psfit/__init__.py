@@ -1,5 +1,6 @@
 """PsFiT, the Parallel Sparse Fitting Toolbox: sparse linear models under an exact limit on nonzero coefficients."""
 
+from psfit._version import __version__
 from psfit.bicadmm import BiCADMM
 from psfit.checkpoint import CheckpointError
 from psfit.comm import GridSpec, PeerLostError, RemoteError
@@ -26,8 +27,6 @@ from psfit.problem import Problem
 from psfit.result import Record, Result, Status
 from psfit.solve import solve
 from psfit.watch import Progress
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BiCADMM",
@@ -56,6 +55,7 @@ __all__ = [
     "Stability",
     "Status",
     "StoppedError",
+    "__version__",
     "load",
     "save",
     "solve",

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from psfit import estimators
+from psfit._version import __version__
 from psfit.bicadmm import BiCADMM
 from psfit.comm import GridSpec
 from psfit.estimators._base import SparseModel
@@ -44,8 +45,6 @@ def save(model: SparseModel, path: str | Path) -> None:
         raise ModelFileError(f"this {type(model).__name__} is not fitted yet; call fit first")
     if type(model) is not getattr(estimators, type(model).__name__, None):
         raise ModelFileError(f"{type(model).__name__} is not one of PsFiT's own models; `load` would not know it")
-    from psfit import __version__
-
     arrays: dict[str, np.ndarray] = {}
     result = model.result_
     rows, columns = np.nonzero(result.coef)

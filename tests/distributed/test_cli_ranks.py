@@ -38,3 +38,28 @@ def test_a_choice_over_ranks_is_said_once(backend, tmp_path):
     facts = json.loads(done.stdout)
     assert facts["chosen"]["nodes"] == 3
     assert psfit.load(model).kappa_ == facts["chosen"]["kappa"][0]
+
+
+@pytest.mark.parametrize("backend", ["torch", "mpi"])
+def test_the_demo_is_said_once(backend, tmp_path):
+    out = tmp_path / "out"
+    program = ["-m", "psfit", "demo", "--out", str(out), "--samples", "400", "--features", "20", "--device", "cpu"]
+    done = run(command(backend, 2, *program))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("2 nodes x 1 block") == 2
+    assert done.stdout.count("recovered  2 of the 2 true features") == 1
+    assert done.stdout.count("What to try next") == 1
+    assert psfit.load(out / "diabetes.psfit").result_.nodes == 2
+
+
+def test_figures_and_mistakes_over_ranks_are_said_once():
+    program = ["-m", "psfit", "bench", "--samples", "200", "--features", "10", "--device", "cpu", "--repeats", "1"]
+    done = run(command("torch", 2, *program, "--json"))
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["nodes"] == 2
+    assert facts["environment"]["ranks"] == "2"
+    assert len(facts["methods"]) == 3
+    done = run(command("torch", 2, *program, "--kappa", "11"))
+    assert done.returncode != 0
+    assert done.stderr.count("psfit: error: --kappa: 11 must be between 1 and 10") == 1

@@ -1,11 +1,15 @@
-"""The command line: ``psfit fit``, ``path``, ``predict`` and ``inspect``, one process or many."""
+"""The command line: ``psfit fit``, ``path``, ``predict``, ``inspect``, ``demo`` and ``bench``, one process or many."""
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
+from psfit._version import __version__
 from psfit.checkpoint import CheckpointError
+from psfit.cli.bench import bench
+from psfit.cli.demo import demo
 from psfit.cli.fit import fit
 from psfit.cli.inspect import inspect
 from psfit.cli.path import path
@@ -20,8 +24,23 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (fit, path, predict, inspect):
+for command in (fit, path, predict, inspect, demo, bench):
     app.command()(command)
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        print(f"psfit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _for_all_commands(
+    version: Annotated[
+        bool, typer.Option("--version", help="Say which version this is.", callback=_say_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
 
 
 def main() -> None:
