@@ -7,6 +7,7 @@ exact refit and the bounds of all limits share their passes over the data. A joi
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 import numpy as np
 import torch
@@ -21,7 +22,8 @@ from psfit.data.moments import Moments
 from psfit.instance import Instance, pose
 from psfit.iterate import iterate
 from psfit.polish.along import passed_on, refit_along, restarted, supports_along
-from psfit.polish.landscape import landscape
+from psfit.polish.landscape import GramLandscape, Landscape, landscape
+from psfit.polish.lockstep import fits_in_memory, supports_in_lockstep
 from psfit.polish.refit import Fit
 from psfit.problem import Layout, Problem
 from psfit.result import Status
@@ -164,19 +166,26 @@ def _problem_path(
 
     inst.watch.phase("the polish")
     scene = landscape(inst, number)
-    found = supports_along(scene, kappas, starts, torch.zeros_like(inst.ridge.expand(-1, inst.layout.outputs)), rel_tol)
+    zero = torch.zeros_like(inst.ridge.expand(-1, inst.layout.outputs))
+    steps, benign = None, False
+    if _in_lockstep(scene, kappas):
+        along = supports_in_lockstep(scene, kappas, starts, zero, rel_tol)
+        found, steps, benign = along.stops, along.steps, along.benign
+    else:
+        found = supports_along(scene, kappas, starts, zero, rel_tol)
     if plan.brief and _known_exactly(inst):
         # Fits from moments in float64 are good to many digits; only objectives, which no one asks for, are not.
         fits = [stop.fit for stop in found.values()]
     else:
-        fits = refit_along(inst, number, list(found.values()))
+        fits = refit_along(inst, number, list(found.values()), steps)
     everything = list(range(len(kappas)))
     bounds = proved(fits, everything)
     values = _values(fits, limits.device)
     # Every rank must come to the same decision, also where their processors round differently.
     enough = plan.solver.certified_gap
     wide = [inst.grid.agree(bool(v - b > enough * abs(v))) for v, b in zip(values, bounds, strict=True)]
-    if any(wide) and not plan.brief:
+    # Where different starts have led to the same places, more of them would, too.
+    if any(wide) and not plan.brief and not (benign and plan.solver.effort != "high"):
         inst.watch.phase("the polish")
         # First limits that are spread over the path, then the others.
         order = sorted(kappas, key=lambda kappa: kappa not in _spread(kappas, OWN_STARTS))
@@ -191,6 +200,13 @@ def _problem_path(
             bounds[changed] = torch.maximum(bounds[changed], proved(fits, changed))
     fits = _monotone(fits)
     return fits, torch.minimum(bounds, _values(fits, limits.device))
+
+
+def _in_lockstep(scene: Landscape, kappas: list[int]) -> TypeGuard[GramLandscape]:
+    """Whether all limits are searched at once: on a GPU, where many small steps take longer than a large one."""
+    if not isinstance(scene, GramLandscape) or scene.H.device.type != "cuda":
+        return False
+    return len(scene.outputs) == 1 and fits_in_memory(scene, kappas)
 
 
 def _known_exactly(inst: Instance) -> bool:

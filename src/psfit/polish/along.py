@@ -5,6 +5,7 @@ start known (the iteration's own support among them) is improved by swaps. Since
 anything is allowed for a larger one, objectives can be made to fall along the path.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from psfit.instance import Instance
-from psfit.linalg import cholesky, solve_spd
+from psfit.linalg import cholesky
 from psfit.polish.explore import EFFORTS, FREE_WORK, PASSES, restart
 from psfit.polish.landscape import Landscape, Model
 from psfit.polish.refit import Fit, refit, support_mask
@@ -110,15 +111,19 @@ def costs_of_removing(model: Model, chosen: Tensor) -> Tensor:
     return costs.index_add_(0, model.item[removable], (model.x.square() / (2 * inverse))[removable])
 
 
-def refit_along(inst: Instance, problem: int, stops: list[Stop]) -> list[Fit]:
-    """Exact minimisers on all supports; for the squared loss all of them share every pass over the data."""
+def refit_along(
+    inst: Instance, problem: int, stops: list[Stop], steps: Callable[[Tensor], Tensor] | None = None
+) -> list[Fit]:
+    """Exact minimisers on all supports; for the squared loss all of them share every pass over the data.
+
+    Newton's `steps` ``(n, K)`` for gradients ``(n, K)`` on these supports are made here if they are not known.
+    """
     if not (inst.pooled and inst.layout.kind == "columns"):
         return [refit(inst, problem, stop.chosen, stop.fit.Z) for stop in stops]
-    source, H = inst.source, inst.normal_equations[0]
+    source, known = inst.source, steps is not None
+    steps = steps or _newton_steps(inst, stops)
     target, weight = source.target[:, [problem]].double(), source.weight.double()
     Z = torch.stack([stop.fit.Z[:, problem] for stop in stops], dim=1)
-    free = torch.ones(inst.layout.free, dtype=torch.bool, device=Z.device)
-    rows = [torch.cat([support_mask(inst, stop.chosen)[:, 0], free]).nonzero().flatten() for stop in stops]
     for step in range(REFIT_STEPS + 1):
         local = Z.new_zeros(len(Z) + 1, Z.shape[1])
         for at, strip in source.matrix.strips(torch.float64):
@@ -128,16 +133,34 @@ def refit_along(inst: Instance, problem: int, stops: list[Stop]) -> list[Fit]:
         summed = inst.grid.nodes.total(local)
         gradient = summed[:-1] + inst.ridge * Z
         values = summed[-1] + 0.5 * (inst.ridge * Z.square()).sum(dim=0)
-        moves = [solve_spd(H[r.unsqueeze(1), r], gradient[r, k : k + 1])[:, 0] for k, r in enumerate(rows)]
-        left = torch.stack([(gradient[r, k] * moves[k]).sum() for k, r in enumerate(rows)]).clamp(min=0)
+        moves = steps(gradient)
+        left = (gradient * moves).sum(dim=0).clamp(min=0)
         residuals = (left / values.abs().clamp(min=torch.finfo(values.dtype).tiny)).sqrt()
         if step == REFIT_STEPS or float(residuals.max()) <= REFIT_TOL:
             break
-        for k, r in enumerate(rows):
-            Z[r, k] -= moves[k]
+        Z -= moves
+    if known and not float(residuals.max()) <= REFIT_TOL:
+        # Inverses that were carried along may have lost too many digits.
+        return refit_along(inst, problem, stops)
     found = []
     for k, stop in enumerate(stops):
         answer = stop.fit.Z.clone()
         answer[:, problem] = Z[:, k]
         found.append(Fit(answer, float(values[k]), float(residuals[k])))
     return found
+
+
+def _newton_steps(inst: Instance, stops: list[Stop]) -> Callable[[Tensor], Tensor]:
+    """``H_SS^-1 g_S`` for every support S."""
+    H = inst.normal_equations[0]
+    free = torch.ones(inst.layout.free, dtype=torch.bool, device=H.device)
+    rows = [torch.cat([support_mask(inst, stop.chosen)[:, 0], free]).nonzero().flatten() for stop in stops]
+    factors = [cholesky(H[r.unsqueeze(1), r]) for r in rows]
+
+    def step(gradient: Tensor) -> Tensor:
+        moves = torch.zeros_like(gradient)
+        for k, (r, factor) in enumerate(zip(rows, factors, strict=True)):
+            moves[r, k] = torch.cholesky_solve(gradient[r, k : k + 1], factor)[:, 0]
+        return moves
+
+    return step
