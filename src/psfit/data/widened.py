@@ -1,12 +1,14 @@
 """Strips of float32 rows on a GPU whose products are made in float64, without a float64 copy of the rows."""
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
 from psfit.data.strip import DenseStrip, Strip
 from psfit.kernels import kernel
 
-# Products with more columns than this are ordinary ones, for which a copy pays.
+# Products with more columns than this are ordinary ones, for which a copy of the strip pays.
 MOST_COLUMNS = 16
 
 
@@ -24,24 +26,38 @@ class WidenedStrip(Strip):
         return narrow and kernel("forward", values.device) is not None
 
     def mv(self, X: Tensor) -> Tensor:
-        return self._forward(X, sizes=False)[0] if X.shape[1] <= MOST_COLUMNS else self._copy().mv(X)
+        if X.shape[1] <= MOST_COLUMNS:
+            return self._forward(X, sizes=False)[0]
+        scaled, rest = self._split(X)
+        return self._centred @ scaled + rest
 
     def mv_with_sizes(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        if X.shape[1] > MOST_COLUMNS:
-            return self._copy().mv_with_sizes(X)
-        return self._forward(X, sizes=True)
+        if X.shape[1] <= MOST_COLUMNS:
+            return self._forward(X, sizes=True)
+        scaled, rest = self._split(X)
+        return self._centred @ scaled + rest, self._centred.abs() @ scaled.abs() + rest.abs()
 
     def _forward(self, X: Tensor, sizes: bool) -> tuple[Tensor, Tensor]:
-        p = self.values.shape[1]
-        forward = kernel("forward", self.values.device)
-        found = forward(self.values[None], (X[:p] / self.scale.unsqueeze(1))[None], self.shift, sizes)[:, 0]
-        rest = self.constant * X[p:].sum(dim=0, keepdim=True)
+        scaled, rest = self._split(X)
+        found = kernel("forward", self.values.device)(self.values[None], scaled[None], self.shift, sizes)[:, 0]
         return found[0] + rest, found[-1] + rest.abs()
 
+    def _split(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """What multiplies the centred columns, and what the constant column adds to every row."""
+        p = self.values.shape[1]
+        return X[:p] / self.scale.unsqueeze(1), self.constant * X[p:].sum(dim=0, keepdim=True)
+
+    @cached_property
+    def _centred(self) -> Tensor:
+        """``a_j - shift_j`` in float64, from one pass."""
+        return self.values - self.shift
+
     def rmv(self, R: Tensor) -> Tensor:
-        if R.shape[1] > MOST_COLUMNS:
-            return self._copy().rmv(R)
-        sums = kernel("backward", self.values.device)(self.values, R, self.shift) / self.scale.unsqueeze(1)
+        if R.shape[1] <= MOST_COLUMNS:
+            sums = kernel("backward", self.values.device)(self.values, R, self.shift)
+        else:
+            sums = self._centred.T @ R
+        sums = sums / self.scale.unsqueeze(1)
         return torch.cat([sums, self.constant * R.sum(dim=0, keepdim=True)]) if self.constant else sums
 
     def cross(self, others: list[Strip], weights: Tensor) -> Tensor:

@@ -93,23 +93,25 @@ def fits_in_memory(scene: GramLandscape, kappas: list[int]) -> bool:
 def supports_in_lockstep(
     scene: GramLandscape, kappas: list[int], starts: dict[int, Tensor], Z: Tensor, rel_tol: float
 ) -> Along:
-    """The counterpart of `supports_along`; the last of the rising `kappas` must have a start."""
+    """The counterpart of `supports_along`; the first and the last of the rising `kappas` must have starts.
+
+    The limits between two starts begin with what is left of the upper one. So does the lower one once more: if that
+    leads to where its own start has led, the landscape is benign.
+    """
     step = Lockstep(scene, kappas[-1], rel_tol)
-    top, _ = step.searched(step.fresh(starts[kappas[-1]]))
-    chain = [top]
-    for above, kappa in pairwise(reversed(kappas)):
-        chain.append(step.shrunk(chain[-1], step.costs(chain[-1]), torch.tensor([above - kappa], device=top.x.device)))
-    own = [kappa for kappa in kappas[:-1] if kappa in starts]
-    rows, scores = step.searched(Rows.together([*reversed(chain), *(step.fresh(starts[kappa]) for kappa in own)]))
-    rivals = rows.at(slice(len(kappas), None))
-    index = torch.tensor([kappas.index(kappa) for kappa in own], dtype=torch.long, device=top.x.device)
-    rows, scores = rows.at(slice(len(kappas))), scores.at(slice(len(kappas)))
-    apart = rivals.values - rows.values[index]
+    first, labels = step.begun(kappas, starts)
+    rows, scores = step.searched(first)
+    index = torch.tensor([labels.index(kappa) for kappa in kappas], device=rows.x.device)
+    twice = [k for k, kappa in enumerate(labels) if labels.index(kappa) < k and kappa in starts]
+    rivals = rows.at(torch.tensor(twice, dtype=torch.long, device=index.device))
+    of = torch.tensor([kappas.index(labels[k]) for k in twice], dtype=torch.long, device=index.device)
+    rows, scores = rows.at(index), scores.at(index)
+    apart = rivals.values - rows.values[of]
     benign = bool((apart.abs() <= rel_tol * rivals.values.abs()).all())
     better = (apart < 0).nonzero().flatten()
     if len(better):
-        rows, scores = step.replaced(rows, scores, index[better], rivals.at(better))
-    rows = step.passed_on(rows, scores, torch.tensor(kappas, device=top.x.device))
+        rows, scores = step.replaced(rows, scores, of[better], rivals.at(better))
+    rows = step.passed_on(rows, scores, torch.tensor(kappas, device=index.device))
     return Along(step.stops(rows, kappas, Z), step.steps(rows), benign)
 
 
@@ -132,6 +134,22 @@ class Lockstep:
         K = self.H.new_zeros(1, self.places, self.places)
         K[0, :count, :count] = torch.cholesky_inverse(cholesky(self.H[variables.unsqueeze(1), variables]))
         return self._solved(places, torch.arange(self.places, device=chosen.device).unsqueeze(0) < count, K)
+
+    def begun(self, kappas: list[int], starts: dict[int, Tensor]) -> tuple[Rows, list[int]]:
+        """Rows from the starts, and from what is left of each of them down to the next; and their limits."""
+        labels = [kappa for kappa in kappas if kappa in starts]
+        parts = [Rows.together([self.fresh(starts[kappa]) for kappa in labels])]
+        below = [[k for k in reversed(kappas) if low <= k < high] for low, high in pairwise(labels)]
+        rows, sizes = parts[0].at(slice(1, None)), labels[1:]
+        for depth in range(max(map(len, below), default=0)):
+            # Those that have arrived wait for the others.
+            wanted = [limits[min(depth, len(limits) - 1)] for limits in below]
+            counts = torch.tensor(sizes) - torch.tensor(wanted)
+            rows, sizes = self.shrunk(rows, self.costs(rows), counts.to(rows.x.device)), wanted
+            moving = [k for k, limits in enumerate(below) if depth < len(limits)]
+            parts.append(rows.at(torch.tensor(moving, device=rows.x.device)))
+            labels = [*labels, *(wanted[k] for k in moving)]
+        return Rows.together(parts), labels
 
     def searched(self, rows: Rows) -> tuple[Rows, Scores]:
         """All rows after swaps, until none of them has one that helps; and their last scores."""
