@@ -70,7 +70,8 @@ def test_inverses_stay_inverses():
     rows = Rows.together([step.fresh(chosen), step.fresh(chosen.flip(0))])
     counts = torch.tensor([2, 3])
     rows = step.shrunk(rows, step.costs(rows), counts)
-    rows = step.grown(rows, step.searched(rows)[1].helps, torch.tensor([4, 2]))
+    rows, scores = step.searched(rows)
+    rows = step.grown(rows, scores.helps, torch.tensor([4, 2]))
     assert rows.taken.sum(dim=1).tolist() == [5 - 2 + 4 + 1, 5 - 3 + 2 + 1]
     H, q, power = inst.normal_equations
     for k in range(2):
