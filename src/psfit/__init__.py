@@ -23,10 +23,10 @@ from psfit.estimators import (
 from psfit.iterate import StoppedError
 from psfit.model_file import load, save
 from psfit.problem import Problem
+from psfit.reporting import report
 from psfit.result import Record, Result, Status
 from psfit.solve import solve
-
-__version__ = "0.1.0"
+from psfit.version import __version__
 
 __all__ = [
     "BiCADMM",
@@ -54,7 +54,9 @@ __all__ = [
     "Stability",
     "Status",
     "StoppedError",
+    "__version__",
     "load",
+    "report",
     "save",
     "solve",
     "sparse_path",

@@ -21,6 +21,7 @@ from psfit.estimators._base import SparseModel
 from psfit.estimators._selection import SelectingModel, Selection
 from psfit.files import write_whole
 from psfit.result import Record, Result, Status
+from psfit.version import __version__
 
 FORMAT = 3
 MARK = b"psfit sha256 "
@@ -44,8 +45,6 @@ def save(model: SparseModel, path: str | Path) -> None:
         raise ModelFileError(f"this {type(model).__name__} is not fitted yet; call fit first")
     if type(model) is not getattr(estimators, type(model).__name__, None):
         raise ModelFileError(f"{type(model).__name__} is not one of PsFiT's own models; `load` would not know it")
-    from psfit import __version__
-
     arrays: dict[str, np.ndarray] = {}
     result = model.result_
     rows, columns = np.nonzero(result.coef)
@@ -61,6 +60,7 @@ def save(model: SparseModel, path: str | Path) -> None:
         "model": type(model).__name__,
         "parameters": _parameters(model),
         "learned": {name: _listed(vars(model)[name]) for name in LEARNED if name in vars(model)},
+        "surroundings": getattr(model, "_surroundings", None),
         "shape": result.coef.shape,
         "result": {f.name: getattr(result, f.name) for f in fields(Result) if f.name not in apart},
     }
@@ -85,6 +85,9 @@ def load(path: str | Path) -> SparseModel:
     model: SparseModel = getattr(estimators, name)(**parameters)
     for key, value in content["learned"].items():
         setattr(model, key, np.array(value["values"], dtype=value["dtype"]) if isinstance(value, dict) else value)
+    if content.get("surroundings") is not None:
+        # Absent from files of the first versions.
+        model._surroundings = content["surroundings"]
     model.result_ = _result(content, arrays)
     if isinstance(model, SelectingModel) and "selection" in content:
         chosen = content["selection"]

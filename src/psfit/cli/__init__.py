@@ -1,4 +1,4 @@
-"""The command line: ``psfit fit``, ``path``, ``predict`` and ``inspect``, one process or many."""
+"""The command line: ``psfit fit``, ``path``, ``predict``, ``inspect`` and ``report``, one process or many."""
 
 import os
 import sys
@@ -10,6 +10,7 @@ from psfit.cli.fit import fit
 from psfit.cli.inspect import inspect
 from psfit.cli.path import path
 from psfit.cli.predict import predict
+from psfit.cli.report import report
 from psfit.comm import PeerLostError, RemoteError
 from psfit.iterate import StoppedError
 
@@ -21,7 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (fit, path, predict, inspect):
+for command in (fit, path, predict, inspect, report):
     app.command()(command)
 
 

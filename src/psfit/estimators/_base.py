@@ -32,6 +32,7 @@ from psfit.losses import Loss
 from psfit.problem import Problem, Sparsity
 from psfit.result import Record, Result
 from psfit.solve import solve
+from psfit.surroundings import surroundings
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,8 @@ class SparseModel(BaseEstimator, ABC):
 
     result_: Result
     n_features_in_: int
+    # Where the data were read and fitted, for reports.
+    _surroundings: dict[str, str]
 
     def __init__(
         self,
@@ -146,6 +149,7 @@ class SparseModel(BaseEstimator, ABC):
         """Read and check everything; remembers what `predict` needs."""
         self._check_settings()
         grid = (self.grid or GridSpec(backend="serial")).build(X.device if isinstance(X, Tensor) else None)
+        self._surroundings = surroundings(grid.device, grid.world.size)
         matrix, y, weights = self._read(X, y, sample_weight, target, grid)
         if not summed(grid, weights.sum(keepdims=True)) > 0:
             raise ValueError("sample_weight is zero everywhere; at least one sample must count")

@@ -11,6 +11,7 @@ import numpy as np
 from psfit.bicadmm import BiCADMM
 from psfit.comm import GridSpec
 from psfit.estimators._base import Posed, SparseModel
+from psfit.estimators._inputs import summed
 from psfit.estimators.classify import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
 from psfit.estimators.linear import SparseLinearRegression, SparsePoissonRegression
 from psfit.path import check_kappas, solve_path
@@ -46,6 +47,13 @@ class Path:
     feature_names : ndarray (p,) or None
     loss : str
     seconds : float
+    samples : int
+    settings : dict
+        `fit_intercept`, `standardize` and `sparsity`, as they were asked for.
+    classes : ndarray or None
+        The labels, where the outputs are classes.
+    surroundings : dict of str
+        Where it was fitted.
     """
 
     kappas: np.ndarray
@@ -57,6 +65,10 @@ class Path:
     feature_names: np.ndarray | None
     loss: str
     seconds: float
+    samples: int
+    settings: dict[str, Any]
+    classes: np.ndarray | None
+    surroundings: dict[str, str]
 
     @property
     def gaps(self) -> np.ndarray:
@@ -182,6 +194,10 @@ def sparse_path(
         feature_names=getattr(model, "feature_names_in_", None),
         loss=posed.problem.loss.name,
         seconds=time.perf_counter() - began,
+        samples=int(summed(posed.grid, np.array([len(posed.y)]))[0]),
+        settings={"fit_intercept": fit_intercept, "standardize": standardize, "sparsity": sparsity},
+        classes=getattr(model, "classes_", None),
+        surroundings=model._surroundings,
     )
 
 
