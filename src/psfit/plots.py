@@ -94,8 +94,10 @@ def plot_convergence(result: Result, ax: Any = None, title: str | None = None) -
     return axes
 
 
-def plot_path(path: PathLike, gamma: float | None = None, output: int = 0, ax: Any = None) -> Any:
-    """Coefficients of one output against kappa; the features that enter first, and stay, are named."""
+def plot_path(
+    path: PathLike, gamma: float | None = None, output: int = 0, ax: Any = None, label: str = "coefficient"
+) -> Any:
+    """Coefficients of one output (or what `label` says) against kappa; the first to enter, and to stay, are named."""
     axes = ax if ax is not None else _pyplot().subplots(figsize=(7.5, 4.5), layout="constrained")[1]
     coefs = np.stack([path.coef(int(kappa), gamma)[:, output] for kappa in path.kappas])
     used = np.flatnonzero((coefs != 0).any(axis=0))
@@ -103,15 +105,15 @@ def plot_path(path: PathLike, gamma: float | None = None, output: int = 0, ax: A
     order = used[np.argsort(-(coefs[:, used] != 0).sum(axis=0), kind="stable")]
     for place, j in enumerate(order):
         if place < MOST_NAMED:
-            label = f"feature {j}" if path.feature_names is None else label_of(path.feature_names[j])
+            name = f"feature {j}" if path.feature_names is None else label_of(path.feature_names[j])
             # Ten colours, then the same ones dashed.
             style = "-" if place < 10 else "--"
-            axes.plot(path.kappas, coefs[:, j], style, color=f"C{place % 10}", label=label, lw=1.5)
+            axes.plot(path.kappas, coefs[:, j], style, color=f"C{place % 10}", label=name, lw=1.5)
         else:
             axes.plot(path.kappas, coefs[:, j], color="0.7", lw=0.6, zorder=1)
     axes.axhline(0.0, color="black", lw=0.6)
     _kappa_axis(axes)
-    axes.set_ylabel("coefficient")
+    axes.set_ylabel(label)
     more = f"; {len(order) - MOST_NAMED} more in grey" if len(order) > MOST_NAMED else ""
     axes.set_title(f"Coefficients along the {path.loss} path{more}")
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize="small")
@@ -202,7 +204,9 @@ def plot_target(edges: np.ndarray, counts: np.ndarray, ax: Any = None) -> Any:
     left = np.concatenate([[edges[0] - step], edges])
     colors = ["0.6", *["C0"] * (len(counts) - 2), "0.6"]
     axes.bar(left, counts, width=0.94 * step, align="edge", color=colors)
-    axes.set_xlabel("target; grey: all that is further out")
+    seen = np.flatnonzero(counts)
+    axes.set_xlim(left[seen[0]] - 0.5 * step, left[seen[-1]] + 1.5 * step)
+    axes.set_xlabel("target; grey: all that is further out" if counts[0] or counts[-1] else "target")
     axes.set_ylabel("samples")
     axes.grid(True, axis="y", alpha=0.3)
     axes.set_axisbelow(True)

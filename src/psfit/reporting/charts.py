@@ -25,6 +25,8 @@ HUES = (
     "#d070b0",
 )
 WIDTH = 6.8
+# What fits into one line above a chart.
+MOST_ENTRIES, MOST_LETTERS = 4, 54
 
 
 def chart(name: str, label: str, height: float, draw: Callable[[Any], Any]) -> Markup:
@@ -46,6 +48,7 @@ def chart(name: str, label: str, height: float, draw: Callable[[Any], Any]) -> M
     ink = INK[0]
     colours = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color")
     settings: Any = dict.fromkeys(colours, ink) | {
+        "axes.axisbelow": True,
         "axes.prop_cycle": cycler(color=HUES),
         "axes.spines.right": False,
         "axes.spines.top": False,
@@ -62,8 +65,17 @@ def chart(name: str, label: str, height: float, draw: Callable[[Any], Any]) -> M
         axes = draw(figure.subplots())
         # The page has its own headings and captions.
         axes.set_title("")
+        _move_short_legend(axes)
         figure.savefig(image, format="svg", transparent=True, metadata={"Date": None})
     return _inline(ElementTree.fromstring(image.getvalue()), name, label)
+
+
+def _move_short_legend(axes: Any) -> None:
+    """A legend of a few words goes above the picture, where it hides nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    short = len(labels) <= MOST_ENTRIES and sum(map(len, labels)) <= MOST_LETTERS
+    if axes.get_legend() is not None and short:
+        axes.legend(handles, labels, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(labels), frameon=False)
 
 
 def _inline(root: ElementTree.Element, name: str, label: str) -> Markup:

@@ -28,7 +28,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Headings with what they mean, rows of cells with their feature first, and where numbers begin to be outputs."""
+    """Headings with what they mean, and rows of cells."""
 
     head: list[tuple[str, str]]
     rows: list[list[Cell]]
@@ -72,7 +72,8 @@ class Coefficients:
         head = [("feature", "")]
         head += [("coefficient", "")] if single else [(name, f"coefficient for {name}") for name in self.outputs]
         if self.ratio is not None:
-            head.append((self.ratio, "the exponential of the coefficient"))
+            of = "coefficient" if self.columns is None else "effect: the factor for one standard deviation more"
+            head.append((self.ratio, f"the exponential of the {of}"))
         if self.columns is not None:
             head += [("mean", "of the feature"), ("spread", "standard deviation of the feature")]
             head += [("effect", "coefficient times spread")] if single else []
@@ -82,11 +83,11 @@ class Coefficients:
         return self._row(self.names[j], self.coef[j], j)
 
     def _row(self, name: str, values: np.ndarray, j: int | None) -> list[Cell]:
-        cells = [Cell(name, name), *(numeric(value) for value in values)]
+        cells = [Cell(name, name), *(numeric(value, 6 if len(values) == 1 else 4) for value in values)]
         empty = Cell("", float("-inf"))
         if self.ratio is not None:
             with np.errstate(over="ignore"):
-                cells.append(empty if j is None else numeric(float(np.exp(values[0])), 4))
+                cells.append(empty if j is None else numeric(float(np.exp(self.sizes[j, 0])), 4))
         if self.columns is not None:
             facts: list[float] = [] if j is None else [self.columns.means[j], self.columns.spreads[j]]
             facts += [] if j is None or len(self.outputs) > 1 else [self.sizes[j, 0]]

@@ -16,7 +16,12 @@ def output_names(model: Any, count: int) -> list[str]:
     if classes is None:
         return ["coefficient"] if count == 1 else [f"target {k}" for k in range(count)]
     # With two classes and one predictor, positive values speak for the second.
-    return [str(label) for label in (classes[1:] if count == 1 else classes)]
+    return class_names(classes[1:] if count == 1 else classes)
+
+
+def class_names(labels: Any) -> list[str]:
+    """Labels as people write them; files often make whole numbers floats."""
+    return [str(int(label)) if isinstance(label, float) and label.is_integer() else str(label) for label in labels]
 
 
 def joined(names: list[str], most: int = 12) -> str:
@@ -33,10 +38,18 @@ def plural(count: int, noun: str) -> str:
 
 
 def number(value: float, digits: int = 6) -> str:
-    """A number for people: a proper minus sign, and no exponent that is not needed."""
-    return f"{value:.{digits}g}".replace("-", "\u2212")
+    """A number for people: a proper minus sign, thousands apart, and no exponent that is not needed."""
+    size = abs(value)
+    if 1e4 <= size < 1e9:
+        # All digits before the point, and as many behind it as are left.
+        whole = f"{value:,.{max(0, digits - len(str(int(size))))}f}"
+        text = whole.rstrip("0").rstrip(".") if "." in whole else whole
+    else:
+        text = f"{value:.{digits}g}"
+    return text.replace("-", "\u2212")
 
 
 def share(value: float) -> str:
-    """A small share in percent, without false precision."""
-    return f"{number(100 * value, 2)} %"
+    """A share in percent, without false precision; what is as good as nothing is said to be so."""
+    text = "under 0.0001" if 0 < value < 1e-6 else number(100 * value, 2)
+    return f"{text}\u00a0%"

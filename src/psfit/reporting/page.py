@@ -9,22 +9,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from psfit.estimators._base import SparseModel
 from psfit.estimators._selection import SelectingModel, Selection
 from psfit.estimators.path import Path
-from psfit.plots import (
-    plot_convergence,
-    plot_gaps,
-    plot_objectives,
-    plot_path,
-    plot_selection,
-    plot_target,
-)
+from psfit.plots import plot_convergence, plot_selection, plot_target
 from psfit.reporting import words
 from psfit.reporting.charts import chart
-from psfit.reporting.coefficients import Cell, Coefficients, Table, numeric
-from psfit.reporting.names import feature_names, joined, number, output_names, plural, share
-from psfit.reporting.recipe import model_recipe, path_recipe
+from psfit.reporting.coefficients import Coefficients, Table, numeric
+from psfit.reporting.names import class_names, feature_names, joined, number, output_names, plural, share
+from psfit.reporting.paths import path_content
+from psfit.reporting.recipe import model_recipe
 from psfit.reporting.samples import DataSummary
 
-# Charts of a path: one for each output and gamma, but not for more than this.
+# Targets beyond these are listed without a chart.
 MOST_CHARTS = 6
 # Larger tables of classes against classes are no longer read.
 MOST_CLASSES = 20
@@ -33,7 +27,7 @@ MOST_CLASSES = 20
 def page(subject: SparseModel | Path, data: DataSummary | None = None, command: str | None = None) -> str:
     """The HTML of a report; `command` is the command line that made the subject."""
     if isinstance(subject, Path):
-        content = _path_content(subject)
+        content = path_content(subject, None if data is None else data.columns)
     elif isinstance(subject, SparseModel):
         content = _model_content(subject, data)
     else:
@@ -62,7 +56,7 @@ def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
     p, c = result.coef.shape
     names = feature_names(getattr(model, "feature_names_in_", None), p)
     outputs = output_names(model, c)
-    classes = [str(label) for label in getattr(model, "classes_", [])]
+    classes = class_names(getattr(model, "classes_", []))
     columns = None if data is None else data.columns
     coefficients = Coefficients(
         result.coef, result.intercept, names, outputs, words.ratio_name(result.loss, c), columns
@@ -71,6 +65,7 @@ def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
     gamma = float(getattr(model, "gamma_", model.gamma))
     used = [names[j] for j in result.support]
     proof = words.certificate(result)
+    gap = "\u2013" if proof.kind == "none" else share(result.gap)
     limit = words.kappa_in_words(result.kappa, result.sparsity, c, result.loss == "softmax", bool(classes))
     return {
         "title": f"Sparse {what.split(' (')[0].removeprefix('a ')}",
@@ -79,7 +74,7 @@ def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
         "tiles": [
             ("features used", f"{len(used):,}", f"of {p:,}"),
             ("objective", number(result.objective), "losses and ridge"),
-            ("gap", "\u2013" if not np.isfinite(result.lower_bound) else share(result.gap), proof.verdict),
+            ("gap", gap, "at most, proved" if proof.kind == "fair" else proof.verdict),
             ("status", result.status.name.replace("_", " ").lower(), plural(result.n_iter, "iteration")),
         ],
         "summary": _summary(used, classes, model),
@@ -87,7 +82,7 @@ def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
         "status": result.status.value,
         "coefficients": coefficients.table(),
         "coefficient_chart": coefficients.chart(),
-        "reading": words.reading(result.loss, outputs, classes),
+        "reading": words.reading(result.loss, outputs, classes, data is not None),
         "outputs": outputs,
         "classes": classes,
         "certificate": proof,
@@ -205,117 +200,17 @@ def _data_content(data: DataSummary) -> dict[str, Any]:
                 partial(plot_target, edges, counts),
             )
         targets.append({"name": name, "mean": target.mean, "spread": target.spread, "svg": drawn})
+    shares = [f"{100 * count / columns.samples:.1f}\u00a0%" for _, count in data.classes]
     confusion = data.confusion if data.confusion is not None and len(data.confusion) <= MOST_CLASSES else None
     return {
         "samples": plural(columns.samples, "sample"),
         "features": plural(len(columns.means), "feature"),
         "constant": int(columns.constant.sum()),
         "targets": targets,
-        "classes": [(label, f"{count:,}", share(count / columns.samples)) for label, count in data.classes],
+        "classes": [
+            (label, f"{count:,}", f"{100 * count / columns.samples:.1f}\u00a0%") for label, count in data.classes
+        ],
         "scores": [(name, number(value, 4)) for name, value in (data.scores or {}).items()],
         "confusion": None if confusion is None else confusion.tolist(),
         "labels": [label for label, _ in data.classes],
     }
-
-
-def _path_content(path: Path) -> dict[str, Any]:
-    _, _, p, c = path.coefs.shape
-    names = feature_names(path.feature_names, p)
-    outputs = output_names(path, c)
-    classes = [] if path.classes is None else [str(label) for label in path.classes]
-    what, formula = words.LOSSES[path.loss]
-    proof = words.path_certificate(path.gaps, path.kappas)
-    gammas = joined([number(gamma) for gamma in path.gammas])
-    limits = f"from {path.kappas[0]} to {path.kappas[-1]}" if len(path.kappas) > 1 else f"{path.kappas[0]}"
-    known = path.settings
-    problem = [("model", what), ("loss of a sample", f"{formula}, with the predictor \u03b7 = a\u2032x + intercept")]
-    problem.append(("limits", f"kappa {limits}: the most nonzero coefficients"))
-    settings = words.settings(known["fit_intercept"], known["standardize"], float(path.gammas[0]))
-    problem += [
-        (name, meaning.replace(number(path.gammas[0]), gammas, 1) if name == "gamma" else meaning)
-        for name, meaning in settings
-    ]
-    problem.append(("data", f"{plural(path.samples, 'sample')} by {plural(p, 'feature')}"))
-    return {
-        "title": f"Path of sparse {what.split(' (')[0].removeprefix('a ')}",
-        "kind": "sparse_path",
-        "lead": f"{plural(path.samples, 'sample')}, {plural(p, 'feature')}, kappa {limits}, gamma = {gammas}.",
-        "tiles": [
-            ("limits", f"{len(path.kappas):,}", f"kappa {limits}"),
-            ("gammas", f"{len(path.gammas):,}", gammas if len(path.gammas) <= 4 else "see below"),
-            ("widest gap", "\u2013" if proof.kind == "none" else share(float(path.gaps.max())), proof.verdict),
-            ("time", f"{number(path.seconds, 3)} s", "for all of them"),
-        ],
-        "summary": "The best model found for every limit on the nonzero coefficients; a larger limit never has a worse "
-        "objective.",
-        "problem": problem,
-        "status": None,
-        "coefficients": None,
-        "coefficient_chart": None,
-        "reading": None,
-        "outputs": outputs,
-        "classes": classes,
-        "certificate": proof,
-        "problems": [],
-        "selection": None,
-        "path": _curves(path, names, outputs),
-        "convergence": None,
-        "result": None,
-        "recipe": path_recipe(path),
-        "surroundings": path.surroundings,
-    }
-
-
-def _curves(path: Path, names: list[str], outputs: list[str]) -> dict[str, Any]:
-    """The charts of a path, and its table with what enters and leaves the support from limit to limit."""
-    places = [(gamma, output) for gamma in path.gammas.tolist() for output in range(len(outputs))]
-    coefs = []
-    for place, (gamma, output) in enumerate(places[:MOST_CHARTS]):
-        of = [f"gamma = {number(gamma)}"] if len(path.gammas) > 1 else []
-        of += [outputs[output]] if len(outputs) > 1 else []
-        caption = "Coefficients against kappa" + (f" ({', '.join(of)})" if of else "")
-        drawn = chart(
-            f"path{place}",
-            f"{caption}; the table has the features",
-            3.6,
-            partial(plot_path, path, gamma, output),
-        )
-        coefs.append({"svg": drawn, "caption": caption})
-    objectives = chart(
-        "objectives", "The objective against kappa, with its lower bound", 3.2, lambda axes: plot_objectives(path, axes)
-    )
-    gaps = None
-    if np.isfinite(path.gaps).all():
-        gaps = chart("gaps", "The gap against kappa, logarithmic", 3.0, lambda axes: plot_gaps(path, axes))
-    return {
-        "coefs": coefs,
-        "left_out": len(places) - len(coefs),
-        "objectives": objectives,
-        "gaps": gaps,
-        "table": _path_table(path, names),
-    }
-
-
-def _path_table(path: Path, names: list[str]) -> Table:
-    head = [("kappa", ""), ("gamma", ""), ("objective", ""), ("lower bound", "proved"), ("gap", "in percent")]
-    head.append(("features", "that enter (+) and leave (\u2212) the support"))
-    rows = []
-    for g, gamma in enumerate(path.gammas.tolist()):
-        before: set[int] = set()
-        for k, kappa in enumerate(path.kappas.tolist()):
-            now = set(np.flatnonzero((path.coefs[g, k] != 0).any(axis=1)).tolist())
-            moves = [f"+{names[j]}" for j in sorted(now - before)] + [f"\u2212{names[j]}" for j in sorted(before - now)]
-            bound, gap = path.lower_bounds[g, k], path.gaps[g, k]
-            proved = bool(np.isfinite(bound))
-            rows.append(
-                [
-                    numeric(kappa),
-                    numeric(gamma),
-                    numeric(path.objectives[g, k], 8),
-                    numeric(bound, 8) if proved else Cell("\u2013", float("-inf")),
-                    Cell(share(gap), float(gap)) if proved else Cell("\u2013", float("inf")),
-                    Cell(joined(moves, 12).replace(" and ", ", ") if moves else "", len(now)),
-                ]
-            )
-            before = now
-    return Table(head, rows)

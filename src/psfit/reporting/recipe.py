@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from psfit.bicadmm import BiCADMM
+from psfit.comm import GridSpec
 from psfit.estimators._base import SparseModel
 from psfit.estimators.path import Path
 
@@ -15,12 +17,17 @@ SILENT = ("verbose", "warm_start")
 
 def model_recipe(model: SparseModel) -> str:
     """Imports, the estimator with what differs from its defaults, and the fit."""
-    defaults = {name: one.default for name, one in inspect.signature(type(model).__init__).parameters.items()}
+    known = model.get_params(deep=False)
     given = {
-        name: value
-        for name, value in model.get_params(deep=False).items()
-        if name not in SILENT and not _same(value, defaults[name])
+        name: known[name]
+        for name, one in inspect.signature(type(model).__init__).parameters.items()
+        if name in known and name not in SILENT and not _same(known[name], one.default)
     }
+    if given.get("solver") == BiCADMM():
+        del given["solver"]
+    # In a single process the grid is what it would be without one.
+    if given.get("grid") == GridSpec() and model.result_.nodes == 1:
+        del given["grid"]
     if "kappas" in given and hasattr(model, "selection_"):
         # An iterable may be used up; what came out of it is remembered.
         given["kappas"] = model.selection_.kappas.tolist()

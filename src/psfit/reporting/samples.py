@@ -14,6 +14,7 @@ from psfit.estimators._base import SparseModel
 from psfit.estimators._inputs import as_array, as_file, place, read_design, read_weights, require_finite, summed
 from psfit.estimators._scores import answering
 from psfit.estimators.path import Path, model_for
+from psfit.reporting.names import class_names
 
 # Bins of the target between three standard deviations on either side of the mean. Where the least and the most lie
 # would be the values of single samples, which do not leave a node.
@@ -66,8 +67,7 @@ def describe(
     if is_classifier(model):
         codes = grid.together(lambda: _codes(model, y))
         counts = summed(grid, np.bincount(codes, minlength=len(model.classes_)))
-        labels = tuple((str(label), int(count)) for label, count in zip(model.classes_, counts, strict=True))
-        summary = DataSummary(columns, classes=labels)
+        summary = DataSummary(columns, classes=tuple(zip(class_names(model.classes_), counts.tolist(), strict=True)))
     else:
         codes = y.reshape(len(y), -1)
         summary = DataSummary(columns, targets=tuple(_distribution(one, columns.samples, grid) for one in codes.T))

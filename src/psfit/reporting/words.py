@@ -181,13 +181,14 @@ def path_certificate(gaps: np.ndarray, kappas: np.ndarray) -> Certificate:
     )
 
 
-def reading(loss: str, outputs: list[str], classes: list[str]) -> str:
-    """How to read one coefficient."""
+def reading(loss: str, outputs: list[str], classes: list[str], spreads: bool) -> str:
+    """How to read one coefficient; where the columns' spreads are known, ratios are those of one of them."""
+    step = "One standard deviation" if spreads else "One unit"
     if loss == "poisson":
-        return "One unit more of a feature multiplies the expected count by the rate ratio, the others held fixed."
+        return f"{step} more of a feature multiplies the expected count by the rate ratio, the others held fixed."
     if loss == "logistic" and len(outputs) == 1:
         return (
-            f"One unit more of a feature multiplies the odds of {outputs[0]} against {classes[0]} by the odds ratio, "
+            f"{step} more of a feature multiplies the odds of {outputs[0]} against {classes[0]} by the odds ratio, "
             "the others held fixed."
         )
     if classes and len(outputs) == 1:
