@@ -207,9 +207,7 @@ def _data_content(data: DataSummary) -> dict[str, Any]:
         "features": plural(len(columns.means), "feature"),
         "constant": int(columns.constant.sum()),
         "targets": targets,
-        "classes": [
-            (label, f"{count:,}", f"{100 * count / columns.samples:.1f}\u00a0%") for label, count in data.classes
-        ],
+        "classes": [(label, f"{count:,}", part) for (label, count), part in zip(data.classes, shares, strict=True)],
         "scores": [(name, number(value, 4)) for name, value in (data.scores or {}).items()],
         "confusion": None if confusion is None else confusion.tolist(),
         "labels": [label for label, _ in data.classes],

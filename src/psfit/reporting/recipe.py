@@ -8,14 +8,13 @@ import numpy as np
 
 from psfit.bicadmm import BiCADMM
 from psfit.comm import GridSpec
-from psfit.estimators._base import SparseModel
 from psfit.estimators.path import Path
 
 # What changes nothing about the answer.
 SILENT = ("verbose", "warm_start")
 
 
-def model_recipe(model: SparseModel) -> str:
+def model_recipe(model: Any) -> str:
     """Imports, the estimator with what differs from its defaults, and the fit."""
     known = model.get_params(deep=False)
     given = {
@@ -28,9 +27,10 @@ def model_recipe(model: SparseModel) -> str:
     # In a single process the grid is what it would be without one.
     if given.get("grid") == GridSpec() and model.result_.nodes == 1:
         del given["grid"]
-    if "kappas" in given and hasattr(model, "selection_"):
-        # An iterable may be used up; what came out of it is remembered.
-        given["kappas"] = model.selection_.kappas.tolist()
+    for name in ("kappas", "gammas"):
+        if name in given:
+            # An iterable may be used up; what came out of it is remembered.
+            given[name] = getattr(model.selection_, name).tolist()
     name = type(model).__name__
     imports = sorted({name, *(type(value).__name__ for value in given.values() if is_dataclass(value))}, key=str.lower)
     lines = [f"from psfit import {', '.join(imports)}", ""]

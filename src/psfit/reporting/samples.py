@@ -126,7 +126,7 @@ def _codes(model: Any, y: np.ndarray) -> np.ndarray:
     known = np.isin(y, model.classes_)
     if not known.all():
         raise ValueError(
-            f"y holds the label {y[~known][0]!r}, which the model has not seen; it knows "
+            f"y holds the label {str(y[~known][0])!r}, which the model has not seen; it knows "
             f"{', '.join(map(str, model.classes_[:10]))}{', ...' if len(model.classes_) > 10 else ''}"
         )
     return np.searchsorted(model.classes_, y)
