@@ -71,8 +71,8 @@ def test_one_page_is_written_and_its_sums_are_those_of_all_ranks(tmp_path):
         done = run(command("torch", ranks, *program, *files))
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("page.html") == 1
-        assert sorted(path.name for path in (tmp_path / f"{ranks}").iterdir()) == ["model.psfit", "page.html"]
-        pages[ranks] = (tmp_path / f"{ranks}" / "page.html").read_text()
+        assert sorted(path.name for path in folder.iterdir()) == ["model.psfit", "page.html"]
+        pages[ranks] = (folder / "page.html").read_text()
     sections = [re.search(r'<section id="data".*?</section>', page, re.DOTALL).group() for page in pages.values()]
     assert sections[0] == sections[1]
     model = psfit.load(tmp_path / "2" / "model.psfit")
