@@ -261,11 +261,9 @@ def test_samples_are_summed_up_and_scored(tmp_path):
     assert f"mean {y.mean():.6g}, standard deviation {y.std(ddof=0):.6g}" in page.said
     # What was typed is shown, and what makes the same in Python.
     assert "psfit fit data.csv --target answer --kappa 3" in page.said
-    code = re.search(
-        r"from psfit import [^\n]*SparseLinearRegression.*?model.fit\(X, y\)", "".join(page.text), re.DOTALL
-    )
+    recipe = re.search(r"from psfit import [^\n]*Sparse.*?model.fit\(X, y\)", "".join(page.text), re.DOTALL)
     names = {"X": X, "y": y}
-    exec(code.group(), names)
+    exec(recipe.group(), names)
     np.testing.assert_allclose(names["model"].coef_, model.coef_, rtol=1e-9)
     # Later, from the file and other samples.
     X.iloc[:50].assign(answer=y[:50]).to_csv(tmp_path / "fewer.csv", index=False)

@@ -47,28 +47,13 @@ def test_one_page_is_written_and_its_sums_are_those_of_all_ranks(tmp_path):
     rows = [",".join([*map(repr, row.tolist()), label]) for row, label in zip(X, labels, strict=True)]
     names = [f"f{j}" for j in range(X.shape[1])]
     (tmp_path / "data.csv").write_text("\n".join([",".join([*names, "kind"]), *rows]))
-    program = [
-        "-m",
-        "psfit",
-        "fit",
-        str(tmp_path / "data.csv"),
-        "--loss",
-        "logistic",
-        "--kappa",
-        "3",
-        "--device",
-        "cpu",
-    ]
+    program = ["-m", "psfit", "fit", str(tmp_path / "data.csv"), "--loss", "logistic", "--kappa", "3"]
     pages = {}
     for ranks in (1, 2):
-        (tmp_path / f"{ranks}").mkdir()
-        files = [
-            "--out",
-            str(tmp_path / f"{ranks}" / "model.psfit"),
-            "--report",
-            str(tmp_path / f"{ranks}" / "page.html"),
-        ]
-        done = run(command("torch", ranks, *program, *files))
+        folder = tmp_path / f"{ranks}"
+        folder.mkdir()
+        files = ["--out", str(folder / "model.psfit"), "--report", str(folder / "page.html")]
+        done = run(command("torch", ranks, *program, "--device", "cpu", *files))
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("page.html") == 1
         assert sorted(path.name for path in folder.iterdir()) == ["model.psfit", "page.html"]

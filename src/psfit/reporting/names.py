@@ -4,6 +4,9 @@ from typing import Any
 
 import numpy as np
 
+# Longer names would hide the sentence around them; tables have all of them.
+LONGEST = 60
+
 
 def feature_names(names: np.ndarray | None, count: int) -> list[str]:
     """The columns' own names, or their numbers."""
@@ -25,7 +28,8 @@ def class_names(labels: Any) -> list[str]:
 
 
 def joined(names: list[str], most: int = 12) -> str:
-    """Names in a sentence, the first ones if there are many."""
+    """Names in a sentence, the first ones if there are many; of a long name its beginning."""
+    names = [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}\u2026" for name in names]
     if len(names) > most:
         return f"{', '.join(names[:most])} and {len(names) - most} more"
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
@@ -40,7 +44,7 @@ def plural(count: int, noun: str) -> str:
 def number(value: float, digits: int = 6) -> str:
     """A number for people: a proper minus sign, thousands apart, and no exponent that is not needed."""
     size = abs(value)
-    if 1e4 <= size < 1e9:
+    if min(1e4, 10.0**digits) <= size < 1e9:
         # All digits before the point, and as many behind it as are left.
         whole = f"{value:,.{max(0, digits - len(str(int(size))))}f}"
         text = whole.rstrip("0").rstrip(".") if "." in whole else whole

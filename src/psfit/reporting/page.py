@@ -20,6 +20,8 @@ from psfit.reporting.samples import DataSummary
 
 # Targets beyond these are listed without a chart.
 MOST_CHARTS = 6
+# Where the axis of residuals ends.
+ROUNDING = 1e-10
 # Larger tables of classes against classes are no longer read.
 MOST_CLASSES = 20
 
@@ -152,9 +154,17 @@ def _convergence(result: Any) -> dict[str, Any] | None:
         f"The residuals of {len(result.history)} iterations on a logarithmic scale; at the end the primal is "
         f"{last.primal:.1e}, the dual {last.dual:.1e} and the bilinear one {last.bilinear:.1e}",
         3.3,
-        lambda axes: plot_convergence(result, axes),
+        partial(_residuals, result),
     )
     return {"svg": drawn, "last": last}
+
+
+def _residuals(result: Any, axes: Any) -> Any:
+    """The residuals as far down as they mean anything; below that is rounding."""
+    axes = plot_convergence(result, axes)
+    low, high = axes.get_ylim()
+    axes.set_ylim(max(low, min(ROUNDING, high / 10)), high)
+    return axes
 
 
 def _selection_content(selection: Selection) -> dict[str, Any]:

@@ -162,7 +162,7 @@ def path_certificate(gaps: np.ndarray, kappas: np.ndarray) -> Certificate:
         "For every limit it is proved that no model within it has an objective below the bound. The gap is the "
         "distance from the objective to the bound as a share of the objective: a better model, if there is one, is "
         "better by no more than that.",
-        f"The gaps lie between {share(float(gaps.min()))} and {share(float(gaps.max()))}; {tight} of {gaps.size} are "
+        f"The gaps go from {share(float(gaps.min()))} to {share(float(gaps.max()))}; {tight} of {gaps.size} are "
         f"at most {share(TIGHT)}.",
     ]
     if gaps.max() <= TIGHT:
