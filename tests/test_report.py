@@ -334,6 +334,11 @@ def test_equal_models_make_equal_pages(tmp_path):
     assert list(tmp_path.iterdir()) == [tmp_path / "page.html"]
 
 
+def test_who_only_fits_does_not_wait_for_matplotlib():
+    program = "import psfit, psfit.cli, sys; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
 def test_a_model_without_features_or_iterations():
     X, y = np.ones((20, 2)), np.arange(20.0)
     model = psfit.SparseLinearRegression(1).fit(X, y)

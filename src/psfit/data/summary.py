@@ -11,7 +11,7 @@ from psfit.data.matrix import DesignMatrix
 # The first rows of each node say where the columns lie; squares about there do not cancel.
 FEW = 1000
 # A spread below this share of the mean is rounding: the column is constant.
-CONSTANT = 1e-7
+CONSTANT = 1e-13
 
 
 @dataclass(frozen=True)
