@@ -6,10 +6,10 @@ READY := $(VENV)/.ready
 # A Python that has the exact peers of benchmarks/proof, which need older libraries.
 PEERS_PYTHON ?= $(BIN)/python
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench dist clean
 
 demo: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/torchrun --standalone --nproc-per-node 4 examples/four_nodes.py --output demo-output
+	OMP_NUM_THREADS=1 $(BIN)/torchrun --standalone --nproc-per-node 4 -m psfit demo --out demo-output
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto
@@ -32,6 +32,11 @@ bench: $(READY)
 		set -- $$script; $(BIN)/python benchmarks/paper/$$1.py $$2 --output benchmarks/results || exit 1; done
 	$(BIN)/python benchmarks/proof/alone.py --output benchmarks/results
 	$(BIN)/python benchmarks/proof/run.py --output benchmarks/results --peers-python $(PEERS_PYTHON)
+
+# What is released: the source archive, and the wheel that is built from it.
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -329,12 +329,14 @@ SCRIPT = Path(sys.executable).parent / "psfit"
 
 
 def test_the_console_script_and_its_help(tmp_path):
-    for arguments in ([], *([command] for command in ("fit", "path", "predict", "inspect", "report"))):
+    for arguments in ([], *([command] for command in ("fit", "path", "predict", "inspect", "report", "demo", "bench"))):
         done = subprocess.run([SCRIPT, *arguments, "--help"], capture_output=True, text=True, check=True)
         assert "Usage" in done.stdout
     done = subprocess.run([SCRIPT, "fit", "--kapa", "3"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+    done = subprocess.run([SCRIPT, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"psfit {psfit.__version__}\n"
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path):

@@ -14,30 +14,6 @@ ROOT = Path(__file__).parents[1]
 
 
 ALONE = [sys.executable]
-RANKS = command("torch", 4)
-
-
-@pytest.mark.parametrize("launcher", [ALONE, RANKS], ids=["one process", "four ranks"])
-def test_the_main_job(launcher, tmp_path):
-    program = [
-        str(ROOT / "examples/four_nodes.py"),
-        "--output",
-        str(tmp_path),
-        "--samples",
-        "2000",
-        "--features",
-        "100",
-    ]
-    done = run([*launcher, *program])
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("4 nodes x 1 block") == 2
-    assert "recovered  10 of the 10 true features" in done.stdout
-    assert "bmi" in done.stdout
-    for name in ("convergence-generated.png", "convergence-diabetes.png"):
-        picture = Image.open(tmp_path / name).convert("L")
-        assert picture.width > 600
-        assert len(picture.getcolors()) > 50
-        assert str(tmp_path / name) in done.stdout
 
 
 @pytest.mark.parametrize("launcher", [ALONE, command("torch", 2)], ids=["one process", "two ranks"])

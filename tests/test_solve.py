@@ -6,7 +6,7 @@ import torch
 from enumeration import best_objective
 from problems import LOSSES, SPARSITIES, make_source, paper_source
 
-from psfit import BiCADMM, GridSpec, Problem, Status, solve
+from psfit import BiCADMM, GridSpec, Problem, SparseLinearRegression, Status, solve
 from psfit.losses import Logistic, Softmax, Squared
 
 CPU = torch.device("cpu")
@@ -103,6 +103,23 @@ def test_warm_start_from_the_answer_keeps_it():
     first = solve(problem, source)
     again = solve(problem, source, start=(torch.tensor(first.coef), torch.tensor(first.intercept)))
     assert again.objective <= first.objective * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_large_means_of_targets_use_up_no_digits_of_float32(loss, nodes):
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(90, 6)).astype(np.float32)
+    y = 2 * X[:, 0] - X[:, 3] + 0.7 * X[:, 4] + rng.normal(size=90)
+    settings = {"kappa": 3, "loss": loss, "grid": GridSpec(nodes=nodes)}
+    near = SparseLinearRegression(**settings).fit(X, y)
+    far = SparseLinearRegression(**settings).fit(X, y + 1e6)
+    np.testing.assert_array_equal(far.support_, [0, 3, 4])
+    np.testing.assert_allclose(far.coef_, near.coef_, rtol=1e-5)
+    np.testing.assert_allclose(far.intercept_ - 1e6, near.intercept_, atol=1e-5)
+    assert far.objective_ == pytest.approx(near.objective_, rel=1e-5)
+    again = SparseLinearRegression(**settings, warm_start=True).fit(X, y + 1e6).fit(X, y + 1e6)
+    np.testing.assert_allclose(again.coef_, far.coef_, rtol=1e-5)
 
 
 def test_zero_target_has_the_zero_answer():

@@ -7,31 +7,14 @@ from pathlib import Path
 
 import numpy as np
 from common import GAMMA
-from sklearn.linear_model import lasso_path
 
 from psfit.data.synthetic import Synthetic
-
-ALPHAS = 20
+from psfit.rivals import lasso as lasso_path
 
 
 def lasso(made: Synthetic) -> tuple[float, float]:
-    """Seconds of a path of penalties down to the first model with kappa nonzeros, and the share of the truth in it.
-
-    The path runs on the Gram matrix, which is made within the time. What counts are the kappa largest coefficients.
-    """
-    A, b = made.A.cpu().numpy(), made.b[:, 0].cpu().numpy()
-    began = time.perf_counter()
-    gram, cross = (A.T @ A).astype(np.float64), (A.T @ b).astype(np.float64)
-    # All that scikit-learn needs of the data beside these is the size of the target and a number of rows, here two.
-    stand_in = np.zeros((2, A.shape[1])), np.array([np.linalg.norm(b), 0.0])
-    coef = np.zeros(A.shape[1])
-    for alpha in np.abs(cross).max() / 2 * np.logspace(0, -3, ALPHAS):
-        given = {"precompute": gram, "Xy": cross, "alphas": [alpha], "coef_init": coef, "check_input": False}
-        coef = lasso_path(*stand_in, **given)[1][:, 0]
-        if np.count_nonzero(coef) >= made.kappa:
-            break
-    seconds = time.perf_counter() - began
-    kept = np.argsort(-np.abs(coef))[: made.kappa]
+    """Seconds of a path of penalties down to the first model with kappa nonzeros, and the share of the truth in it."""
+    kept, seconds = lasso_path(made.A.cpu().numpy(), made.b[:, 0].cpu().numpy(), made.kappa)
     true = made.x[:, 0].cpu().numpy() != 0
     return seconds, float(true[kept].sum() / true.sum())
 

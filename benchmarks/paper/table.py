@@ -29,7 +29,7 @@ from rivals import lasso, scip
 from torch import Tensor
 
 from psfit import BiCADMM, Problem
-from psfit.data.synthetic import Synthetic
+from psfit.data.synthetic import MARGIN, Synthetic, drawn_signs
 from psfit.losses import Logistic, Softmax, SquaredHinge
 
 NODES = 4
@@ -39,8 +39,6 @@ SIZES = {
     "cpu": [(m, n) for n in (200, 400) for m in (10_000, 20_000, 30_000)],
 }
 CLASSES = 3
-# Standard deviation of the margins from which labels are drawn.
-MARGIN = 2.0
 MOST_FOR_SCIP = 200
 
 
@@ -55,19 +53,17 @@ class Posed:
 
 def posed(loss: str, made: Synthetic) -> Posed:
     """The regression of the paper, or a model with labels drawn from the same kind of truth."""
-    generator = torch.Generator(device=made.A.device).manual_seed(1)
     if loss == "squared":
         return Posed(regression(made.kappa), made.b, made.x)
     if loss == "softmax":
+        generator = torch.Generator(device=made.A.device).manual_seed(1)
         rows = made.x != 0
         truth = rows * torch.randn(len(rows), CLASSES, generator=generator, device=made.A.device)
         eta = made.A @ truth
         drawn = torch.softmax(MARGIN * eta / eta.std(), dim=1).multinomial(1, generator=generator)
         target = torch.nn.functional.one_hot(drawn[:, 0], CLASSES).to(made.A.dtype)
         return Posed(Problem(Softmax(), (made.kappa,), GAMMA, "feature", fit_intercept=False), target, truth)
-    eta = made.A @ made.x
-    chance = torch.sigmoid(MARGIN * eta / eta.std())
-    target = torch.where(torch.rand(eta.shape, generator=generator, device=eta.device) < chance, 1.0, -1.0)
+    target = drawn_signs(made)
     model = {"logistic": Logistic(), "svm": SquaredHinge()}[loss]
     return Posed(Problem(model, (made.kappa,), GAMMA, fit_intercept=False), target, made.x)
 

@@ -1,5 +1,6 @@
 """PsFiT, the Parallel Sparse Fitting Toolbox: sparse linear models under an exact limit on nonzero coefficients."""
 
+from psfit._version import __version__
 from psfit.bicadmm import BiCADMM
 from psfit.checkpoint import CheckpointError
 from psfit.comm import GridSpec, PeerLostError, RemoteError
@@ -26,7 +27,7 @@ from psfit.problem import Problem
 from psfit.reporting import report
 from psfit.result import Record, Result, Status
 from psfit.solve import solve
-from psfit.version import __version__
+from psfit.watch import Progress
 
 __all__ = [
     "BiCADMM",
@@ -37,6 +38,7 @@ __all__ = [
     "Path",
     "PeerLostError",
     "Problem",
+    "Progress",
     "Record",
     "RemoteError",
     "Result",

@@ -27,6 +27,7 @@ from psfit.comm import even_bounds
 from psfit.instance import Instance
 from psfit.local import LocalSolver, LocalState, Subproblem, choose
 from psfit.result import Status
+from psfit.watch import REASONS
 
 Penalty = float | Literal["auto"]
 
@@ -71,7 +72,7 @@ class Setup:
 class State:
     """The iterates. `sums` are this rank's contributions to the residuals of the current iteration, `measured` is all
     that the residuals of the one before are made of: a row for each name in `MEASURED`, a column per problem. `wishes`
-    are this rank's reasons to stop that no formula knows (the clock, a signal); `heard` is their sum over all ranks.
+    are this rank's reasons to stop that no formula knows, those of `Watch`; `heard` is their sum over all ranks.
     `age` is the iteration once more, where the device can see it.
     """
 
@@ -119,7 +120,7 @@ class BiCADMM:
         Relative tolerance of the residuals.
     max_iter : int, default=1000
     time_limit : float or None
-        Seconds after which the iteration ends; the polish of what it has comes on top. Exact mode stops then, too.
+        Seconds after which the fit ends with the best answer so far; the refit of that comes on top.
     local : str, LocalSolver or None
         The local solver: "direct", "newton", "feature_split"; None chooses by loss, shape and grid.
     effort : {"low", "medium", "high"}, default="medium"
@@ -143,6 +144,9 @@ class BiCADMM:
         are good enough, "highest" always in floating point. The answer is refitted and proved in float64 either way.
     record_objective : bool, default=False
         Write the objective at z into every history record (one more pass over the data each).
+    interruptible : bool, default=False
+        Whether Ctrl-C and SIGTERM end the fit with the best answer so far, whose status says so; else they end the
+        program, as usual. A second Ctrl-C does so in any case.
     """
 
     rho_c: Penalty = "auto"
@@ -160,6 +164,7 @@ class BiCADMM:
     portfolio: bool = True
     precision: Literal["auto", "highest"] = "auto"
     record_objective: bool = False
+    interruptible: bool = False
 
     def __post_init__(self) -> None:
         for name in ("rho_c", "rho_b", "rho_l"):
@@ -209,8 +214,8 @@ class BiCADMM:
             dual=nothing[0],
             settled=nothing[0],
             measured=x.new_full((len(MEASURED), instance.layout.problems), torch.inf),
-            wishes=x.new_zeros(2),
-            heard=x.new_zeros(2),
+            wishes=x.new_zeros(len(REASONS)),
+            heard=x.new_zeros(len(REASONS)),
         )
         return setup, state
 

@@ -21,7 +21,7 @@ from psfit.bilinear import BilinearState
 from psfit.comm import Moved
 from psfit.files import write_whole
 
-FORMAT = 2
+FORMAT = 3
 # Column means and scales come from sums over the data: close means the same data, summed in another order.
 SAME_DATA = 1e-6
 PREFIX = "iteration-"

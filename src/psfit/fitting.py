@@ -30,19 +30,18 @@ def fit(
     inst: Instance,
     solver: BiCADMM,
     start: Tensor | None,
-    known: Tensor | None,
-    began: float,
+    known: Tensor | None = None,
     settled: Settled | None = None,
 ) -> Fitted:
     """Iterate from coefficients ``start (n, c)`` (or zero) and polish; the support of `known` is polished, too.
 
     The search ends early where `settled` can prove that there is nothing left to find.
     """
-    inst.grid.phase("the first factorisation")
+    inst.watch.phase("the first factorisation")
     setup, state = solver.init(inst, start)
-    inst.grid.phase("the iteration")
-    state, status, history = iterate(solver, setup, state, began)
-    inst.grid.phase("the polish")
+    inst.watch.phase("the iteration")
+    state, status, history = iterate(solver, setup, state)
+    inst.watch.phase("the polish")
     passes = PASSES * state.iteration
     answer = polish(setup.instance, state.bilinear.z, setup.copies, solver.thoroughness, passes, known, settled)
     penalties = {"rho_c": setup.rho_c, "rho_b": float(setup.rho_b[0]), "rho_l": setup.sub.rho_l}

@@ -3,7 +3,8 @@
 The limit on nonzeros does not care for the scale of a column, but penalties and tolerances do. So each column is
 divided by its norm (relative to the root mean square of all norms, which leaves data of the paper's kind as they
 are) and, when an intercept absorbs the means, centred. Both are implicit and exact: the ridge becomes a weight per
-coordinate and the objective keeps its value.
+coordinate and the objective keeps its value. Targets of a loss of residuals are centred then as well, so that a large
+mean does not use up the digits in which they differ.
 """
 
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from psfit.comm import Grid
 from psfit.data import Affine, DesignMatrix, NodeSplit, Source, Spread
 from psfit.data.moments import Moments
 from psfit.problem import Layout, Problem
+from psfit.watch import Watch
 
 # Numbers that a rank's square matrices over columns (or samples) may hold: 1 GiB in float64.
 MOST_NUMBERS = 1 << 27
@@ -38,6 +40,8 @@ class Instance:
         Weight of ``x_j^2 / 2`` in the objective; zero for the intercept.
     shift, scale : Tensor (p,), float64
         What was subtracted from each column, and what it was divided by then.
+    level : Tensor (c,), float64
+        What was subtracted from the targets of each output.
     constant : float
         The value of the intercept's column.
     column_norm : float
@@ -51,6 +55,8 @@ class Instance:
         The most samples of one node, and the most that lie on one rank.
     column_room : int
         How many columns every rank could hold in memory.
+    watch : Watch
+        The clock of the fit, wishes to stop it, and who wants to hear of its progress.
     """
 
     problem: Problem
@@ -61,6 +67,7 @@ class Instance:
     ridge: Tensor
     shift: Tensor
     scale: Tensor
+    level: Tensor
     constant: float
     column_norm: float
     mean_target: float
@@ -68,6 +75,7 @@ class Instance:
     node_rows: int
     most_rows: int
     column_room: int
+    watch: Watch
 
     @property
     def resolution(self) -> float:
@@ -186,6 +194,7 @@ class Instance:
             problem=replace(self.problem, kappa=kappa),
             source=self.source.with_outputs(list(range(self.source.outputs)) * copies),
             layout=replace(self.layout, outputs=self.layout.outputs * copies),
+            level=self.level.repeat(copies),
         )
 
     def at_gamma(self, gamma: float) -> "Instance":
@@ -203,6 +212,7 @@ class Instance:
             problem=replace(self.problem, kappa=self.problem.kappa[problem : problem + 1]),
             source=self.source.with_outputs(outputs),
             layout=replace(self.layout, outputs=len(outputs)),
+            level=self.level[outputs],
         )
 
     def objective(self, Z: Tensor) -> Tensor:
@@ -220,19 +230,24 @@ class Instance:
     def to_user(self, Z: Tensor) -> tuple[Tensor, Tensor]:
         """Coefficients ``(p, c)`` and intercepts ``(c,)`` in the units of the caller's columns."""
         coef = Z[: self.layout.features].double() / self.scale.unsqueeze(1)
-        intercept = self.constant * Z[self.layout.features :].double().sum(dim=0) - (
-            self.shift.unsqueeze(1) * coef
-        ).sum(dim=0)
-        return coef, intercept
+        moved = (self.shift.unsqueeze(1) * coef).sum(dim=0)
+        return coef, self.level + self.constant * Z[self.layout.features :].double().sum(dim=0) - moved
 
     def from_user(self, coef: Tensor, intercept: Tensor) -> Tensor:
         """The inverse of `to_user`."""
-        moved = (intercept + (self.shift.unsqueeze(1) * coef).sum(dim=0)).unsqueeze(0)
+        moved = (intercept - self.level + (self.shift.unsqueeze(1) * coef).sum(dim=0)).unsqueeze(0)
         Z = torch.cat([coef * self.scale.unsqueeze(1), moved[: self.layout.free] / self.constant])
         return Z.to(self.source.matrix.dtype)
 
 
-def pose(problem: Problem, source: Source, grid: Grid, exact: bool = False, moments: Moments | None = None) -> Instance:
+def pose(
+    problem: Problem,
+    source: Source,
+    grid: Grid,
+    exact: bool = False,
+    moments: Moments | None = None,
+    watch: Watch | None = None,
+) -> Instance:
     """Standardise the columns over all nodes (sums only) and set up the coordinates.
 
     All products are made in floating point if they must be `exact`; else integer ones may do on a GPU. The `moments` of
@@ -243,14 +258,18 @@ def pose(problem: Problem, source: Source, grid: Grid, exact: bool = False, mome
     layout = problem.layout(p, c)
     if len(problem.kappa) != layout.problems or not all(1 <= k <= layout.size for k in problem.kappa):
         raise ValueError(f"kappa={problem.kappa} must hold {layout.problems} number(s) from 1 to {layout.size}")
-    split = grid.together(lambda: source.split(len(grid.nodes.hosted)))
-    highest, most_rows = grid.nodes.most(torch.tensor([max(split.heights), sum(split.heights)])).tolist()
+    heights = grid.together(lambda: source.split(len(grid.nodes.hosted)).heights)
+    highest, most_rows = grid.nodes.most(torch.tensor([max(heights), sum(heights)])).tolist()
     totals = torch.cat([weight.sum(dim=0), (weight * source.target).sum(dim=0), weight.new_tensor([matrix.shape[0]])])
     totals = grid.nodes.total(totals)
-    total_weight, target_sums, samples = totals[0], totals[1:-1], int(totals[-1])
+    total_weight, mean_targets, samples = totals[0], totals[1:-1] / totals[0], int(totals[-1])
+    level = mean_targets if problem.fit_intercept and problem.loss.of_residual else torch.zeros_like(mean_targets)
+    source = replace(source, target=(source.target.double() - level).to(matrix.dtype))
+    if moments is not None:
+        moments = moments.with_targets_about(level)
     reference = reference_point(problem, source, grid) if moments is None else moments.reference
     if moments is None and known_by_squares(problem, source, grid) and _prefers_moments(matrix, exact):
-        moments = grid.together(lambda: Moments.of(split, reference, exact))
+        moments = grid.together(lambda: Moments.of(source.split(len(grid.nodes.hosted)), reference, exact))
     if moments is None:
         local = torch.stack(grid.together(lambda: matrix.column_moments(weight, reference)))
     else:
@@ -297,13 +316,15 @@ def pose(problem: Problem, source: Source, grid: Grid, exact: bool = False, mome
         ridge=torch.cat([ridge, free]).unsqueeze(1),
         shift=shift,
         scale=scale,
+        level=level,
         constant=constant,
         column_norm=common,
-        mean_target=float(target_sums.sum() / (total_weight * c)),
+        mean_target=float(mean_targets.mean()),
         rounding_norm=torch.cat([rounding_norm, free + common]).unsqueeze(1),
         node_rows=highest,
         most_rows=most_rows,
         column_room=-int(grid.world.all_reduce(torch.tensor([-matrix.column_room]), "max")),
+        watch=watch or Watch(grid),
     )
 
 

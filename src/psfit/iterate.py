@@ -1,13 +1,9 @@
 """The outer loop: step until the status says so, with checkpoints and signals."""
 
 import signal
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
 import torch
 
@@ -21,52 +17,39 @@ CHECK_EVERY = {"cpu": 1, "cuda": 10}
 
 
 class StoppedError(RuntimeError):
-    """A signal asked the run to end, and a checkpoint was written."""
+    """The run was asked to end before it had an answer; the message says what is left of it."""
 
 
-@dataclass
-class Signals:
-    """Whether SIGTERM has come."""
-
-    stop: bool = False
-
-    def hear(self, number: int, frame: FrameType | None) -> None:
-        self.stop = True
-
-
-def iterate(solver: BiCADMM, setup: Setup, state: State, began: float) -> tuple[State, Status, tuple[Record, ...]]:
+def iterate(solver: BiCADMM, setup: Setup, state: State) -> tuple[State, Status, tuple[Record, ...]]:
     """The last state, why it is the last, and the history; a diverged run falls back to its last finite point."""
     keeper = None
     rows: list[Row] = []
     if solver.checkpoint is not None:
         keeper = Checkpoint(Path(solver.checkpoint), solver.checkpoint_every, solver, setup)
         state, rows = keeper.load(state)
-    with _listening(keeper is not None) as signals:
-        state, status = _loop(solver, setup, state, began, rows, keeper, signals)
+    # With a checkpoint nothing is lost, so SIGTERM may end every run.
+    signals = setup.instance.watch.signals
+    with nullcontext() if keeper is None else signals.listening(signal.SIGTERM):
+        state, status = _loop(solver, setup, state, rows, keeper)
     return state, status, _history(solver, setup, rows, solver.measure(setup, state))
 
 
 def _loop(
-    solver: BiCADMM,
-    setup: Setup,
-    state: State,
-    began: float,
-    rows: list[Row],
-    keeper: Checkpoint | None,
-    signals: Signals,
+    solver: BiCADMM, setup: Setup, state: State, rows: list[Row], keeper: Checkpoint | None
 ) -> tuple[State, Status]:
+    watch = setup.instance.watch
     every = CHECK_EVERY[setup.instance.source.matrix.device.type]
     status = solver.status(setup, state) if rows else Status.RUNNING
     step, finite, kept = stepper(solver, setup), state, state.iteration
     transfers = setup.instance.grid.transfers
     while status is Status.RUNNING:
         for _ in range(min(every, solver.max_iter - state.iteration)):
-            late = solver.time_limit is not None and time.perf_counter() - began > solver.time_limit
-            if late or signals.stop:
-                state = replace(state, wishes=state.wishes.new_tensor([late, signals.stop]))
+            wishes = watch.wishes
+            if any(wishes):
+                state = replace(state, wishes=state.wishes.new_tensor(wishes))
             state = step(state)
             objective = _objective(setup, state) if solver.record_objective else None
-            rows.append(Row(state.measured, time.perf_counter() - began, objective, transfers.so_far()))
+            rows.append(Row(state.measured, watch.seconds, objective, transfers.so_far()))
             if keeper is not None and keeper.due(state):
                 keeper.save(state, rows)
                 kept = state.iteration
@@ -74,13 +57,12 @@ def _loop(
         if status is Status.DIVERGED or not bool(state.bilinear.z.isfinite().all()):
             return finite, Status.DIVERGED
         finite = step.kept(state)
-        late_ranks, stopped_ranks = state.heard.tolist()
-        if status is Status.RUNNING and late_ranks > 0:
-            status = Status.TIME_LIMIT
-        if keeper is not None and kept < state.iteration and (status is not Status.RUNNING or stopped_ranks > 0):
+        _tell(solver, setup, state)
+        status = watch.decide(state.heard.tolist()) or status
+        if keeper is not None and kept < state.iteration and status is not Status.RUNNING:
             keeper.save(state, rows)
             kept = state.iteration
-        if keeper is not None and stopped_ranks > 0:
+        if keeper is not None and status is Status.TERMINATED:
             raise StoppedError(
                 f"stopped by a signal at iteration {state.iteration}; the same command goes on from the checkpoint in "
                 f"{keeper.folder}"
@@ -88,18 +70,13 @@ def _loop(
     return state, status
 
 
-@contextmanager
-def _listening(wanted: bool) -> Iterator[Signals]:
-    """Turn SIGTERM into a wish to stop; only the main thread of a process can."""
-    signals = Signals()
-    if not wanted or threading.current_thread() is not threading.main_thread():
-        yield signals
-        return
-    before = signal.signal(signal.SIGTERM, signals.hear)
-    try:
-        yield signals
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _tell(solver: BiCADMM, setup: Setup, state: State) -> None:
+    """Say how far the iteration is, if somebody wants to hear it: these numbers must come from the device."""
+    watch = setup.instance.watch
+    if watch.callback is not None and bool(state.measured.isfinite().all()):
+        residuals, nonzeros = _described(solver, setup, state.measured.cpu().unsqueeze(0))
+        primal, dual, bilinear = residuals[0]
+        watch.tell(iteration=state.iteration, primal=primal, dual=dual, bilinear=bilinear, nonzeros=int(nonzeros[0]))
 
 
 def _objective(setup: Setup, state: State) -> float:
@@ -111,8 +88,7 @@ def _objective(setup: Setup, state: State) -> float:
 def _history(solver: BiCADMM, setup: Setup, rows: list[Row], last: torch.Tensor) -> tuple[Record, ...]:
     """A record an iteration; each measurement describes the iteration before its own."""
     measured = torch.stack([row.measured for row in rows[1:]] + [last]).cpu()
-    residuals = solver.residuals(setup, measured)[0].amax(dim=2).tolist()
-    nonzeros = measured[:, MEASURED.index("nonzeros")].amax(dim=1).nan_to_num().tolist()
+    residuals, nonzeros = _described(solver, setup, measured)
     return tuple(
         Record(
             iteration=k + 1,
@@ -129,3 +105,9 @@ def _history(solver: BiCADMM, setup: Setup, rows: list[Row], last: torch.Tensor)
         )
         for k, (primal, dual, bilinear) in enumerate(residuals)
     )
+
+
+def _described(solver: BiCADMM, setup: Setup, measured: torch.Tensor) -> tuple[list[list[float]], list[float]]:
+    """The residuals p, d, b and the nonzeros of some iterations, the largest of all problems."""
+    residuals = solver.residuals(setup, measured)[0].amax(dim=2).tolist()
+    return residuals, measured[:, MEASURED.index("nonzeros")].amax(dim=1).nan_to_num().tolist()

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from psfit import estimators
+from psfit._version import __version__
 from psfit.bicadmm import BiCADMM
 from psfit.comm import GridSpec
 from psfit.estimators._base import SparseModel
 from psfit.estimators._selection import SelectingModel, Selection
 from psfit.files import write_whole
 from psfit.result import Record, Result, Status
-from psfit.version import __version__
 
 FORMAT = 3
 MARK = b"psfit sha256 "

@@ -18,6 +18,7 @@ from psfit.data.moments import Moments
 from psfit.instance import known_by_squares, reference_point
 from psfit.path import Points, solve_path
 from psfit.problem import Problem
+from psfit.watch import Callback
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,14 @@ class Parts:
         """The moments of all samples."""
         return Moments.together(list(self.pieces)) if self.pieces else None
 
-    def path(self, number: int, kappas: Sequence[int], gammas: Sequence[float], solver: BiCADMM | None) -> list[Points]:
+    def path(
+        self,
+        number: int,
+        kappas: Sequence[int],
+        gammas: Sequence[float],
+        solver: BiCADMM | None,
+        callback: Callback | None = None,
+    ) -> list[Points]:
         """Paths without certificates, one for each gamma, on one of the parts."""
         weight = self.source.weight * self.masks[number].unsqueeze(1)
         source = Source(self.source.matrix, self.source.target, weight, self.source.bounds)
@@ -64,7 +72,16 @@ class Parts:
         brief = solver is None or solver.effort != "high"
         moments = self._moments(number)
         return solve_path(
-            self.problem, source, kappas, gammas, solver, self.grid, certify=False, brief=brief, moments=moments
+            self.problem,
+            source,
+            kappas,
+            gammas,
+            solver,
+            self.grid,
+            certify=False,
+            brief=brief,
+            moments=moments,
+            callback=callback,
         )
 
     def _moments(self, number: int) -> Moments | None:

@@ -5,8 +5,7 @@ the path, are columns of one batch of the iteration; the others start from their
 exact refit and the bounds of all limits share their passes over the data. A joint loss goes up the path by warm starts.
 """
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +24,9 @@ from psfit.polish.along import passed_on, refit_along, restarted, supports_along
 from psfit.polish.landscape import landscape
 from psfit.polish.refit import Fit
 from psfit.problem import Layout, Problem
-from psfit.solve import clock, guarded, prepared
+from psfit.result import Status
+from psfit.solve import guarded, prepared
+from psfit.watch import Callback, Watch
 
 # Limits of a path that the iteration looks for; the others are found from their neighbours. Those of a joint loss
 # share no factors and come one after the other.
@@ -36,24 +37,24 @@ JOINT_STARTS = 4
 @dataclass(frozen=True)
 class Points:
     """A path for one gamma, an entry for each limit: coefficients ``(K, p, c)`` and intercepts ``(K, c)`` in the
-    user's units, objectives and lower bounds ``(K,)`` summed over independent problems.
+    user's units, objectives and lower bounds ``(K,)`` summed over independent problems; and why the search ended early,
+    if it did.
     """
 
     coefs: np.ndarray
     intercepts: np.ndarray
     objectives: np.ndarray
     lower_bounds: np.ndarray
+    ended: Status | None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How to search: the solver, whether to prove bounds, whether to end at the first answers, and the clock."""
+    """How to search: the solver, whether to prove bounds, whether to end at the first answers."""
 
     solver: BiCADMM
     certify: bool
     brief: bool
-    late: Callable[[], bool]
-    began: float
 
 
 @torch.inference_mode()
@@ -67,27 +68,35 @@ def solve_path(
     certify: bool = True,
     brief: bool = False,
     moments: Moments | None = None,
+    callback: Callback | None = None,
 ) -> list[Points]:
     """Paths over rising `kappas`, one for each of `gammas`; the `kappa` and `gamma` of the problem do not matter.
 
     With several targets (independent problems) each limit holds for each of them. A `brief` path ends at supports that
-    no swap improves, without restarts or bounds. Known `moments` of the source spare a pass.
+    no swap improves, without restarts or bounds. Known `moments` of the source spare a pass. `callback` hears of
+    `Progress`; if it returns True, or the time limit comes, what is found is refitted and returned.
     """
-    began = time.perf_counter()
     solver = solver or BiCADMM()
     layout = problem.layout(source.matrix.shape[1], source.outputs)
     limits = check_kappas(kappas, layout)
     widest = replace(problem, kappa=(limits[-1],) * layout.problems)
     grid = prepared(widest, source, solver, grid, limits, list(gammas))
-    late = clock(solver, grid, began)
-    inst = pose(replace(widest, gamma=gammas[0]), source, grid, exact=solver.precision == "highest", moments=moments)
+    watch = Watch(grid, solver.time_limit, callback, interruptible=solver.interruptible)
+    with watch.listening():
+        exact = solver.precision == "highest"
+        inst = pose(replace(widest, gamma=gammas[0]), source, grid, exact, moments, watch)
+        plan = Plan(replace(solver, checkpoint=None), certify and not brief, brief)
+        _require_whole(inst)
+        return guarded(grid, lambda: [_path(inst.at_gamma(gamma), list(limits), plan) for gamma in gammas])
+
+
+def _require_whole(inst: Instance) -> None:
+    """Refuse data on whose candidates alone a path would have to live."""
     if inst.selective:
         raise ValueError(
             f"X: its {inst.layout.features:,} columns are too many to factor, or too far away to pass over often; "
             "fit single values of kappa, which look at candidates first, or keep fewer columns"
         )
-    plan = Plan(replace(solver, checkpoint=None), certify and not brief, brief, late, began)
-    return guarded(grid, lambda: [_path(inst.at_gamma(gamma), list(limits), plan) for gamma in gammas])
 
 
 def check_kappas(kappas: Iterable[int], layout: Layout) -> tuple[int, ...]:
@@ -110,9 +119,9 @@ def check_kappas(kappas: Iterable[int], layout: Layout) -> tuple[int, ...]:
 
 def _path(inst: Instance, kappas: list[int], plan: Plan) -> Points:
     """All limits for one gamma."""
-    inst.grid.phase("the iteration")
+    inst.watch.phase("the iteration")
     columns = inst.layout.kind == "columns"
-    starts = (_starts if columns else _warm_starts)(inst, kappas, plan.solver, plan.began)
+    starts = (_starts if columns else _warm_starts)(inst, kappas, plan.solver)
     n, c = inst.source.matrix.shape[1], inst.layout.outputs
     Z = torch.zeros(len(kappas), n, c, dtype=torch.float64, device=inst.ridge.device)
     values = torch.zeros(len(kappas), dtype=torch.float64, device=Z.device)
@@ -129,6 +138,7 @@ def _path(inst: Instance, kappas: list[int], plan: Plan) -> Points:
         intercepts=torch.stack([intercept for _, intercept in users]).cpu().numpy(),
         objectives=values.cpu().numpy(),
         lower_bounds=lower.cpu().numpy(),
+        ended=inst.watch.ended,
     )
 
 
@@ -141,18 +151,18 @@ def _problem_path(
     """
     rel_tol = inst.resolution
     outputs = inst.layout.outputs_of(number)
-    bounds_along = BoundsAlong(inst.single(number), plan.solver.certified_gap, plan.late)
+    bounds_along = BoundsAlong(inst.single(number), plan.solver.certified_gap)
     limits = torch.tensor(kappas, device=inst.ridge.device)
 
     def proved(fits: list[Fit], which: list[int]) -> Tensor:
-        inst.grid.phase("the proof")
+        inst.watch.phase("the proof")
         if not plan.certify:
             return torch.full((len(which),), -torch.inf, dtype=torch.float64, device=limits.device)
         Z = torch.stack([fits[k].Z[:, outputs] for k in which])
         objectives = _values([fits[k] for k in which], limits.device)
         return bounds_along(limits[which], Z, objectives)
 
-    inst.grid.phase("the polish")
+    inst.watch.phase("the polish")
     scene = landscape(inst, number)
     found = supports_along(scene, kappas, starts, torch.zeros_like(inst.ridge.expand(-1, inst.layout.outputs)), rel_tol)
     if plan.brief and _known_exactly(inst):
@@ -167,7 +177,7 @@ def _problem_path(
     enough = plan.solver.certified_gap
     wide = [inst.grid.agree(bool(v - b > enough * abs(v))) for v, b in zip(values, bounds, strict=True)]
     if any(wide) and not plan.brief:
-        inst.grid.phase("the polish")
+        inst.watch.phase("the polish")
         # First limits that are spread over the path, then the others.
         order = sorted(kappas, key=lambda kappa: kappa not in _spread(kappas, OWN_STARTS))
         doubtful = [kappa for kappa in order if wide[kappas.index(kappa)]]
@@ -203,7 +213,7 @@ def _monotone(fits: list[Fit]) -> list[Fit]:
     return kept
 
 
-def _starts(inst: Instance, kappas: list[int], solver: BiCADMM, began: float) -> list[dict[int, Tensor]]:
+def _starts(inst: Instance, kappas: list[int], solver: BiCADMM) -> list[dict[int, Tensor]]:
     """Supports of some limits from one batched iteration, for every problem."""
     own = _spread(kappas, OWN_STARTS)
     problems = inst.layout.problems
@@ -211,7 +221,7 @@ def _starts(inst: Instance, kappas: list[int], solver: BiCADMM, began: float) ->
     # The limits are many columns already.
     single = replace(solver, portfolio=False)
     setup, state = single.init(many)
-    state = iterate(single, setup, state, began)[0]
+    state = iterate(single, setup, state)[0]
     chosen = largest(many.layout.pack(state.bilinear.z), many.kappa)
     return [dict(zip(own, chosen[number::problems], strict=True)) for number in range(problems)]
 
@@ -222,13 +232,13 @@ def _spread(kappas: list[int], count: int) -> list[int]:
     return [kappas[k] for k in np.unique(places)]
 
 
-def _warm_starts(inst: Instance, kappas: list[int], solver: BiCADMM, began: float) -> list[dict[int, Tensor]]:
+def _warm_starts(inst: Instance, kappas: list[int], solver: BiCADMM) -> list[dict[int, Tensor]]:
     """Supports of some limits of a joint problem, each iteration started where the one before ended."""
     found: dict[int, Tensor] = {}
     start = None
     for kappa in _spread(kappas, JOINT_STARTS):
         one = replace(inst, problem=replace(inst.problem, kappa=(kappa,)))
         setup, state = solver.init(one, start)
-        start = iterate(solver, setup, state, began)[0].bilinear.z
+        start = iterate(solver, setup, state)[0].bilinear.z
         found[kappa] = largest(one.layout.pack(start), one.kappa)[0]
     return [found]

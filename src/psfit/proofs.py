@@ -1,13 +1,12 @@
 """What is proved about a polished answer: certificates of all its problems, or the search of exact mode."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from psfit.certificate import Certificate, Certifier, Progress, Proof, prove
+from psfit.certificate import Certificate, Certifier, Proof, Standing, prove
 from psfit.instance import Instance
 from psfit.polish import Polished
 from psfit.polish.refit import refit
@@ -45,13 +44,12 @@ class Proofs:
 class Certificates:
     """A certificate for each problem, of the quality asked for: a relative `gap`, or what the budget allows.
 
-    A search may ask on its way whether an answer is settled; what was proved then need not be proved again. `late` says
-    that the time limit has come.
+    A search may ask on its way whether an answer is settled; what was proved then need not be proved again.
     """
 
-    def __init__(self, inst: Instance, gap: float, late: Callable[[], bool]) -> None:
-        self.grid, self.gap = inst.grid, gap
-        self.certifiers = [Certifier(inst, problem, late) for problem in range(inst.layout.problems)]
+    def __init__(self, inst: Instance, gap: float) -> None:
+        self.grid, self.gap, self.watch = inst.grid, gap, inst.watch
+        self.certifiers = [Certifier(inst, problem) for problem in range(inst.layout.problems)]
         self.known: dict[tuple[int, float], Certificate] = {}
 
     def settled(self, problem: int, Z: Tensor, objective: float) -> bool:
@@ -69,27 +67,24 @@ class Certificates:
         key = problem, objective
         if key not in self.known:
             self.known[key] = self.certifiers[problem].certify(Z, objective, self.gap)
+            self.watch.proved(problem, self.known[key].lower)
         return self.known[key]
 
 
-def search(
-    inst: Instance,
-    answer: Polished,
-    gap_tol: float,
-    late: Callable[[], bool],
-    progress: Callable[[Progress], None] | None,
-) -> tuple[Polished, Proofs, Status]:
+def search(inst: Instance, answer: Polished, gap_tol: float) -> tuple[Polished, Proofs, Status]:
     """Branch and bound for each problem in turn; the answer, improved where a better support was found."""
     proofs: list[Proof] = []
     limits: list[Status] = []
     node_size = inst.source.matrix.shape[1] * len(inst.layout.outputs_of(0)) * 3 + inst.most_rows
     for problem, value in enumerate(answer.objectives.tolist()):
 
-        def stop(state: Progress) -> bool:
-            if progress is not None:
-                progress(state)
-            if late():
-                limits.append(Status.TIME_LIMIT)
+        def stop(state: Standing, problem: int = problem) -> bool:
+            inst.watch.found(problem, state.upper)
+            inst.watch.proved(problem, state.lower)
+            inst.watch.tell(explored=state.explored, open=state.open)
+            if inst.watch.over():
+                assert inst.watch.ended is not None
+                limits.append(inst.watch.ended)
             elif state.open * node_size > MOST_STORED:
                 limits.append(Status.TREE_LIMIT)
             else:

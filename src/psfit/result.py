@@ -14,6 +14,8 @@ class Status(Enum):
     SETTLED = "the support no longer changes; the coefficients on it were made exact by the refit"
     MAX_ITER = "the iteration limit came first; the answer is feasible and refitted, raise max_iter for more"
     TIME_LIMIT = "the time limit came first; the answer is feasible and refitted, raise time_limit for more"
+    INTERRUPTED = "it was asked to stop; the answer is the best until then, feasible and refitted, and so is its bound"
+    TERMINATED = "SIGTERM came first; the answer is the best until then, feasible and refitted, and so is its bound"
     PROVED = "no support is better by more than gap_tol"
     TREE_LIMIT = (
         "the search tree filled the memory it may use; the gap is true, a smaller gamma makes it easier to close"
@@ -22,6 +24,12 @@ class Status(Enum):
         "the iteration left the range of floating-point numbers; the answer is refitted from the last finite point. "
         "Rescale y, or leave rho_c and rho_b at 'auto'"
     )
+
+
+def relative_gap(objective: float, lower_bound: float) -> float:
+    """Their distance as a share of the objective; zero only if they are equal."""
+    distance = objective - lower_bound
+    return 0.0 if distance == 0 else distance / max(abs(objective), np.finfo(float).tiny)
 
 
 @dataclass(frozen=True)
@@ -109,8 +117,7 @@ class Result:
     @property
     def gap(self) -> float:
         """``(objective - lower_bound) / |objective|``: by how much, at most, a better answer could be better."""
-        distance = self.objective - self.lower_bound
-        return 0.0 if distance == 0 else distance / max(abs(self.objective), np.finfo(float).tiny)
+        return relative_gap(self.objective, self.lower_bound)
 
     def _proved(self) -> str:
         """The certificate in words."""

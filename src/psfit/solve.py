@@ -1,6 +1,5 @@
 """`solve`: a problem, the data, a solver and a grid in; a `Result` out."""
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
@@ -9,7 +8,6 @@ import torch
 from torch import Tensor
 
 from psfit.bicadmm import BiCADMM
-from psfit.certificate import Progress
 from psfit.checkpoint import CheckpointError
 from psfit.comm import Grid, GridSpec, RemoteError
 from psfit.data import Source
@@ -19,7 +17,8 @@ from psfit.instance import Instance, pose
 from psfit.iterate import StoppedError
 from psfit.problem import Problem
 from psfit.proofs import Certificates, Proofs, search
-from psfit.result import Result
+from psfit.result import Result, Status
+from psfit.watch import Callback, Watch
 from psfit.working_set import fit_candidates
 
 T = TypeVar("T")
@@ -33,7 +32,7 @@ def solve(
     grid: Grid | GridSpec | None = None,
     start: tuple[Tensor, Tensor] | None = None,
     certify: bool = True,
-    progress: Callable[[Progress], None] | None = None,
+    callback: Callback | None = None,
     moments: Moments | None = None,
 ) -> Result:
     """Fit a sparse model: Bi-cADMM finds the support, the polish improves it and refits it exactly, a bound proves it.
@@ -52,16 +51,18 @@ def solve(
         Coefficients ``(p, c)`` and intercepts ``(c,)`` to start from.
     certify : bool, default=True
         Prove a lower bound on the objective of every support; exact mode does so anyway.
-    progress : callable, optional
-        Hears of the `Progress` of exact mode.
+    callback : callable, optional
+        Hears of `Progress` now and then, on its own rank; if it returns True, the fit ends with the best answer so far.
     moments : Moments, optional
         The second moments of the samples, where they are known already.
     """
-    began = time.perf_counter()
     solver = solver or BiCADMM()
     grid = prepared(problem, source, solver, grid)
-    inst = pose(problem, source, grid, exact=solver.exact or solver.precision == "highest", moments=moments)
-    return guarded(grid, lambda: _solved(inst, solver, start, certify, progress, began))
+    watch = Watch(grid, solver.time_limit, callback, len(problem.kappa), solver.interruptible)
+    with watch.listening():
+        exact = solver.exact or solver.precision == "highest"
+        inst = pose(problem, source, grid, exact, moments, watch)
+        return guarded(grid, lambda: _solved(inst, solver, start, certify))
 
 
 def prepared(problem: Problem, source: Source, solver: BiCADMM, grid: Grid | GridSpec | None, *others: object) -> Grid:
@@ -69,12 +70,6 @@ def prepared(problem: Problem, source: Source, solver: BiCADMM, grid: Grid | Gri
     grid = _built(grid, source)
     _require_same_settings(problem, source, solver, grid, others)
     return grid
-
-
-def clock(solver: BiCADMM, grid: Grid, began: float) -> Callable[[], bool]:
-    """Whether the time limit has come. All ranks ask at the same points; the first one's clock decides."""
-    limit = solver.time_limit
-    return lambda: limit is not None and grid.agree(time.perf_counter() - began > limit)
 
 
 def guarded(grid: Grid, action: Callable[[], T]) -> T:
@@ -88,30 +83,24 @@ def guarded(grid: Grid, action: Callable[[], T]) -> T:
         raise
 
 
-def _solved(
-    inst: Instance,
-    solver: BiCADMM,
-    start: tuple[Tensor, Tensor] | None,
-    certify: bool,
-    progress: Callable[[Progress], None] | None,
-    began: float,
-) -> Result:
+def _solved(inst: Instance, solver: BiCADMM, start: tuple[Tensor, Tensor] | None, certify: bool) -> Result:
     """Iteration, polish and proof; an exception from here may be this rank's alone."""
-    grid, problem = inst.grid, inst.problem
+    grid, problem, watch = inst.grid, inst.problem, inst.watch
     begin = None if start is None else inst.from_user(*start)
-    late = clock(solver, grid, began)
-    certificates = Certificates(inst, solver.certified_gap, late) if certify and not solver.exact else None
+    certificates = Certificates(inst, solver.certified_gap) if certify and not solver.exact else None
     if inst.selective:
-        fitted = fit_candidates(inst, solver, begin, began)
+        fitted = fit_candidates(inst, solver, begin)
     else:
-        fitted = fit(inst, solver, begin, None, began, None if certificates is None else certificates.settled)
+        fitted = fit(inst, solver, begin, None, None if certificates is None else certificates.settled)
     answer, status = fitted.answer, fitted.status
     proved = Proofs.none(len(problem.kappa))
-    grid.phase("the proof")
+    watch.phase("the proof")
     if solver.exact:
-        answer, proved, status = search(inst, answer, solver.gap_tol, late, progress)
+        answer, proved, status = search(inst, answer, solver.gap_tol)
     elif certificates is not None:
         proved = certificates.of(answer)
+    if watch.ended is not None and status is not Status.PROVED:
+        status = watch.ended
     coef, intercept = inst.to_user(answer.Z)
     if not grid.same(torch.stack([coef.sum(), coef.square().sum(), answer.objectives.sum().to(coef)])):
         raise RuntimeError(
@@ -132,7 +121,7 @@ def _solved(
         local=fitted.local,
         status=status,
         n_iter=len(fitted.history),
-        seconds=time.perf_counter() - began,
+        seconds=watch.seconds,
         certain_in=proved.certain_in,
         certain_out=proved.certain_out,
         tree_nodes=proved.tree_nodes,
@@ -171,7 +160,8 @@ def _require_same_settings(
         problem.standardize,
     )
     shapes = (source.matrix.shape[1], source.outputs, str(source.matrix.dtype), grid.nodes.size, grid.blocks.size)
-    settings = replace(solver, checkpoint=None, local=None), getattr(solver.local, "name", solver.local)
+    bare = replace(solver, checkpoint=None, local=None, interruptible=False)
+    settings = bare, getattr(solver.local, "name", solver.local)
     if not grid.alike(asked, shapes, settings, others):
         raise ValueError(
             f"the ranks do not agree on what to solve; this one has {shapes[0]} features, {shapes[1]} output(s), "

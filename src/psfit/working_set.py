@@ -19,16 +19,16 @@ from psfit.instance import Instance
 from psfit.polish.landscape import DataLandscape
 from psfit.polish.refit import Fit, refit
 from psfit.polish.swap import gains_of_adding, propose
-from psfit.result import Record, Status
+from psfit.result import Record
 
 ROUNDS = 6
 # Numbers that the model of one block of columns may hold.
 BLOCK_NUMBERS = 1 << 25
 
 
-def fit_candidates(inst: Instance, solver: BiCADMM, start: Tensor | None, began: float) -> Fitted:
+def fit_candidates(inst: Instance, solver: BiCADMM, start: Tensor | None) -> Fitted:
     """The counterpart of `fitting.fit` that sees all columns a few times only."""
-    inst.grid.phase("the choice of candidates")
+    inst.watch.phase("the choice of candidates")
     order = _promising(inst, start)
     index = order[: inst.first_candidates].sort().values
     best: Fitted | None = None
@@ -37,13 +37,13 @@ def fit_candidates(inst: Instance, solver: BiCADMM, start: Tensor | None, began:
         part = inst.restricted(index)
         known = None if best is None else inst.part_of(best.answer.Z, index)
         begin = None if start is None else inst.part_of(start, index)
-        found = fit(part, _for_round(solver, number), begin, known, began)
+        found = fit(part, _for_round(solver, number), begin, known)
         history += [replace(record, iteration=len(history) + k + 1) for k, record in enumerate(found.history)]
         gained = best is None or _is_better(inst, found, best)
         if best is None or gained:
             best = replace(found, answer=replace(found.answer, Z=inst.whole_of(found.answer.Z, index)))
-        inst.grid.phase("the search for candidates")
-        if not gained or found.status is Status.TIME_LIMIT or number == ROUNDS - 1:
+        inst.watch.phase("the search for candidates")
+        if not gained or inst.watch.over() or number == ROUNDS - 1:
             break
         newcomers = _newcomers(inst, part, best, index)[: inst.first_candidates]
         if not len(newcomers):

@@ -90,10 +90,11 @@ def hard():
 def test_a_time_limit_leaves_an_honest_gap():
     heard = []
     problem = Problem(Squared(), (8,), gamma=10.0)
-    result = solve(problem, hard(), BiCADMM(exact=True, time_limit=1.0), progress=heard.append)
+    result = solve(problem, hard(), BiCADMM(exact=True, time_limit=1.0), callback=heard.append)
     assert result.status is Status.TIME_LIMIT
     assert 1e-4 < result.gap < 1
-    lowers, uppers = [state.lower for state in heard], [state.upper for state in heard]
+    heard = [state for state in heard if state.explored]
+    lowers, uppers = [state.lower_bound for state in heard], [state.objective for state in heard]
     assert max(np.diff(uppers), default=0) <= 0
     assert result.lower_bound >= max(lowers[:1])
     assert heard[-1].open > 0

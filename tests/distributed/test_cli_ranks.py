@@ -64,3 +64,28 @@ def test_one_page_is_written_and_its_sums_are_those_of_all_ranks(tmp_path):
     assert f"{np.mean(model.predict(tmp_path / 'data.csv') == labels):.4g}" in sections[1]
     assert "2 nodes by 1 block" in pages[2]
     assert re.search(r"<dt>ranks</dt><dd>2</dd>", pages[2])
+
+
+@pytest.mark.parametrize("backend", ["torch", "mpi"])
+def test_the_demo_is_said_once(backend, tmp_path):
+    out = tmp_path / "out"
+    program = ["-m", "psfit", "demo", "--out", str(out), "--samples", "400", "--features", "20", "--device", "cpu"]
+    done = run(command(backend, 2, *program))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("2 nodes x 1 block") == 2
+    assert done.stdout.count("recovered  2 of the 2 true features") == 1
+    assert done.stdout.count("What to try next") == 1
+    assert psfit.load(out / "diabetes.psfit").result_.nodes == 2
+
+
+def test_figures_and_mistakes_over_ranks_are_said_once():
+    program = ["-m", "psfit", "bench", "--samples", "200", "--features", "10", "--device", "cpu", "--repeats", "1"]
+    done = run(command("torch", 2, *program, "--json"))
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["nodes"] == 2
+    assert facts["environment"]["ranks"] == "2"
+    assert len(facts["methods"]) == 3
+    done = run(command("torch", 2, *program, "--kappa", "11"))
+    assert done.returncode != 0
+    assert done.stderr.count("psfit: error: --kappa: 11 must be between 1 and 10") == 1

@@ -1,6 +1,5 @@
 """Lower bounds for many limits at once: all kappas of a path are rows of one batch and share every pass."""
 
-from collections.abc import Callable
 from functools import cached_property
 
 import torch
@@ -19,8 +18,8 @@ from psfit.instance import Instance
 class BoundsAlong:
     """Bounds for the limits of one problem; what they need to know of the data is looked up once."""
 
-    def __init__(self, inst: Instance, gap: float, late: Callable[[], bool]) -> None:
-        self.inst, self.gap, self.late = inst, gap, late
+    def __init__(self, inst: Instance, gap: float) -> None:
+        self.inst, self.gap = inst, gap
 
     def __call__(self, kappas: Tensor, Z: Tensor, objectives: Tensor) -> Tensor:
         """A bound ``(K,)`` for each limit ``kappas (K,)``, from its answers ``Z (K, n, c)``.
@@ -34,7 +33,7 @@ class BoundsAlong:
         if inst.problem.loss.quadratic and inst.pooled and inst.layout.kind == "columns":
             bounds = self._by_quadratic_form(kappas, Z[:, : inst.layout.features, 0].T, enough, objectives, fixed)
         else:
-            relaxation = DataRelaxation(inst, late=self.late)
+            relaxation = DataRelaxation(inst)
             starts = [relaxation.start(part) for part in Z]
             state = tuple(torch.cat(column) for column in zip(*starts, strict=True))
             bounds = relaxation.bound(fixed, state, enough, PASS_BUDGET).lower

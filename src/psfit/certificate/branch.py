@@ -22,7 +22,7 @@ ROUNDINGS = 2
 
 
 @dataclass(frozen=True)
-class Progress:
+class Standing:
     """Where a search stands."""
 
     upper: float
@@ -90,11 +90,11 @@ class Search:
         waiting = self.heap[0][0] if self.heap else float("inf")
         return min(self.upper, self.floor, waiting)
 
-    def run(self, root: Fixed, bounds: Bounds, stop: Callable[[Progress], bool]) -> Tree:
+    def run(self, root: Fixed, bounds: Bounds, stop: Callable[[Standing], bool]) -> Tree:
         """Explore from the root, whose bounds are known, until everything is proved or `stop` says so."""
         self._file(root, bounds, bounds.lower)
         width = BATCH[self.relaxation.device.type]
-        while self.heap and not stop(Progress(self.upper, self.lower, self.explored, len(self.heap))):
+        while self.heap and not stop(Standing(self.upper, self.lower, self.explored, len(self.heap))):
             if self.heap[0][0] >= self.enough:
                 # The best node waiting need not be explored any more, so none does.
                 self.floor, self.heap = min(self.floor, self.heap[0][0]), []

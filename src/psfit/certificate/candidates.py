@@ -4,8 +4,6 @@ A bound needs slopes for the samples and one product with every column. Where th
 its validity, so they are improved on the columns that count at present. Columns that turn out to count, too, join them.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -19,9 +17,7 @@ ROUNDS = 5
 WORTHWHILE = 0.02
 
 
-def bound_by_candidates(
-    inst: Instance, Z: Tensor, objective: float, iterations: int, late: Callable[[], bool]
-) -> tuple[Tensor, Tensor]:
+def bound_by_candidates(inst: Instance, Z: Tensor, objective: float, iterations: int) -> tuple[Tensor, Tensor]:
     """A lower bound ``(1,)`` of one problem at its answer ``Z (n, c)``, and the scores behind it."""
     source, everything = inst.source, Fixed.nothing(inst.layout.size, inst.problem.kappa[0], inst.ridge.device)
     support = (Z[: inst.layout.features] != 0).any(dim=1).nonzero().flatten()
@@ -32,11 +28,11 @@ def bound_by_candidates(
     index, found = support, scores
     for _ in range(ROUNDS):
         grown = _grown(inst, index, found)
-        if late() or len(grown) == len(index):
+        if inst.watch.over() or len(grown) == len(index):
             break
         index = grown
         part = inst.restricted(index)
-        relaxation = DataRelaxation(part, late=late)
+        relaxation = DataRelaxation(part)
         nothing = Fixed.nothing(part.layout.size, inst.problem.kappa[0], Z.device)
         state = relaxation.bound(nothing, relaxation.start(inst.part_of(Z, index)), objective, iterations).state
         value, found = dual_bound(inst, state[1][0], everything)

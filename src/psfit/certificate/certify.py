@@ -1,6 +1,5 @@
 """The certificate of an answer: how much better any other support could be, and which items are beyond doubt."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
@@ -37,11 +36,11 @@ class Certificate:
 class Certifier:
     """Certificates for answers of one problem of an instance; what they share is made once.
 
-    Passes over the data end with their budget, or when `late` says so.
+    Passes over the data end with their budget, or when the fit is over.
     """
 
-    def __init__(self, inst: Instance, problem: int, late: Callable[[], bool] = lambda: False) -> None:
-        self.inst, self.late = inst.single(problem), late
+    def __init__(self, inst: Instance, problem: int) -> None:
+        self.inst = inst.single(problem)
         self.outputs = inst.layout.outputs_of(problem)
 
     def certify(self, Z: Tensor, objective: float, gap: float = 0.0) -> Certificate:
@@ -53,7 +52,7 @@ class Certifier:
             certified = self._by_one_gradient if inst.grid.blocks.size > 1 else self._by_quadratic_form
             lower, fixed = certified(Z[: inst.layout.features], objective, enough, fixed)
         elif inst.selective:
-            bound, scores = bound_by_candidates(inst, Z, objective, PASS_BUDGET, self.late)
+            bound, scores = bound_by_candidates(inst, Z, objective, PASS_BUDGET)
             lower, fixed = float(bound), screen(fixed, scores, bound, objective)[0]
         else:
             relaxation = self._relaxation
@@ -65,7 +64,7 @@ class Certifier:
 
     @cached_property
     def _relaxation(self) -> DataRelaxation:
-        return DataRelaxation(self.inst, late=self.late)
+        return DataRelaxation(self.inst)
 
     @cached_property
     def _form(self) -> Quadratic:

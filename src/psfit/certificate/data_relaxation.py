@@ -30,15 +30,13 @@ REFIT_ERROR = 1e-10
 
 
 class DataRelaxation(Relaxation):
-    """An instance of one problem; `late` ends an iteration before its budget does.
+    """An instance of one problem; an iteration ends with its budget, or when the fit is over.
 
     `fit` gives the optimum on a support, for a search that tries some.
     """
 
-    def __init__(
-        self, inst: Instance, fit: Callable[[Tensor], float] | None = None, late: Callable[[], bool] = lambda: False
-    ) -> None:
-        self.inst, self.fit, self.late = inst, fit, late
+    def __init__(self, inst: Instance, fit: Callable[[Tensor], float] | None = None) -> None:
+        self.inst, self.fit = inst, fit
         layout, c = inst.layout, inst.source.outputs
         self.size, self.kappa, self.device = layout.size, inst.problem.kappa[0], inst.ridge.device
         self.joint = layout.kind != "columns"
@@ -107,7 +105,7 @@ class DataRelaxation(Relaxation):
                 idle = torch.where(gained, 0, idle + 1)
                 best = torch.where(better, value, best)
                 scores = torch.where(better.unsqueeze(1), measured, scores)
-                done = bool(((idle > PATIENCE) | (best >= enough)).all()) or self.late()
+                done = bool(((idle > PATIENCE) | (best >= enough)).all()) or inst.watch.over()
                 if k == iterations or (k and done):
                     break
             # What a step returns beside its arguments is not an argument of the next.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from psfit.certificate import extraction
-from psfit.certificate.branch import Progress, Search, Tree, screen
+from psfit.certificate.branch import Search, Standing, Tree, screen
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import trivial_bound
 from psfit.certificate.perspective import Fixed
@@ -41,7 +41,7 @@ class Proof:
     explored: int
 
 
-Stop = Callable[[Progress], bool]
+Stop = Callable[[Standing], bool]
 
 
 def prove(
@@ -90,7 +90,7 @@ def _prove_quadratic(form: Quadratic, X: Tensor, objective: float, gap_tol: floa
         if decided:
             form, extracted = form.reduced(fixed.inside[0], fixed.outside[0]), extracted[keep]
         closed = root >= objective - gap_tol * abs(objective) or form.kappa <= 0 or form.size <= form.kappa
-        if closed or stop(Progress(objective, root, 0, 1)):
+        if closed or stop(Standing(objective, root, 0, 1)):
             break
         slope = _slope(bounds, keep)
         if not decided and (gain < WORTHWHILE * (objective - root) or form.size > MOST_ITEMS or not bool(slope.any())):

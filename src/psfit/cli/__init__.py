@@ -1,29 +1,47 @@
-"""The command line: ``psfit fit``, ``path``, ``predict``, ``inspect`` and ``report``, one process or many."""
+"""The command line: ``psfit fit``, ``path``, ``predict``, ``inspect``, ``report``, ``demo`` and ``bench``."""
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
+from psfit._version import __version__
 from psfit.checkpoint import CheckpointError
+from psfit.cli.bench import bench
+from psfit.cli.demo import demo
 from psfit.cli.fit import fit
 from psfit.cli.inspect import inspect
 from psfit.cli.path import path
 from psfit.cli.predict import predict
 from psfit.cli.report import report
+from psfit.cli.say import EXIT_CODES
 from psfit.comm import PeerLostError, RemoteError
 from psfit.iterate import StoppedError
-
-# What a shell reports for a process that SIGTERM has ended: a scheduler sees that the work is not done.
-STOPPED = 143
+from psfit.result import Status
 
 app = typer.Typer(
     help="Sparse linear models under an exact limit on nonzero coefficients, over nodes and devices.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (fit, path, predict, inspect, report):
+for command in (fit, path, predict, inspect, report, demo, bench):
     app.command()(command)
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        print(f"psfit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _for_all_commands(
+    version: Annotated[
+        bool, typer.Option("--version", help="Say which version this is.", callback=_say_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
 
 
 def main() -> None:
@@ -42,7 +60,7 @@ def main() -> None:
         sys.exit(1)
     except StoppedError as stopped:
         print(f"psfit: {stopped}", file=sys.stderr)
-        sys.exit(STOPPED)
+        sys.exit(EXIT_CODES[Status.TERMINATED])
     except (ValueError, TypeError, OSError, ImportError, CheckpointError, PeerLostError) as error:
         print(f"psfit: error: {error}", file=sys.stderr)
         sys.exit(1)

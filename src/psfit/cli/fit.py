@@ -8,7 +8,7 @@ import typer
 from psfit.bicadmm import BiCADMM
 from psfit.cli import options
 from psfit.cli.report import write_report
-from psfit.cli.say import Speaker, summary, written
+from psfit.cli.say import Speaker, end, summary, written
 from psfit.comm import GridSpec
 from psfit.estimators.path import model_for
 from psfit.model_file import save
@@ -67,6 +67,7 @@ def fit(
         time_limit=time_limit,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
+        interruptible=True,
     )
     source = options.file_source(data, target, weight, columns, one_hot, memory)
     grid = spec.build()
@@ -90,3 +91,4 @@ def fit(
     lines = [f"  model      {out}"] if out else []
     lines += write_report(estimator, source, grid, report)
     speaker.say(summary(estimator) | written(out=out, report=report), lines)
+    end(estimator.result_.status)

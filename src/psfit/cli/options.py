@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from psfit.comm import GridSpec
 from psfit.data import FileSource
 from psfit.estimators.path import LOSSES
 
@@ -100,6 +101,12 @@ def require_folder(option: str, path: Path | None) -> None:
     """Refuse an output that could not be written in the end."""
     if path is not None and not path.absolute().parent.is_dir():
         raise ValueError(f"{option}: there is no folder {path.absolute().parent}")
+
+
+def four_nodes(nodes: int | None, device: str) -> GridSpec:
+    """So many nodes; if no number is given, one for each rank, and four in a process of its own."""
+    alone = GridSpec(device=device).build().world.size == 1
+    return GridSpec(nodes=4 if nodes is None and alone else nodes, device=device)
 
 
 def share_or_count(kappa: str | None) -> int | float | None:

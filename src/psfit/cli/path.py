@@ -12,7 +12,7 @@ from psfit import estimators
 from psfit.bicadmm import BiCADMM
 from psfit.cli import options
 from psfit.cli.report import write_report
-from psfit.cli.say import Speaker, summary, written
+from psfit.cli.say import Speaker, end, summary, written
 from psfit.comm import GridSpec
 from psfit.estimators._selection import SelectingModel
 from psfit.estimators.path import Path as KappaPath
@@ -20,6 +20,7 @@ from psfit.estimators.path import model_for, sparse_path
 from psfit.files import write_whole
 from psfit.model_file import save
 from psfit.reporting import require_page
+from psfit.result import Status
 
 Criterion = Enum("Criterion", {name: name for name in ("aic", "bic", "ebic", "gic")}, type=str)  # type: ignore[misc]
 CHOICE = "Choice of kappa"
@@ -101,9 +102,10 @@ def path(
         "fit_intercept": intercept,
         "standardize": standardize,
         "sparsity": sparsity.value,
-        "solver": BiCADMM(effort=effort.value, time_limit=time_limit),
+        "solver": BiCADMM(effort=effort.value, time_limit=time_limit, interruptible=True),
         "grid": spec,
         "certify": certify,
+        "verbose": int(speaker.talks),
     }
     tried: dict[str, Any] = {"kappas": options.limits(kappas), "gammas": options.numbers("--gammas", gammas)}
     if chooses:
@@ -112,11 +114,14 @@ def path(
         model.fit(source)
         facts, lines = _choose(model, speaker, out, picture)
         lines += write_report(model, source, grid, report)
+        ended: Status | None = model.result_.status
     else:
         found = sparse_path(source, **tried, loss=loss.value, **shared)
         facts, lines = _show(found, speaker, out, picture)
         lines += write_report(found, source, grid, report)
+        ended = found.ended
     speaker.say(facts | written(out=out, report=report), lines)
+    end(ended)
 
 
 def _selecting(loss: str) -> SelectingModel:
@@ -131,7 +136,7 @@ def _choose(
 ) -> tuple[dict[str, Any], list[str]]:
     """Write the model and the picture; what to say of the choice."""
     choice = model.selection_
-    lines = [str(choice), str(model.result_)]
+    lines = []
     if speaker.first and out is not None:
         save(model, out)
         lines.append(f"  model      {out}")
@@ -148,7 +153,7 @@ def _show(
 ) -> tuple[dict[str, Any], list[str]]:
     """Write the table and the picture; what to say of the path."""
     rows = found.rows()
-    lines = [str(found)]
+    lines = []
     if speaker.first and out is not None:
         text = io.StringIO()
         writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
@@ -161,4 +166,5 @@ def _show(
 
         plot_path(found, float(found.gammas[-1])).figure.savefig(picture)
         lines.append(f"  picture    {picture}")
-    return {"loss": found.loss, "seconds": found.seconds, "table": rows}, lines
+    ended = found.ended and found.ended.name
+    return {"loss": found.loss, "seconds": found.seconds, "ended": ended, "table": rows}, lines

@@ -4,9 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from psfit.cli.options import plain
 from psfit.comm import Grid
 from psfit.estimators._base import SparseModel
+from psfit.result import Status
+
+# What a shell reports for a process that Ctrl-C or SIGTERM has ended: a scheduler sees that the work is not done.
+EXIT_CODES = {Status.INTERRUPTED: 130, Status.TERMINATED: 143}
 
 
 class Speaker:
@@ -33,6 +39,12 @@ class Speaker:
 def written(**files: Path | None) -> dict[str, str | None]:
     """The files that a command wrote, by their options."""
     return {option: None if file is None else str(file) for option, file in files.items()}
+
+
+def end(status: Status | None) -> None:
+    """Leave with a code of its own if the work was cut short by a signal; all that was found is written by then."""
+    if status in EXIT_CODES:
+        raise typer.Exit(EXIT_CODES[status])
 
 
 def summary(model: SparseModel) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """All second moments of the nodes' data from a single pass: what the squared loss needs to know, and no more."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -77,6 +77,10 @@ class Moments:
         """The moments of no samples."""
         zeros = (torch.zeros_like(part) for part in (self.gram, self.cross, self.rests))
         return Moments(self.reference, *zeros)
+
+    def with_targets_about(self, level: Tensor) -> "Moments":
+        """The moments with ``level (c,)`` subtracted from the targets."""
+        return replace(self, cross=self.cross - self.gram[:, :, -1:] * level)
 
     @property
     def sums(self) -> Tensor:

@@ -8,6 +8,9 @@ from torch import Tensor
 
 from psfit.comm import even_bounds
 
+# Standard deviation of the margins from which labels are drawn.
+MARGIN = 2.0
+
 
 @dataclass(frozen=True)
 class Synthetic:
@@ -45,3 +48,12 @@ def paper_recipe(
     x[place] = torch.randn(kappa, 1, generator=generator, dtype=dtype, device=device)
     b = A @ x + noise * torch.randn(m, 1, generator=generator, dtype=dtype, device=device)
     return Synthetic(A, b, x, kappa)
+
+
+def drawn_signs(made: Synthetic, *, seed: int = 1) -> Tensor:
+    """Labels -1 and +1, shape ``(m, 1)``, drawn from a logistic model of the same data with the same truth."""
+    generator = torch.Generator(device=made.A.device).manual_seed(seed)
+    eta = made.A @ made.x
+    chance = torch.sigmoid(MARGIN * eta / eta.std())
+    drawn = torch.rand(eta.shape, generator=generator, device=eta.device)
+    return torch.where(drawn < chance, 1.0, -1.0)

@@ -15,6 +15,7 @@ from psfit.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.data import DesignMatrix, FileSource, Samples, Source, Spread
 from psfit.data.moments import Moments
+from psfit.environment import environment
 from psfit.estimators._export import as_sklearn, write_coefficients, write_onnx
 from psfit.estimators._inputs import (
     as_array,
@@ -27,12 +28,12 @@ from psfit.estimators._inputs import (
     summed,
     to_tensor,
 )
-from psfit.estimators._progress import ProgressPrinter
+from psfit.estimators._progress import shown
 from psfit.losses import Loss
 from psfit.problem import Problem, Sparsity
 from psfit.result import Record, Result
 from psfit.solve import solve
-from psfit.surroundings import surroundings
+from psfit.watch import Callback
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,11 @@ class SparseModel(BaseEstimator, ABC):
     warm_start : bool, default=False
         Start from the previous answer if its shape fits.
     verbose : int, default=0
-        1 prints the result and, in exact mode, the progress of the search.
+        1 shows how far the fit is, in one live line where there is a terminal or a notebook, and prints the result.
+        Ctrl-C and SIGTERM then end the fit with the best answer so far, whose status says so.
+    callback : callable or None
+        Hears of `psfit.Progress` while the fit runs, on every rank that has one; if it returns True, the fit ends with
+        the best answer so far.
     """
 
     result_: Result
@@ -98,6 +103,7 @@ class SparseModel(BaseEstimator, ABC):
         certify: bool = True,
         warm_start: bool = False,
         verbose: int = 0,
+        callback: Callback | None = None,
     ) -> None:
         self.kappa = kappa
         self.gamma = gamma
@@ -109,6 +115,7 @@ class SparseModel(BaseEstimator, ABC):
         self.certify = certify
         self.warm_start = warm_start
         self.verbose = verbose
+        self.callback = callback
 
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | int | None = None
@@ -139,17 +146,24 @@ class SparseModel(BaseEstimator, ABC):
         self, problem: Problem, posed: Posed, start: tuple[Tensor, Tensor] | None, moments: Moments | None = None
     ) -> None:
         """Fit to the posed data, and speak of it if asked to."""
-        speaks = self.verbose > 0 and posed.grid.world.rank == 0
-        progress = ProgressPrinter() if speaks else None
-        self.result_ = solve(problem, posed.source, self.solver, posed.grid, start, self.certify, progress, moments)
+        speaks = self._speaks(posed.grid)
+        solver = self.solver or BiCADMM()
+        # Who watches a fit may want to end it.
+        solver = replace(solver, interruptible=solver.interruptible or self.verbose > 0)
+        with shown(speaks, self.callback) as callback:
+            self.result_ = solve(problem, posed.source, solver, posed.grid, start, self.certify, callback, moments)
         if speaks:
             print(self.result_)
+
+    def _speaks(self, grid: Grid) -> bool:
+        """Whether this is the rank that says what all of them do."""
+        return self.verbose > 0 and grid.world.rank == 0
 
     def _posed(self, X: Any, y: Any, sample_weight: Any, target: Any) -> Posed:
         """Read and check everything; remembers what `predict` needs."""
         self._check_settings()
         grid = (self.grid or GridSpec(backend="serial")).build(X.device if isinstance(X, Tensor) else None)
-        self._surroundings = surroundings(grid.device, grid.world.size)
+        self._surroundings = environment() | {"device": str(grid.device), "ranks": str(grid.world.size)}
         matrix, y, weights = self._read(X, y, sample_weight, target, grid)
         if not summed(grid, weights.sum(keepdims=True)) > 0:
             raise ValueError("sample_weight is zero everywhere; at least one sample must count")
@@ -157,7 +171,7 @@ class SparseModel(BaseEstimator, ABC):
         matrix = self._own_columns(matrix, grid)
         source = Source(
             matrix,
-            to_tensor(codes, grid, matrix.dtype),
+            to_tensor(codes, grid, torch.float64),
             to_tensor(effective.reshape(-1, 1), grid, matrix.dtype),
         )
         loss = self._loss(codes)

@@ -16,11 +16,13 @@ from psfit.estimators._base import Posed, SparseModel
 from psfit.estimators._criteria import CRITERIA, LIKELIHOODS, information
 from psfit.estimators._folds import Folds
 from psfit.estimators._inputs import summed
+from psfit.estimators._progress import require_whole, shown, within
 from psfit.estimators._scores import held_out_scores, models_of, scorer_of
 from psfit.estimators.path import limits_of, ridges_of
 from psfit.parts import Parts, loss_sums
 from psfit.path import solve_path
 from psfit.problem import Sparsity
+from psfit.watch import Callback
 
 # More samples with less weight than this have weights of another kind: shares that sum to one.
 LEAST_WEIGHT = 3.0
@@ -184,6 +186,7 @@ class SelectingModel(SparseModel):
         grid: GridSpec | None = None,
         certify: bool = True,
         verbose: int = 0,
+        callback: Callback | None = None,
     ) -> None:
         self.kappas = kappas
         self.gammas = gammas
@@ -198,6 +201,7 @@ class SelectingModel(SparseModel):
         self.grid = grid
         self.certify = certify
         self.verbose = verbose
+        self.callback = callback
 
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | int | None = None, groups: Any = None
@@ -230,10 +234,16 @@ class SelectingModel(SparseModel):
         else:
             self.selection_ = self._informed(posed, kappas, gammas)
         self.kappa_, self.gamma_ = self.selection_.kappa, self.selection_.gamma
+        if self._speaks(posed.grid):
+            print(self.selection_)
         problems = len(posed.problem.kappa)
         problem = replace(posed.problem, kappa=(self.kappa_,) * problems, gamma=self.gamma_)
         self._solve(problem, posed, None, moments)
         return self
+
+    def _trial(self) -> BiCADMM:
+        """The solver of the models to choose from: a choice that was cut short would be none."""
+        return replace(self.solver or BiCADMM(), interruptible=False)
 
     def _validated(
         self, posed: Posed, kappas: Sequence[int], gammas: Sequence[float], groups: Any
@@ -248,10 +258,12 @@ class SelectingModel(SparseModel):
         parts = Parts.of(posed.problem, source, grid, folds.train, self.solver)
         shared = (time.perf_counter() - began) / len(folds.train)
         paths, seconds = [], []
-        for split in range(len(folds.train)):
-            began = time.perf_counter()
-            paths.append(parts.path(split, kappas, gammas, self.solver))
-            seconds.append(time.perf_counter() - began + shared)
+        with shown(self._speaks(grid), self.callback) as callback:
+            for split in range(len(folds.train)):
+                began = time.perf_counter()
+                told = within(callback, f"fold {split + 1} of {len(folds.train)}")
+                paths.append(require_whole(parts.path(split, kappas, gammas, self._trial(), told)))
+                seconds.append(time.perf_counter() - began + shared)
         began = time.perf_counter()
         scores = held_out_scores(self, scorer, posed, folds, *models_of(paths))
         scoring = (time.perf_counter() - began) / scores.size
@@ -270,7 +282,10 @@ class SelectingModel(SparseModel):
             raise ValueError(
                 f"criterion={self.criterion!r} needs a likelihood, which the {problem.loss.name} loss is not; use 'cv'"
             )
-        paths = solve_path(problem, source, kappas, gammas, self.solver, grid, certify=False)
+        with shown(self._speaks(grid), self.callback) as callback:
+            paths = require_whole(
+                solve_path(problem, source, kappas, gammas, self._trial(), grid, certify=False, callback=callback)
+            )
         coefs, intercepts = models_of([paths])
         everything = torch.ones(1, source.matrix.shape[0], dtype=torch.bool)
         sums, weights = loss_sums(problem, source, grid, everything, coefs, intercepts)

@@ -16,6 +16,7 @@ from psfit.estimators._inputs import summed
 from psfit.estimators._labels import all_classes
 from psfit.losses import Hinge, Logistic, Loss, Softmax, SquaredHinge
 from psfit.problem import Sparsity
+from psfit.watch import Callback
 
 
 class _Classifier(ClassifierMixin, SparseModel):
@@ -43,6 +44,7 @@ class _Classifier(ClassifierMixin, SparseModel):
         certify: bool = True,
         warm_start: bool = False,
         verbose: int = 0,
+        callback: Callback | None = None,
     ) -> None:
         super().__init__(
             kappa,
@@ -55,6 +57,7 @@ class _Classifier(ClassifierMixin, SparseModel):
             certify=certify,
             warm_start=warm_start,
             verbose=verbose,
+            callback=callback,
         )
         self.class_weight = class_weight
 
@@ -190,6 +193,7 @@ class SparseSVC(_Classifier):
         certify: bool = True,
         warm_start: bool = False,
         verbose: int = 0,
+        callback: Callback | None = None,
     ) -> None:
         super().__init__(
             kappa,
@@ -203,6 +207,7 @@ class SparseSVC(_Classifier):
             certify=certify,
             warm_start=warm_start,
             verbose=verbose,
+            callback=callback,
         )
         self.loss = loss
 

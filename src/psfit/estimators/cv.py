@@ -9,6 +9,7 @@ from psfit.estimators._selection import SelectingModel
 from psfit.estimators.classify import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
 from psfit.estimators.linear import SparseLinearRegression, SparsePoissonRegression
 from psfit.problem import Sparsity
+from psfit.watch import Callback
 
 
 class SparseLinearRegressionCV(SelectingModel, SparseLinearRegression):
@@ -35,6 +36,7 @@ class SparseLinearRegressionCV(SelectingModel, SparseLinearRegression):
         grid: GridSpec | None = None,
         certify: bool = True,
         verbose: int = 0,
+        callback: Callback | None = None,
     ) -> None:
         super().__init__(
             kappas,
@@ -50,6 +52,7 @@ class SparseLinearRegressionCV(SelectingModel, SparseLinearRegression):
             grid=grid,
             certify=certify,
             verbose=verbose,
+            callback=callback,
         )
         self.loss = loss
         self.huber_delta = huber_delta
@@ -77,6 +80,7 @@ class _SelectingClassifier(SelectingModel):
         grid: GridSpec | None = None,
         certify: bool = True,
         verbose: int = 0,
+        callback: Callback | None = None,
     ) -> None:
         super().__init__(
             kappas,
@@ -92,6 +96,7 @@ class _SelectingClassifier(SelectingModel):
             grid=grid,
             certify=certify,
             verbose=verbose,
+            callback=callback,
         )
         self.class_weight = class_weight
 
@@ -125,6 +130,7 @@ class SparseSVCCV(_SelectingClassifier, SparseSVC):
         grid: GridSpec | None = None,
         certify: bool = True,
         verbose: int = 0,
+        callback: Callback | None = None,
     ) -> None:
         super().__init__(
             kappas,
@@ -141,5 +147,6 @@ class SparseSVCCV(_SelectingClassifier, SparseSVC):
             grid=grid,
             certify=certify,
             verbose=verbose,
+            callback=callback,
         )
         self.loss = loss

@@ -12,6 +12,7 @@ from psfit.estimators._base import SparseModel
 from psfit.estimators._inputs import summed
 from psfit.losses import Huber, Loss, Poisson, Squared
 from psfit.problem import Sparsity
+from psfit.watch import Callback
 
 
 class _Regressor(RegressorMixin, SparseModel):
@@ -70,6 +71,7 @@ class SparseLinearRegression(_Regressor):
         certify: bool = True,
         warm_start: bool = False,
         verbose: int = 0,
+        callback: Callback | None = None,
     ) -> None:
         super().__init__(
             kappa,
@@ -82,6 +84,7 @@ class SparseLinearRegression(_Regressor):
             certify=certify,
             warm_start=warm_start,
             verbose=verbose,
+            callback=callback,
         )
         self.loss = loss
         self.huber_delta = huber_delta

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,10 +12,13 @@ from psfit.bicadmm import BiCADMM
 from psfit.comm import GridSpec
 from psfit.estimators._base import Posed, SparseModel
 from psfit.estimators._inputs import summed
+from psfit.estimators._progress import shown
 from psfit.estimators.classify import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
 from psfit.estimators.linear import SparseLinearRegression, SparsePoissonRegression
 from psfit.path import check_kappas, solve_path
 from psfit.problem import Sparsity
+from psfit.result import Status
+from psfit.watch import Callback
 
 # The estimator of each loss.
 LOSSES: dict[str, Callable[[], SparseModel]] = {
@@ -54,6 +57,8 @@ class Path:
         The labels, where the outputs are classes.
     surroundings : dict of str
         Where it was fitted.
+    ended : Status or None
+        Why the search ended before it was done, if it did: a time limit, or somebody asked for it.
     """
 
     kappas: np.ndarray
@@ -69,6 +74,7 @@ class Path:
     settings: dict[str, Any]
     classes: np.ndarray | None
     surroundings: dict[str, str]
+    ended: Status | None = None
 
     @property
     def gaps(self) -> np.ndarray:
@@ -134,6 +140,8 @@ class Path:
         shown = rows if len(rows) <= 20 else [rows[k] for k in np.linspace(0, len(rows) - 1, 20).round().astype(int)]
         for row in shown:
             lines.append(f"{row['gamma']:>10.4g} {row['kappa']:>7} {row['objective']:>14.6g} {row['gap']:>9.2g}")
+        if self.ended is not None:
+            lines.append(f"  status     {self.ended.name}: {self.ended.value}")
         return "\n".join(lines)
 
 
@@ -152,6 +160,8 @@ def sparse_path(
     solver: BiCADMM | None = None,
     grid: GridSpec | None = None,
     certify: bool = True,
+    verbose: int = 0,
+    callback: Callback | None = None,
 ) -> Path:
     """Fit models for many limits on the nonzero coefficients at once.
 
@@ -165,8 +175,9 @@ def sparse_path(
         Inverse weights of the ridge; each has a path of its own.
     loss : {"squared", "huber", "logistic", "softmax", "squared_hinge", "hinge", "poisson"}
         The loss; "logistic" becomes softmax for more than two classes.
-    fit_intercept, standardize, sparsity, solver, grid, certify :
-        As in the estimators. The solver's exact mode and checkpoints do not apply to paths.
+    fit_intercept, standardize, sparsity, solver, grid, certify, verbose, callback :
+        As in the estimators. The solver's exact mode and checkpoints do not apply to paths. A path that is asked to
+        stop refits and returns what it has, and says so.
 
     A larger limit never has a worse objective.
     """
@@ -183,8 +194,12 @@ def sparse_path(
     ridges = ridges_of(gammas)
     posed = model._posed(X, y, sample_weight, target)
     limits = limits_of(kappas, posed)
-    paths = solve_path(posed.problem, posed.source, limits, ridges, solver, posed.grid, certify)
-    return Path(
+    solver = solver or BiCADMM()
+    solver = replace(solver, interruptible=solver.interruptible or verbose > 0)
+    speaks = verbose > 0 and posed.grid.world.rank == 0
+    with shown(speaks, callback) as told:
+        paths = solve_path(posed.problem, posed.source, limits, ridges, solver, posed.grid, certify, callback=told)
+    path = Path(
         kappas=np.array(limits),
         gammas=np.array(ridges),
         coefs=np.stack([path.coefs for path in paths]),
@@ -198,7 +213,11 @@ def sparse_path(
         settings={"fit_intercept": fit_intercept, "standardize": standardize, "sparsity": sparsity},
         classes=getattr(model, "classes_", None),
         surroundings=model._surroundings,
+        ended=paths[-1].ended,
     )
+    if speaks:
+        print(path)
+    return path
 
 
 def model_for(loss: str) -> SparseModel:

@@ -14,9 +14,11 @@ from psfit.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.estimators._base import Posed
 from psfit.estimators._folds import Folds
+from psfit.estimators._progress import require_whole, shown, within
 from psfit.estimators.path import limits_of, model_for, ridges_of
 from psfit.parts import Parts
 from psfit.problem import Sparsity
+from psfit.watch import Callback
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ def stability_selection(
     sparsity: Sparsity = "element",
     solver: BiCADMM | None = None,
     grid: GridSpec | None = None,
+    verbose: int = 0,
+    callback: Callback | None = None,
 ) -> Stability:
     """Fit to many random halves of the samples, and count which features are chosen.
 
@@ -115,6 +119,10 @@ def stability_selection(
         The frequency from which on a feature is called stable.
     random_state : int or None
         Seed of the halves.
+    verbose : int, default=0
+        1 shows how far it is.
+    callback : callable or None
+        Hears of `psfit.Progress`; if it returns True, `StoppedError` is raised.
 
     Every node halves its own samples, class by class where there are classes.
     """
@@ -140,15 +148,18 @@ def stability_selection(
         raise ValueError("the ranks do not agree on kappas, resamples or random_state; call all of them alike")
     counts = np.zeros((len(limits), posed.source.matrix.shape[1]))
     sizes = 0
-    for half in _halves(posed, is_classifier(model), resamples // 2, random_state):
-        masks = torch.from_numpy(np.stack([half, ~half]))
-        Folds(masks, masks).require_use(model, posed)
-        parts = Parts.of(posed.problem, posed.source, posed.grid, masks, solver)
-        for number in range(2):
-            (points,) = parts.path(number, limits, [posed.problem.gamma], solver)
-            chosen = (points.coefs != 0).any(axis=2)
-            counts += chosen
-            sizes += int(chosen.any(axis=0).sum())
+    halves = _halves(posed, is_classifier(model), resamples // 2, random_state)
+    with shown(verbose > 0 and posed.grid.world.rank == 0, callback) as told:
+        for pair, half in enumerate(halves):
+            masks = torch.from_numpy(np.stack([half, ~half]))
+            Folds(masks, masks).require_use(model, posed)
+            parts = Parts.of(posed.problem, posed.source, posed.grid, masks, solver)
+            for number in range(2):
+                heard = within(told, f"half {2 * pair + number + 1} of {resamples}")
+                (points,) = require_whole(parts.path(number, limits, [posed.problem.gamma], solver, heard))
+                chosen = (points.coefs != 0).any(axis=2)
+                counts += chosen
+                sizes += int(chosen.any(axis=0).sum())
     return Stability(
         kappas=np.array(limits),
         frequencies=counts / resamples,

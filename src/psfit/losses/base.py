@@ -18,6 +18,8 @@ class Loss(ABC):
     joint: ClassVar[bool] = False
     smooth: ClassVar[bool] = True
     quadratic: ClassVar[bool] = False
+    # Whether it depends on ``eta - b`` alone, so that an intercept may take the targets' mean.
+    of_residual: ClassVar[bool] = False
     # Whether `prox` does the same work whatever the numbers are, and never waits for one of them.
     steady: ClassVar[bool] = True
 

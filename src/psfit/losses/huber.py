@@ -15,6 +15,7 @@ class Huber(Loss):
 
     delta: float = 1.35
     name: ClassVar[str] = "huber"
+    of_residual: ClassVar[bool] = True
 
     def value(self, eta: Tensor, b: Tensor) -> Tensor:
         r = (eta - b).abs()

@@ -15,6 +15,7 @@ class Squared(Loss):
 
     name: ClassVar[str] = "squared"
     quadratic: ClassVar[bool] = True
+    of_residual: ClassVar[bool] = True
 
     def value(self, eta: Tensor, b: Tensor) -> Tensor:
         return (eta - b).square()

@@ -73,12 +73,14 @@ def polish(
         scene, exact = landscape(inst, problem), _Exact(inst, problem)
 
         def done(chosen: Tensor, fit: Fit, exact: _Exact = exact, problem: int = problem) -> bool:
+            inst.watch.found(problem, fit.value)
             if settled is None:
                 return False
             best = exact(chosen, fit)
             return settled(problem, best.Z[:, :outputs], best.value)
 
         best = exact(*explore(scene, starts[problem], Z, inst.resolution, EFFORTS[effort], passes, done))
+        inst.watch.found(problem, best.value)
         Z = best.Z
         values.append(best.value)
         residual = max(residual, best.residual)

@@ -41,7 +41,7 @@ def swap_search(scene: Landscape, chosen: Tensor, Z: Tensor, rel_tol: float) -> 
     """From the items ``chosen (size,)`` to a support that no single swap improves by more than `rel_tol`.
 
     Returns the support, its fit and the number of rounds. Several swaps that do not touch each other are tried at
-    once, best first, and halved until the objective falls.
+    once, best first, and halved until the objective falls. It ends after a round in which the fit was found to be over.
     """
     fit = scene.fit(chosen, Z)
     if bool(chosen.all()) or not bool(chosen.any()):
@@ -53,6 +53,8 @@ def swap_search(scene: Landscape, chosen: Tensor, Z: Tensor, rel_tol: float) -> 
         if better is None:
             return chosen, fit, rounds
         chosen, fit = better
+        if scene.inst.watch.over():
+            return chosen, fit, rounds + 1
     return chosen, fit, MAX_ROUNDS
 
 

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from psfit.bicadmm import BiCADMM
 from psfit.comm import GridSpec
 from psfit.estimators.path import Path
 
 # What changes nothing about the answer.
-SILENT = ("verbose", "warm_start")
+SILENT = ("callback", "interruptible", "verbose", "warm_start")
 
 
 def model_recipe(model: Any) -> str:
@@ -22,7 +21,7 @@ def model_recipe(model: Any) -> str:
         for name, one in inspect.signature(type(model).__init__).parameters.items()
         if name in known and name not in SILENT and not _same(known[name], one.default)
     }
-    if given.get("solver") == BiCADMM():
+    if "solver" in given and not _differing(given["solver"]):
         del given["solver"]
     # In a single process the grid is what it would be without one.
     if given.get("grid") == GridSpec() and model.result_.nodes == 1:
@@ -62,9 +61,8 @@ def _call(function: str, arguments: dict[str, Any], first: str = "") -> list[str
 def _written(value: Any) -> str:
     """A value as Python would read it; of settings only what differs from their defaults."""
     if is_dataclass(value) and not isinstance(value, type):
-        differing = {one.name: getattr(value, one.name) for one in fields(value)}
-        kept = {one.name: differing[one.name] for one in fields(value) if not _same(differing[one.name], one.default)}
-        return f"{type(value).__name__}({', '.join(f'{name}={_written(one)}' for name, one in kept.items())})"
+        kept = ", ".join(f"{name}={_written(one)}" for name, one in _differing(value).items())
+        return f"{type(value).__name__}({kept})"
     if isinstance(value, (np.ndarray, np.generic)):
         return repr(value.tolist())
     if isinstance(value, list) and len(value) > 3 and value == list(range(value[0], value[-1] + 1)):
@@ -74,6 +72,12 @@ def _written(value: Any) -> str:
     if callable(value):
         return getattr(value, "__name__", type(value).__name__)
     return " ".join(repr(value).split())
+
+
+def _differing(settings: Any) -> dict[str, Any]:
+    """The fields of settings that are not as they would be anyway."""
+    known = {one.name: (getattr(settings, one.name), one.default) for one in fields(settings)}
+    return {name: value for name, (value, default) in known.items() if name not in SILENT and not _same(value, default)}
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -1,0 +1,159 @@
+"""``psfit bench``: how fast and how good PsFiT is on this machine, beside scikit-learn, in one run."""
+
+import statistics
+import time
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from torch import Tensor
+
+from psfit import rivals
+from psfit.bicadmm import BiCADMM
+from psfit.cli import options
+from psfit.cli.say import Speaker
+from psfit.comm import Grid, GridSpec
+from psfit.data.synthetic import drawn_signs, paper_recipe
+from psfit.environment import environment
+from psfit.estimators._base import SparseModel
+from psfit.estimators.path import model_for
+
+# The losses for which scikit-learn has a sparse model.
+RIVALS = {"squared": rivals.lasso, "logistic": rivals.l1_logistic, "squared_hinge": rivals.l1_svm}
+Rivalled = Enum("Rivalled", {name: name for name in RIVALS}, type=str)  # type: ignore[misc]
+RIVAL = "scikit-learn, l1 path"
+NOTES = (
+    "seconds: median of the runs, the methods in turn, after one run of each that does not count; PsFiT's with proof",
+    "F1: agreement of the support with the true one; 1 is all of it and nothing else",
+    "objective: of PsFiT's problem; scikit-learn's support is refitted for it, outside its time",
+    "gap: no answer within the limit is better by more than this share; scikit-learn proves nothing",
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """The generated problem: this rank's rows, all of them for the rival, and the places of the true features."""
+
+    loss: str
+    kappa: int
+    A: Tensor
+    b: Tensor
+    truth: np.ndarray
+    spec: GridSpec
+    mine: slice
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One method: the seconds of every run, and what its support is worth."""
+
+    method: str
+    runs: list[float]
+    f1: float
+    objective: float
+    gap: float | None
+
+    def facts(self) -> dict[str, Any]:
+        """The same as plain values, with the median."""
+        return vars(self) | {"seconds": statistics.median(self.runs)}
+
+    def line(self) -> str:
+        gap = "-" if self.gap is None else f"{self.gap:.1e}"
+        return (
+            f"  {self.method:<24} {statistics.median(self.runs):>9.3f} {self.f1:>7.3f} {self.objective:>14.8g} {gap:>9}"
+        )
+
+
+def bench(
+    samples: Annotated[int, typer.Option(help="Samples to generate.")] = 5_000,
+    features: Annotated[int, typer.Option(help="Features to generate.")] = 200,
+    kappa: Annotated[
+        int | None, typer.Option(help="Features that matter, and the limit; a tenth of all if not given.")
+    ] = None,
+    loss: Annotated[Rivalled, typer.Option(help="What to fit.")] = Rivalled.squared,  # type: ignore[attr-defined]
+    nodes: Annotated[
+        int | None,
+        typer.Option(help="Nodes; if not given one for each rank, or four alone.", rich_help_panel=options.GRID),
+    ] = None,
+    device: options.Device = "auto",
+    repeats: Annotated[int, typer.Option(help="Runs of each method; their median counts.")] = 3,
+    json: options.Json = False,
+) -> None:
+    """Measure PsFiT beside scikit-learn on generated data; under torchrun or mpirun, PsFiT runs over all ranks."""
+    spec = options.four_nodes(nodes, device)
+    grid = spec.build()
+    speaker = Speaker(grid, json, quiet=False)
+    kappa = max(1, features // 10) if kappa is None else kappa
+    grid.together(lambda: _check(samples, features, kappa, repeats, grid.nodes.size) if speaker.first else None)
+    case = _posed(loss.value, samples, features, kappa, spec, grid)
+    found = _measured(case, repeats, speaker.first)
+    where = environment() | {"device": str(grid.device), "ranks": str(grid.world.size)}
+    settings = {"samples": samples, "features": features, "kappa": kappa, "loss": case.loss, "nodes": grid.nodes.size}
+    speaker.say(
+        {**settings, "repeats": repeats, "methods": [one.facts() for one in found], "environment": where},
+        [
+            f"{samples:,} samples x {features:,} features in float32, {kappa} of them matter, {case.loss} loss, "
+            f"{grid.nodes.size} node{'s' * (grid.nodes.size > 1)}, {repeats} run{'s' * (repeats > 1)}",
+            f"  {'method':<24} {'seconds':>9} {'F1':>7} {'objective':>14} {'gap':>9}",
+            *(one.line() for one in found),
+            *NOTES,
+            "run on: " + ", ".join(f"{name} {value}" for name, value in where.items()),
+        ],
+    )
+
+
+def _check(samples: int, features: int, kappa: int, repeats: int, nodes: int) -> None:
+    if features < 1:
+        raise ValueError(f"--features: {features} must be at least 1")
+    if samples < nodes:
+        raise ValueError(f"--samples: {samples} is too few for {nodes} nodes; use at least {nodes}")
+    if not 1 <= kappa <= features:
+        raise ValueError(f"--kappa: {kappa} must be between 1 and {features}, the number of features")
+    if repeats < 1:
+        raise ValueError(f"--repeats: {repeats} must be at least 1")
+
+
+def _posed(loss: str, samples: int, features: int, kappa: int, spec: GridSpec, grid: Grid) -> Case:
+    """The same data on every rank, where PsFiT will work on them; each uses its own rows."""
+    level = 1 - kappa / features
+    made = paper_recipe(samples, features, level, grid.nodes.size, dtype=torch.float32, device=grid.device)
+    b = made.b if loss == "squared" else drawn_signs(made)
+    truth = np.flatnonzero(made.x[:, 0].cpu().numpy())
+    return Case(loss, kappa, made.A, b[:, 0], truth, spec, grid.rows(samples))
+
+
+def _measured(case: Case, repeats: int, first: bool) -> list[Measured]:
+    """PsFiT with its default and with low effort over all ranks, scikit-learn on the first one, in turn."""
+    solvers = {"PsFiT, default": BiCADMM(), "PsFiT, effort low": BiCADMM(effort="low")}
+    runs: dict[str, list[float]] = {method: [] for method in (*solvers, RIVAL)}
+    models: dict[str, SparseModel] = {}
+    A, b = case.A.cpu().numpy(), case.b.cpu().numpy()
+    for _ in range(1 + repeats):
+        for method, solver in solvers.items():
+            began = time.perf_counter()
+            models[method] = _model(case, solver, case.spec).fit(case.A[case.mine], case.b[case.mine])
+            runs[method].append(time.perf_counter() - began)
+        if first:
+            kept, seconds = RIVALS[case.loss](A, b, case.kappa)
+            runs[RIVAL].append(seconds)
+    found = [
+        Measured(method, runs[method][1:], _f1(model.support_, case.truth), model.objective_, model.gap_)
+        for method, model in models.items()
+    ]
+    if first:
+        refit = _model(case, BiCADMM(effort="low"), GridSpec(backend="serial", device="cpu"))
+        refit.set_params(kappa=len(kept), certify=False).fit(A[:, kept], b)
+        found.append(Measured(RIVAL, runs[RIVAL][1:], _f1(kept, case.truth), refit.objective_, None))
+    return found
+
+
+def _model(case: Case, solver: BiCADMM, spec: GridSpec) -> SparseModel:
+    return model_for(case.loss).set_params(kappa=case.kappa, fit_intercept=False, solver=solver, grid=spec)
+
+
+def _f1(found: np.ndarray, true: np.ndarray) -> float:
+    """Twice the common features over all that were named."""
+    return 2 * len(np.intersect1d(found, true)) / (len(found) + len(true))
