@@ -329,7 +329,7 @@ SCRIPT = Path(sys.executable).parent / "psfit"
 
 
 def test_the_console_script_and_its_help(tmp_path):
-    for arguments in ([], *([command] for command in ("fit", "path", "predict", "inspect", "demo", "bench"))):
+    for arguments in ([], *([command] for command in ("fit", "path", "predict", "inspect", "report", "demo", "bench"))):
         done = subprocess.run([SCRIPT, *arguments, "--help"], capture_output=True, text=True, check=True)
         assert "Usage" in done.stdout
     done = subprocess.run([SCRIPT, "fit", "--kapa", "3"], capture_output=True, text=True, check=False)

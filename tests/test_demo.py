@@ -1,7 +1,6 @@
 """``psfit demo``: what it says, what it leaves, and that the commands it names work as they are."""
 
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LinearRegression
 
 from psfit import load
-from psfit.cli import main
 
 SMALL = ("--samples", "2000", "--features", "100")
 
@@ -53,16 +51,6 @@ def _least_squares(folder):
         columns.append(np.prod(powers, axis=0))
     X = np.column_stack(columns)
     return LinearRegression().fit(X, data.target).score(X, data.target)
-
-
-def test_without_matplotlib_there_are_no_pictures(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(sys, "argv", ["psfit", "demo", *SMALL, "--out", str(tmp_path / "out"), "--device", "cpu"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert not ended.value.code
-    assert capsys.readouterr().out.count("pip install 'psfit[plots]'") == 2
-    assert sorted(path.suffix for path in (tmp_path / "out").iterdir()) == [".csv", ".psfit", ".psfit"]
 
 
 @pytest.mark.parametrize(

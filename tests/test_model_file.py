@@ -110,6 +110,21 @@ def test_the_choice_is_kept(name, tmp_path):
         )
 
 
+def test_where_a_model_was_fitted_is_kept_and_may_be_missing(tmp_path):
+    model = fitted("linear")
+    psfit.save(model, tmp_path / "model.psfit")
+    again = psfit.load(tmp_path / "model.psfit")
+    assert again._surroundings == model._surroundings
+    assert again._surroundings["torch"] == torch.__version__
+    assert again._surroundings["ranks"] == "1"
+    # Files of earlier versions do not have it.
+    del model._surroundings
+    psfit.save(model, tmp_path / "model.psfit")
+    again = psfit.load(tmp_path / "model.psfit")
+    assert not hasattr(again, "_surroundings")
+    assert "does not say" in psfit.report(again)
+
+
 def test_equal_models_make_equal_files(tmp_path):
     model = fitted("linear")
     for name in ("a", "b"):

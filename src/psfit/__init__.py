@@ -24,6 +24,7 @@ from psfit.estimators import (
 from psfit.iterate import StoppedError
 from psfit.model_file import load, save
 from psfit.problem import Problem
+from psfit.reporting import report
 from psfit.result import Record, Result, Status
 from psfit.solve import solve
 from psfit.watch import Progress
@@ -57,6 +58,7 @@ __all__ = [
     "StoppedError",
     "__version__",
     "load",
+    "report",
     "save",
     "solve",
     "sparse_path",

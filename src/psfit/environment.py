@@ -2,6 +2,7 @@
 
 import os
 import platform
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,10 +22,17 @@ def environment() -> dict[str, str]:
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "python": platform.python_version(),
         "psfit": __version__,
-        **{name: version(name) for name in LIBRARIES},
+        **_versions(),
     }
 
 
+# Both take milliseconds, which small fits would notice.
+@cache
+def _versions() -> dict[str, str]:
+    return {name: version(name) for name in LIBRARIES}
+
+
+@cache
 def _processor() -> str:
     """The name that Linux gives the processor; some kinds have none there."""
     about = Path("/proc/cpuinfo")

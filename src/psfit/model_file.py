@@ -60,6 +60,7 @@ def save(model: SparseModel, path: str | Path) -> None:
         "model": type(model).__name__,
         "parameters": _parameters(model),
         "learned": {name: _listed(vars(model)[name]) for name in LEARNED if name in vars(model)},
+        "surroundings": getattr(model, "_surroundings", None),
         "shape": result.coef.shape,
         "result": {f.name: getattr(result, f.name) for f in fields(Result) if f.name not in apart},
     }
@@ -84,6 +85,9 @@ def load(path: str | Path) -> SparseModel:
     model: SparseModel = getattr(estimators, name)(**parameters)
     for key, value in content["learned"].items():
         setattr(model, key, np.array(value["values"], dtype=value["dtype"]) if isinstance(value, dict) else value)
+    if content.get("surroundings") is not None:
+        # Absent from files of the first versions.
+        model._surroundings = content["surroundings"]
     model.result_ = _result(content, arrays)
     if isinstance(model, SelectingModel) and "selection" in content:
         chosen = content["selection"]

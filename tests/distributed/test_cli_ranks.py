@@ -1,6 +1,7 @@
 """The same command line under torchrun and mpirun."""
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -38,6 +39,31 @@ def test_a_choice_over_ranks_is_said_once(backend, tmp_path):
     facts = json.loads(done.stdout)
     assert facts["chosen"]["nodes"] == 3
     assert psfit.load(model).kappa_ == facts["chosen"]["kappa"][0]
+
+
+def test_one_page_is_written_and_its_sums_are_those_of_all_ranks(tmp_path):
+    X, jobs = data()
+    labels = np.array(["no", "yes"])[(jobs["squared"].y.ravel() > 0).astype(int)]
+    rows = [",".join([*map(repr, row.tolist()), label]) for row, label in zip(X, labels, strict=True)]
+    names = [f"f{j}" for j in range(X.shape[1])]
+    (tmp_path / "data.csv").write_text("\n".join([",".join([*names, "kind"]), *rows]))
+    program = ["-m", "psfit", "fit", str(tmp_path / "data.csv"), "--loss", "logistic", "--kappa", "3"]
+    pages = {}
+    for ranks in (1, 2):
+        folder = tmp_path / f"{ranks}"
+        folder.mkdir()
+        files = ["--out", str(folder / "model.psfit"), "--report", str(folder / "page.html")]
+        done = run(command("torch", ranks, *program, "--device", "cpu", *files))
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("page.html") == 1
+        assert sorted(path.name for path in folder.iterdir()) == ["model.psfit", "page.html"]
+        pages[ranks] = (folder / "page.html").read_text()
+    sections = [re.search(r'<section id="data".*?</section>', page, re.DOTALL).group() for page in pages.values()]
+    assert sections[0] == sections[1]
+    model = psfit.load(tmp_path / "2" / "model.psfit")
+    assert f"{np.mean(model.predict(tmp_path / 'data.csv') == labels):.4g}" in sections[1]
+    assert "2 nodes by 1 block" in pages[2]
+    assert re.search(r"<dt>ranks</dt><dd>2</dd>", pages[2])
 
 
 @pytest.mark.parametrize("backend", ["torch", "mpi"])

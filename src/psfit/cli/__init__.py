@@ -1,4 +1,4 @@
-"""The command line: ``psfit fit``, ``path``, ``predict``, ``inspect``, ``demo`` and ``bench``, one process or many."""
+"""The command line: ``psfit fit``, ``path``, ``predict``, ``inspect``, ``report``, ``demo`` and ``bench``."""
 
 import os
 import sys
@@ -14,6 +14,7 @@ from psfit.cli.fit import fit
 from psfit.cli.inspect import inspect
 from psfit.cli.path import path
 from psfit.cli.predict import predict
+from psfit.cli.report import report
 from psfit.cli.say import EXIT_CODES
 from psfit.comm import PeerLostError, RemoteError
 from psfit.iterate import StoppedError
@@ -24,7 +25,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (fit, path, predict, inspect, demo, bench):
+for command in (fit, path, predict, inspect, report, demo, bench):
     app.command()(command)
 
 

@@ -5,7 +5,6 @@ import io
 import shlex
 import shutil
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -104,12 +103,8 @@ def _report(title: str, name: str, model: SparseLinearRegression, lines: list[st
     """Print a fit, save it and draw its residuals."""
     file, picture = out / f"{name}.psfit", out / f"convergence-{name}.png"
     save(model, file)
-    lines = [title, str(model.result_), *lines, f"  model      {file}"]
-    if find_spec("matplotlib") is None:
-        lines.append("  picture    none: it needs matplotlib, pip install 'psfit[plots]'")
-    else:
-        _draw(model, title, picture)
-        lines.append(f"  picture    {picture}")
+    _draw(model, title, picture)
+    lines = [title, str(model.result_), *lines, f"  model      {file}", f"  picture    {picture}"]
     print("\n".join(lines), end="\n\n", flush=True)
 
 

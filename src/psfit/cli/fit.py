@@ -7,10 +7,12 @@ import typer
 
 from psfit.bicadmm import BiCADMM
 from psfit.cli import options
-from psfit.cli.say import Speaker, end, summary
+from psfit.cli.report import write_report
+from psfit.cli.say import Speaker, end, summary, written
 from psfit.comm import GridSpec
 from psfit.estimators.path import model_for
 from psfit.model_file import save
+from psfit.reporting import require_page
 
 
 def fit(
@@ -50,6 +52,7 @@ def fit(
     checkpoint_every: Annotated[
         int, typer.Option(help="Iterations between checkpoints.", rich_help_panel=options.SEARCH)
     ] = 50,
+    report: options.Report = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     config: options.Config = None,
@@ -69,6 +72,7 @@ def fit(
     source = options.file_source(data, target, weight, columns, one_hot, memory)
     grid = spec.build()
     grid.together(lambda: options.require_folder("--out", out))
+    grid.together(lambda: require_page("--report", report))
     speaker = Speaker(grid, json, quiet)
     estimator = model_for(loss.value).set_params(
         kappa=options.share_or_count(kappa),
@@ -84,5 +88,7 @@ def fit(
     estimator.fit(source)
     if out is not None and speaker.first:
         save(estimator, out)
-    speaker.say(summary(estimator) | {"out": None if out is None else str(out)}, [f"  model      {out}"] if out else [])
+    lines = [f"  model      {out}"] if out else []
+    lines += write_report(estimator, source, grid, report)
+    speaker.say(summary(estimator) | written(out=out, report=report), lines)
     end(estimator.result_.status)

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import torch
 import typer
 
 from psfit.checkpoint import PREFIX
 from psfit.cli.options import Columns, Json, OneHot, Target, file_source, plain
 from psfit.cli.say import summary
 from psfit.comm import GridSpec
+from psfit.data.summary import ColumnSummary
 from psfit.model_file import MARK, load
 
 MOST_SHOWN = 20
@@ -75,12 +75,10 @@ def _samples(file: Path, target: str | None, columns: str | None, one_hot: bool)
     grid = GridSpec(backend="serial", device="cpu").build()
     found = file_source([file], target, None, columns, one_hot).read(grid)
     m, p = found.matrix.shape
-    zero = torch.zeros(p, dtype=torch.float64)
-    sums, squares = found.matrix.column_moments(torch.ones(m, 1, dtype=torch.float64), zero)
-    mean = sums / m
-    spread = (squares / m - mean.square()).clamp(min=0).sqrt()
+    statistics = ColumnSummary.of(found.matrix, grid)
+    mean, spread = statistics.means, statistics.spreads
     names = [str(j) for j in range(p)] if found.names is None else [str(name) for name in found.names]
-    constant = [name for name, s, a in zip(names, spread.tolist(), mean.tolist(), strict=True) if s <= 1e-7 * abs(a)]
+    constant = [name for name, same in zip(names, statistics.constant.tolist(), strict=True) if same]
     facts: dict[str, Any] = {
         "kind": "samples",
         "samples": m,

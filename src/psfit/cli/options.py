@@ -72,6 +72,10 @@ Timeout = Annotated[float, typer.Option(help="Seconds to wait for another rank."
 EffortOption = Annotated[Effort, typer.Option(help="How hard to look for the support.", rich_help_panel=SEARCH)]
 Certify = Annotated[bool, typer.Option(help="Prove a lower bound.", rich_help_panel=SEARCH)]
 TimeLimit = Annotated[float | None, typer.Option(help="Seconds after which to stop.", rich_help_panel=SEARCH)]
+Report = Annotated[
+    Path | None,
+    typer.Option(help="Where to write a report, a page for people (.html).", rich_help_panel=SAYING),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.", rich_help_panel=SAYING)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.", rich_help_panel=SAYING)]
 Config = Annotated[

@@ -11,14 +11,16 @@ import typer
 from psfit import estimators
 from psfit.bicadmm import BiCADMM
 from psfit.cli import options
-from psfit.cli.say import Speaker, end, summary
+from psfit.cli.report import write_report
+from psfit.cli.say import Speaker, end, summary, written
 from psfit.comm import GridSpec
-from psfit.data import FileSource
 from psfit.estimators._selection import SelectingModel
 from psfit.estimators.path import Path as KappaPath
 from psfit.estimators.path import model_for, sparse_path
 from psfit.files import write_whole
 from psfit.model_file import save
+from psfit.reporting import require_page
+from psfit.result import Status
 
 Criterion = Enum("Criterion", {name: name for name in ("aic", "bic", "ebic", "gic")}, type=str)  # type: ignore[misc]
 CHOICE = "Choice of kappa"
@@ -65,6 +67,7 @@ def path(
             help="Where to draw coefficients, or the choice, against kappa (.png).", rich_help_panel=options.SAYING
         ),
     ] = None,
+    report: options.Report = None,
     nodes: options.Nodes = None,
     blocks: options.Blocks = 1,
     backend: options.Backend = "auto",
@@ -93,6 +96,7 @@ def path(
     grid = spec.build()
     grid.together(lambda: options.require_folder("--out", out))
     grid.together(lambda: options.require_folder("--picture", picture))
+    grid.together(lambda: require_page("--report", report))
     speaker = Speaker(grid, json, quiet)
     shared: dict[str, Any] = {
         "fit_intercept": intercept,
@@ -107,9 +111,17 @@ def path(
     if chooses:
         how = {"criterion": "cv" if criterion is None else criterion.value, "cv": cv, "scoring": scoring}
         model = _selecting(loss.value).set_params(**tried, **how, one_standard_error=one_standard_error, **shared)
-        _choose(model, source, speaker, out, picture)
+        model.fit(source)
+        facts, lines = _choose(model, speaker, out, picture)
+        lines += write_report(model, source, grid, report)
+        ended: Status | None = model.result_.status
     else:
-        _show(sparse_path(source, **tried, loss=loss.value, **shared), speaker, out, picture)
+        found = sparse_path(source, **tried, loss=loss.value, **shared)
+        facts, lines = _show(found, speaker, out, picture)
+        lines += write_report(found, source, grid, report)
+        ended = found.ended
+    speaker.say(facts | written(out=out, report=report), lines)
+    end(ended)
 
 
 def _selecting(loss: str) -> SelectingModel:
@@ -120,9 +132,9 @@ def _selecting(loss: str) -> SelectingModel:
 
 
 def _choose(
-    model: SelectingModel, source: FileSource, speaker: Speaker, out: Path | None, picture: Path | None
-) -> None:
-    model.fit(source)
+    model: SelectingModel, speaker: Speaker, out: Path | None, picture: Path | None
+) -> tuple[dict[str, Any], list[str]]:
+    """Write the model and the picture; what to say of the choice."""
     choice = model.selection_
     lines = []
     if speaker.first and out is not None:
@@ -133,12 +145,13 @@ def _choose(
 
         plot_selection(choice).figure.savefig(picture)
         lines.append(f"  picture    {picture}")
-    facts = {"label": choice.label, "table": choice.rows(), "chosen": summary(model)}
-    speaker.say(facts | {"out": None if out is None else str(out)}, lines)
-    end(model.result_.status)
+    return {"label": choice.label, "table": choice.rows(), "chosen": summary(model)}, lines
 
 
-def _show(found: KappaPath, speaker: Speaker, out: Path | None, picture: Path | None) -> None:
+def _show(
+    found: KappaPath, speaker: Speaker, out: Path | None, picture: Path | None
+) -> tuple[dict[str, Any], list[str]]:
+    """Write the table and the picture; what to say of the path."""
     rows = found.rows()
     lines = []
     if speaker.first and out is not None:
@@ -153,6 +166,5 @@ def _show(found: KappaPath, speaker: Speaker, out: Path | None, picture: Path | 
 
         plot_path(found, float(found.gammas[-1])).figure.savefig(picture)
         lines.append(f"  picture    {picture}")
-    facts = {"loss": found.loss, "seconds": found.seconds, "ended": found.ended and found.ended.name, "table": rows}
-    speaker.say(facts, lines)
-    end(found.ended)
+    ended = found.ended and found.ended.name
+    return {"loss": found.loss, "seconds": found.seconds, "ended": ended, "table": rows}, lines

@@ -1,6 +1,7 @@
 """What commands print: on the first rank only, for people or for programs."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -33,6 +34,11 @@ class Speaker:
             print(json.dumps(plain(facts), indent=1))
         elif self.talks:
             print("\n".join(lines), end="\n" if lines else "")
+
+
+def written(**files: Path | None) -> dict[str, str | None]:
+    """The files that a command wrote, by their options."""
+    return {option: None if file is None else str(file) for option, file in files.items()}
 
 
 def end(status: Status | None) -> None:

@@ -15,6 +15,7 @@ from psfit.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.data import DesignMatrix, FileSource, Samples, Source, Spread
 from psfit.data.moments import Moments
+from psfit.environment import environment
 from psfit.estimators._export import as_sklearn, write_coefficients, write_onnx
 from psfit.estimators._inputs import (
     as_array,
@@ -86,6 +87,8 @@ class SparseModel(BaseEstimator, ABC):
 
     result_: Result
     n_features_in_: int
+    # Where the data were read and fitted, for reports.
+    _surroundings: dict[str, str]
 
     def __init__(
         self,
@@ -160,6 +163,7 @@ class SparseModel(BaseEstimator, ABC):
         """Read and check everything; remembers what `predict` needs."""
         self._check_settings()
         grid = (self.grid or GridSpec(backend="serial")).build(X.device if isinstance(X, Tensor) else None)
+        self._surroundings = environment() | {"device": str(grid.device), "ranks": str(grid.world.size)}
         matrix, y, weights = self._read(X, y, sample_weight, target, grid)
         if not summed(grid, weights.sum(keepdims=True)) > 0:
             raise ValueError("sample_weight is zero everywhere; at least one sample must count")

@@ -67,7 +67,7 @@ def _scored(
             extra = {"sample_weight": posed.weights[at]} if weighted else {}
             try:
                 scores = [
-                    float(scorer(_known(model, values[start:stop, j]), None, posed.y[at], **extra))
+                    float(scorer(answering(model, values[start:stop, j]), None, posed.y[at], **extra))
                     for j in range(values.shape[1])
                 ]
             except (TypeError, ValueError, AttributeError) as error:
@@ -79,7 +79,7 @@ def _scored(
     return total
 
 
-def _known(model: SparseModel, predictor: np.ndarray) -> SparseModel:
+def answering(model: SparseModel, predictor: np.ndarray) -> SparseModel:
     """The model of certain predictors, whatever it is asked about."""
     known = copy.copy(model)
     for learned in ("result_", "kappa_", "gamma_", "selection_"):

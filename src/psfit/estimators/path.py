@@ -11,6 +11,7 @@ import numpy as np
 from psfit.bicadmm import BiCADMM
 from psfit.comm import GridSpec
 from psfit.estimators._base import Posed, SparseModel
+from psfit.estimators._inputs import summed
 from psfit.estimators._progress import shown
 from psfit.estimators.classify import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
 from psfit.estimators.linear import SparseLinearRegression, SparsePoissonRegression
@@ -49,6 +50,13 @@ class Path:
     feature_names : ndarray (p,) or None
     loss : str
     seconds : float
+    samples : int
+    settings : dict
+        `fit_intercept`, `standardize` and `sparsity`, as they were asked for.
+    classes : ndarray or None
+        The labels, where the outputs are classes.
+    surroundings : dict of str
+        Where it was fitted.
     ended : Status or None
         Why the search ended before it was done, if it did: a time limit, or somebody asked for it.
     """
@@ -62,6 +70,10 @@ class Path:
     feature_names: np.ndarray | None
     loss: str
     seconds: float
+    samples: int
+    settings: dict[str, Any]
+    classes: np.ndarray | None
+    surroundings: dict[str, str]
     ended: Status | None = None
 
     @property
@@ -197,6 +209,10 @@ def sparse_path(
         feature_names=getattr(model, "feature_names_in_", None),
         loss=posed.problem.loss.name,
         seconds=time.perf_counter() - began,
+        samples=int(summed(posed.grid, np.array([len(posed.y)]))[0]),
+        settings={"fit_intercept": fit_intercept, "standardize": standardize, "sparsity": sparsity},
+        classes=getattr(model, "classes_", None),
+        surroundings=model._surroundings,
         ended=paths[-1].ended,
     )
     if speaks:

@@ -1,0 +1,60 @@
+"""``psfit report``: a model file as a page for people; and the pages that other commands write on the way."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from psfit import reporting
+from psfit.cli import options
+from psfit.comm import Grid, GridSpec
+from psfit.data import FileSource
+from psfit.estimators._base import SparseModel
+from psfit.estimators.path import Path as KappaPath
+from psfit.model_file import load
+
+
+def report(
+    model: Annotated[Path, typer.Argument(help="A model file that `psfit fit --out` wrote.")],
+    data: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Files with samples to summarise and to score: those of the fit, or others."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where to write the page (.html).")] = Path("report.html"),
+    target: options.Target = None,
+    weight: options.Weight = None,
+    memory: options.Memory = None,
+    backend: options.Backend = "auto",
+    device: options.Device = "cpu",
+    timeout: options.Timeout = 1800.0,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write one HTML page about a model; it needs no network and no other file."""
+    if not data and (target is not None or weight is not None):
+        raise ValueError("--target and --weight belong to data files; name some after the model")
+    grid = GridSpec(backend=backend, device=device, timeout=timeout).build()
+    grid.together(lambda: reporting.require_page("--out", out))
+    fitted = grid.together(lambda: load(model))
+    samples = None
+    if data:
+        source = options.file_source(data, target, weight, memory=memory)
+        samples = reporting.describe(fitted, source, grid=grid)
+    if grid.world.rank == 0:
+        reporting.write_page(out, reporting.page(fitted, samples))
+        if not quiet:
+            print(f"  report     {out}")
+
+
+def write_report(subject: SparseModel | KappaPath, source: FileSource, grid: Grid, file: Path | None) -> list[str]:
+    """Write the page about what was just fitted, if there is a file for it; what to say of that.
+
+    All ranks must call this: the samples are read again for their summary.
+    """
+    if file is None:
+        return []
+    samples = reporting.describe(subject, source, grid=grid)
+    if grid.world.rank == 0:
+        reporting.write_page(file, reporting.page(subject, samples, shlex.join(["psfit", *sys.argv[1:]])))
+    return [f"  report     {file}"]

@@ -1,0 +1,112 @@
+"""Coefficients as a table that can be sorted, and as a chart of the largest."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from psfit.data.summary import ColumnSummary
+from psfit.plots import plot_coefficients
+from psfit.reporting.charts import chart
+from psfit.reporting.names import number
+
+# More rows than this make a chart that nobody reads; the table has them all.
+MOST_ROWS = 40
+# More columns have no room for their names.
+MOST_COLUMNS = 30
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number in a table: as it is shown, and as it is sorted."""
+
+    text: str
+    value: float | str
+    zero: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Headings with what they mean, and rows of cells."""
+
+    head: list[tuple[str, str]]
+    rows: list[list[Cell]]
+
+
+def numeric(value: float, digits: int = 6) -> Cell:
+    """A cell with a number."""
+    return Cell(number(value, digits) if value else "0", float(value), value == 0)
+
+
+class Coefficients:
+    """The nonzero rows of ``coef (p, c)``, the largest first; by their effects if the columns' spreads are known.
+
+    The effect of a feature is its coefficient times its standard deviation: how far a typical difference between
+    samples moves the predictor.
+    """
+
+    def __init__(
+        self,
+        coef: np.ndarray,
+        intercept: np.ndarray,
+        names: list[str],
+        outputs: list[str],
+        ratio: str | None,
+        columns: ColumnSummary | None,
+    ) -> None:
+        self.coef, self.intercept, self.names, self.outputs = coef, intercept, names, outputs
+        self.ratio, self.columns = ratio, columns
+        used = np.flatnonzero((coef != 0).any(axis=1))
+        self.sizes = coef if columns is None else coef * columns.spreads[:, None]
+        self.order = used[np.argsort(-np.abs(self.sizes[used]).max(axis=1, initial=0.0), kind="stable")]
+
+    @property
+    def measure(self) -> str:
+        """What the chart shows."""
+        return "coefficient" if self.columns is None else "effect"
+
+    def table(self) -> Table:
+        """A row for the intercept, then one for each feature that is used."""
+        single = len(self.outputs) == 1
+        head = [("feature", "")]
+        head += [("coefficient", "")] if single else [(name, f"coefficient for {name}") for name in self.outputs]
+        if self.ratio is not None:
+            of = "coefficient" if self.columns is None else "effect: the factor for one standard deviation more"
+            head.append((self.ratio, f"the exponential of the {of}"))
+        if self.columns is not None:
+            head += [("mean", "of the feature"), ("spread", "standard deviation of the feature")]
+            head += [("effect", "coefficient times spread")] if single else []
+        return Table(head, [self._row("(intercept)", self.intercept, None), *map(self._feature, self.order)])
+
+    def _feature(self, j: int) -> list[Cell]:
+        return self._row(self.names[j], self.coef[j], j)
+
+    def _row(self, name: str, values: np.ndarray, j: int | None) -> list[Cell]:
+        cells = [Cell(name, name), *(numeric(value, 6 if len(values) == 1 else 4) for value in values)]
+        empty = Cell("", float("-inf"))
+        if self.ratio is not None:
+            with np.errstate(over="ignore"):
+                cells.append(empty if j is None else numeric(float(np.exp(self.sizes[j, 0])), 4))
+        if self.columns is not None:
+            facts: list[float] = [] if j is None else [self.columns.means[j], self.columns.spreads[j]]
+            facts += [] if j is None or len(self.outputs) > 1 else [self.sizes[j, 0]]
+            cells += [numeric(fact, 4) for fact in facts] or [empty] * (2 + (len(self.outputs) == 1))
+        return cells
+
+    def chart(self) -> dict[str, Any] | None:
+        """The largest rows as a picture with its caption; None if there is nothing to draw, or no room for it."""
+        if not len(self.order) or len(self.outputs) > MOST_COLUMNS:
+            return None
+        shown = self.order[:MOST_ROWS]
+        names = [self.names[j] for j in shown]
+        height = 0.9 + 0.24 * len(shown) + (0.5 if len(self.outputs) > 1 else 0.0)
+        values = self.sizes[shown]
+        picture: Markup = chart(
+            "coefficients",
+            f"Chart of the {self.measure}s in the table below, the largest first",
+            height,
+            lambda axes: plot_coefficients(values, names, self.outputs, self.measure, axes),
+        )
+        rest = len(self.order) - len(shown)
+        return {"svg": picture, "rest": rest, "shown": len(shown), "measure": self.measure}

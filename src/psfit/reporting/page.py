@@ -1,0 +1,224 @@
+"""The page: everything that is said about a model or a path, handed to the template."""
+
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from psfit.estimators._base import SparseModel
+from psfit.estimators._selection import SelectingModel, Selection
+from psfit.estimators.path import Path
+from psfit.plots import plot_convergence, plot_selection, plot_target
+from psfit.reporting import words
+from psfit.reporting.charts import chart
+from psfit.reporting.coefficients import Coefficients, Table, numeric
+from psfit.reporting.names import class_names, feature_names, joined, number, output_names, plural, share
+from psfit.reporting.paths import path_content
+from psfit.reporting.recipe import model_recipe
+from psfit.reporting.samples import DataSummary
+
+# Targets beyond these are listed without a chart.
+MOST_CHARTS = 6
+# Where the axis of residuals ends.
+ROUNDING = 1e-10
+# Larger tables of classes against classes are no longer read.
+MOST_CLASSES = 20
+
+
+def page(subject: SparseModel | Path, data: DataSummary | None = None, command: str | None = None) -> str:
+    """The HTML of a report; `command` is the command line that made the subject."""
+    if isinstance(subject, Path):
+        content = path_content(subject, None if data is None else data.columns)
+    elif isinstance(subject, SparseModel):
+        content = _model_content(subject, data)
+    else:
+        raise TypeError(f"model={subject!r} must be a fitted PsFiT model or a Path")
+    shared = {"data": None if data is None else _data_content(data), "command": command}
+    return _templates().get_template("page.html").render(**content, **shared)
+
+
+@cache
+def _templates() -> Environment:
+    found = Environment(
+        loader=PackageLoader("psfit.reporting"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {"number": number, "share": share}
+    return found
+
+
+def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
+    if not hasattr(model, "result_"):
+        raise ValueError(f"this {type(model).__name__} is not fitted yet; call fit first")
+    result = model.result_
+    p, c = result.coef.shape
+    names = feature_names(getattr(model, "feature_names_in_", None), p)
+    outputs = output_names(model, c)
+    classes = class_names(getattr(model, "classes_", []))
+    columns = None if data is None else data.columns
+    coefficients = Coefficients(
+        result.coef, result.intercept, names, outputs, words.ratio_name(result.loss, c), columns
+    )
+    what, formula = words.LOSSES[result.loss]
+    gamma = float(getattr(model, "gamma_", model.gamma))
+    used = [names[j] for j in result.support]
+    proof = words.certificate(result)
+    gap = "\u2013" if proof.kind == "none" else share(result.gap)
+    limit = words.kappa_in_words(result.kappa, result.sparsity, c, result.loss == "softmax", bool(classes))
+    return {
+        "title": f"Sparse {what.split(' (')[0].removeprefix('a ')}",
+        "kind": type(model).__name__,
+        "lead": f"{plural(result.samples, 'sample')}, {plural(p, 'feature')}, {limit}.",
+        "tiles": [
+            ("features used", f"{len(used):,}", f"of {p:,}"),
+            ("objective", number(result.objective), "losses and ridge"),
+            ("gap", gap, "at most, proved" if proof.kind == "fair" else proof.verdict),
+            ("status", result.status.name.replace("_", " ").lower(), plural(result.n_iter, "iteration")),
+        ],
+        "summary": _summary(used, classes, model),
+        "problem": _problem(what, formula, result, model, gamma, limit, classes),
+        "status": result.status.value,
+        "coefficients": coefficients.table(),
+        "coefficient_chart": coefficients.chart(),
+        "reading": words.reading(result.loss, outputs, classes, data is not None),
+        "outputs": outputs,
+        "classes": classes,
+        "certificate": proof,
+        "problems": _problems(result, outputs),
+        "selection": _selection_content(model.selection_) if isinstance(model, SelectingModel) else None,
+        "path": None,
+        "convergence": _convergence(result),
+        "result": result,
+        "recipe": model_recipe(model),
+        "surroundings": getattr(model, "_surroundings", None),
+    }
+
+
+def _summary(used: list[str], classes: list[str], model: Any) -> str:
+    if not used:
+        return "The model uses no feature: its prediction is the intercept."
+    chosen = " The limit was chosen among several, see below." if isinstance(model, SelectingModel) else ""
+    of = f" It tells {joined(classes)} apart." if classes else ""
+    return f"The model uses {joined(used)}.{of}{chosen}"
+
+
+def _problem(
+    what: str, formula: str, result: Any, model: Any, gamma: float, limit: str, classes: list[str]
+) -> list[tuple[str, str]]:
+    """Every choice that makes the problem what it is, with its meaning."""
+    rows = [("model", what), ("loss of a sample", f"{formula}, with the predictor \u03b7 = a\u2032x + intercept")]
+    if result.loss == "huber":
+        rows.append(("delta", f"{number(model.huber_delta)}: larger residuals count linearly"))
+    rows.append(("limit", f"kappa = {result.kappa[0]}: {limit}"))
+    rows += words.settings(model.fit_intercept, model.standardize, gamma)
+    if result.coef.shape[1] > 1:
+        counted = {
+            "element": "element: kappa counts coefficients",
+            "feature": "feature: kappa counts features, which all outputs may use",
+        }
+        rows.append(("sparsity", counted[result.sparsity]))
+    if classes:
+        rows.append(("classes", joined(classes, 30)))
+    weights = getattr(model, "class_weight", None)
+    if weights is not None:
+        rows.append(("weights of the classes", str(weights)))
+    rows.append(("data", f"{plural(result.samples, 'sample')} by {plural(result.coef.shape[0], 'feature')}"))
+    rows.append(("grid", f"{plural(result.nodes, 'node')} by {plural(result.blocks, 'block')} of features"))
+    return rows
+
+
+def _problems(result: Any, outputs: list[str]) -> list[tuple[str, str, str, str]]:
+    """Objective, bound and gap of each output, where the outputs are problems of their own."""
+    if len(result.objectives) == 1:
+        return []
+    gaps = (result.objectives - result.lower_bounds) / np.maximum(np.abs(result.objectives), np.finfo(float).tiny)
+    proved = np.isfinite(result.lower_bounds)
+    return [
+        (name, number(objective, 8), number(bound, 8) if ok else "\u2013", share(gap) if ok else "\u2013")
+        for name, objective, bound, gap, ok in zip(
+            outputs, result.objectives, result.lower_bounds, gaps, proved, strict=True
+        )
+    ]
+
+
+def _convergence(result: Any) -> dict[str, Any] | None:
+    if len(result.history) < 2:
+        return None
+    last = result.history[-1]
+    drawn = chart(
+        "convergence",
+        f"The residuals of {len(result.history)} iterations on a logarithmic scale; at the end the primal is "
+        f"{last.primal:.1e}, the dual {last.dual:.1e} and the bilinear one {last.bilinear:.1e}",
+        3.3,
+        partial(_residuals, result),
+    )
+    return {"svg": drawn, "last": last}
+
+
+def _residuals(result: Any, axes: Any) -> Any:
+    """The residuals as far down as they mean anything; below that is rounding."""
+    axes = plot_convergence(result, axes)
+    low, high = axes.get_ylim()
+    axes.set_ylim(max(low, min(ROUNDING, high / 10)), high)
+    return axes
+
+
+def _selection_content(selection: Selection) -> dict[str, Any]:
+    """The scores from which kappa was chosen."""
+    better = "lower" if selection.smaller_is_better else "higher"
+    drawn = chart(
+        "choice",
+        f"{selection.label} against kappa, {better} is better; kappa = {selection.kappa} was chosen",
+        3.6,
+        lambda axes: plot_selection(selection, axes),
+    )
+    head = [("kappa", ""), ("gamma", ""), (selection.label, f"{better} is better")]
+    head += [] if selection.errors is None else [("standard error", "of the mean over the folds")]
+    rows, chosen = [], 0
+    for place, row in enumerate(selection.rows()):
+        cells = [numeric(row["kappa"]), numeric(row["gamma"]), numeric(row["value"])]
+        cells += [] if row["standard_error"] is None else [numeric(row["standard_error"], 2)]
+        rows.append(cells)
+        chosen = place if row["chosen"] else chosen
+    why = f"kappa = {selection.kappa} and gamma = {number(selection.gamma)} were chosen by {selection.label} "
+    why += f"({better} is better)."
+    if (selection.best_kappa, selection.best_gamma) != (selection.kappa, selection.gamma):
+        why += (
+            f" The best score has kappa = {selection.best_kappa} and gamma = {number(selection.best_gamma)}; the "
+            "choice is the simplest model within one standard error of it."
+        )
+    return {"svg": drawn, "table": Table(head, rows), "chosen": chosen, "why": why}
+
+
+def _data_content(data: DataSummary) -> dict[str, Any]:
+    """Samples, target and scores."""
+    columns = data.columns
+    targets = []
+    for k, target in enumerate(data.targets):
+        name = "the target" if len(data.targets) == 1 else f"target {k}"
+        edges, counts = target.edges, target.counts
+        drawn = None
+        if k < MOST_CHARTS and target.spread > 0:
+            drawn = chart(
+                f"target{k}",
+                f"Histogram of {name}: mean {number(target.mean)}, standard deviation {number(target.spread)}",
+                2.4,
+                partial(plot_target, edges, counts),
+            )
+        targets.append({"name": name, "mean": target.mean, "spread": target.spread, "svg": drawn})
+    shares = [f"{100 * count / columns.samples:.1f}\u00a0%" for _, count in data.classes]
+    confusion = data.confusion if data.confusion is not None and len(data.confusion) <= MOST_CLASSES else None
+    return {
+        "samples": plural(columns.samples, "sample"),
+        "features": plural(len(columns.means), "feature"),
+        "constant": int(columns.constant.sum()),
+        "targets": targets,
+        "classes": [(label, f"{count:,}", part) for (label, count), part in zip(data.classes, shares, strict=True)],
+        "scores": [(name, number(value, 4)) for name, value in (data.scores or {}).items()],
+        "confusion": None if confusion is None else confusion.tolist(),
+        "labels": [label for label, _ in data.classes],
+    }

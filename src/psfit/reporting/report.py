@@ -1,0 +1,74 @@
+"""`report`: a model, or a path, as a page in a file."""
+
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from psfit.comm import GridSpec
+from psfit.estimators._base import SparseModel
+from psfit.estimators.path import Path as KappaPath
+from psfit.files import write_whole
+from psfit.reporting.page import page
+from psfit.reporting.samples import describe
+
+ENDINGS = (".html", ".htm")
+
+
+def report(
+    model: SparseModel | KappaPath,
+    file: str | Path | None = None,
+    X: Any = None,
+    y: Any = None,
+    *,
+    sample_weight: Any = None,
+    target: str | int | None = None,
+    grid: GridSpec | None = None,
+) -> str:
+    """An HTML page about a fitted model or a path; it needs no network and no other file.
+
+    Parameters
+    ----------
+    model : fitted estimator or `psfit.Path`
+        What to write about. Of a ``Sparse...CV`` the choice of kappa is shown, too.
+    file : str or Path, optional
+        Where to write the page (.html); it is either whole or not there.
+    X, y, sample_weight, target : optional
+        Samples to summarise and to score the model on, as in `SparseModel.fit`: those of the fit, or others.
+    grid : GridSpec or None
+        The ranks that share these samples; None: those of the model's own grid.
+
+    Returns the page. With samples on several ranks, all of them call this with their own ones, only sums leave a node,
+    and the first rank writes the file.
+    """
+    if file is not None:
+        require_page("file", Path(file))
+    if X is None:
+        if y is not None:
+            raise ValueError("y was passed without X; pass both, or none of them")
+        text, first = page(model), True
+    else:
+        spec = grid or getattr(model, "grid", None) or GridSpec(backend="serial")
+        hosts = spec.build(X.device if isinstance(X, Tensor) else None)
+        text = page(model, describe(model, X, y, sample_weight, target, grid=hosts))
+        first = hosts.world.rank == 0
+    if file is not None and first:
+        write_page(Path(file), text)
+    return text
+
+
+def write_page(file: Path, text: str) -> None:
+    """Write a page; the file is either whole or not there."""
+    write_whole(file, lambda stream: stream.write(text.encode(errors="replace")))
+
+
+def require_page(option: str, file: Path | None) -> None:
+    """Refuse a file that could not be written in the end, or that no browser would open."""
+    if file is None:
+        return
+    if file.suffix.lower() not in ENDINGS:
+        raise ValueError(f"{option}: a report is a page, so {str(file)!r} must end with .html")
+    if not file.absolute().parent.is_dir():
+        raise ValueError(f"{option}: there is no folder {file.absolute().parent}")
+    if file.is_dir():
+        raise ValueError(f"{option}: {file} is a folder; name a file in it")

@@ -1,0 +1,204 @@
+"""The problem and the certificate in plain words."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from psfit.reporting.names import number, plural, share
+from psfit.result import Result
+
+# What each loss fits, and the loss of one sample with the predictor eta.
+LOSSES = {
+    "squared": ("linear regression", "(\u03b7 \u2212 y)\u00b2"),
+    "huber": (
+        "robust linear regression (Huber loss)",
+        "r\u00b2 for r = |\u03b7 \u2212 y| \u2264 \u03b4, else 2\u03b4r \u2212 \u03b4\u00b2",
+    ),
+    "logistic": ("logistic regression", "log(1 + exp(\u2212y\u03b7)), y = \u22121 or +1"),
+    "softmax": ("softmax regression", "log \u03a3 exp(\u03b7) \u2212 \u03b7 of the sample's class"),
+    "squared_hinge": (
+        "a linear support vector machine (squared hinge)",
+        "max(0, 1 \u2212 y\u03b7)\u00b2, y = \u22121 or +1",
+    ),
+    "hinge": ("a linear support vector machine (hinge)", "max(0, 1 \u2212 y\u03b7), y = \u22121 or +1"),
+    "poisson": ("Poisson regression with a log link", "exp(\u03b7) \u2212 y\u03b7"),
+}
+# At such gaps nobody will find a model that is worth the search, and from here on the bound says little.
+TIGHT, WIDE = 1e-4, 0.05
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is proved: a verdict of a few words, its kind (``good``, ``fair``, ``open`` or ``none``), what it means
+    and what to do about it.
+    """
+
+    verdict: str
+    kind: str
+    meaning: list[str]
+    advice: list[str]
+
+
+def kappa_in_words(kappa: tuple[int, ...], sparsity: str, outputs: int, joint: bool, classes: bool) -> str:
+    """What the limit counts."""
+    limit = plural(kappa[0], "coefficient" if sparsity == "element" or outputs == 1 else "feature")
+    if sparsity == "feature" and outputs > 1:
+        return f"at most {limit}, which all {'classes' if classes else 'targets'} may use"
+    if joint:
+        return f"at most {limit.replace(' coefficient', ' nonzero coefficient')} over all classes together"
+    each = f" for each {'class against the rest' if classes else 'target'}" if len(kappa) > 1 else ""
+    return f"at most {limit.replace(' coefficient', ' nonzero coefficient')}{each}"
+
+
+def settings(fit_intercept: bool, standardize: bool, gamma: float) -> list[tuple[str, str]]:
+    """Ridge, intercept and scaling, each with what it means."""
+    return [
+        (
+            "gamma",
+            f"{number(gamma)}: the ridge \u2016x\u2016\u00b2 / (2 gamma) is added to the losses, which are summed over "
+            "samples; a large gamma means hardly any ridge",
+        ),
+        ("intercept", "fitted; it pays no ridge and does not count" if fit_intercept else "none"),
+        (
+            "scaling",
+            "the ridge sees columns of unit spread; coefficients are in the units of the data"
+            if standardize
+            else "none: the ridge sees the columns in the units of the data",
+        ),
+    ]
+
+
+def certificate(result: Result) -> Certificate:
+    """What objective, bound and gap of a fit say."""
+    if not np.isfinite(result.lower_bound):
+        return Certificate(
+            "no proof was asked for",
+            "none",
+            [
+                "This model is the best that the search has found. How far it can be from the best there is was not "
+                "computed."
+            ],
+            ["Fit with certify=True (the default; --certify on the command line) to get a lower bound."],
+        )
+    meaning = [
+        f"The objective of this model, its losses and its ridge together, is {number(result.objective, 8)}. It is "
+        f"proved that no model within the limit has an objective below {number(result.lower_bound, 8)}, whatever "
+        "features it uses. The proof counts rounding errors against itself.",
+        _gap_in_words(result),
+        *_supports_in_words(result),
+    ]
+    if result.tree_nodes:
+        meaning.append(f"The proof took a search over {plural(result.tree_nodes, 'tree node')}.")
+    unique = len(result.kappa) == 1 and result.certain_in >= result.kappa[0]
+    if result.gap <= TIGHT:
+        return Certificate("proved: the best support" if unique else "proved: as good as the best", "good", meaning, [])
+    if unique:
+        return Certificate("proved: the best support", "good", meaning, [])
+    if result.gap <= WIDE:
+        return Certificate(f"proved within {share(result.gap)}", "fair", meaning, _advice(result)[:2])
+    return Certificate("open: the bound is wide", "open", meaning, _advice(result))
+
+
+def _gap_in_words(result: Result) -> str:
+    if result.gap == 0:
+        return "Both numbers are the same: no model within the limit is better."
+    said = (
+        f"The gap between them is {share(result.gap)} of the objective: a better model, if there is one, is better by "
+    )
+    said += "no more than that."
+    if result.gap > 1:
+        said += " A gap above 100 % means that the bound is below zero, and says nothing in practice."
+    if result.gap > WIDE:
+        said += " This does not say that the model is bad, only that nothing between the two has been excluded yet."
+    return said
+
+
+def _supports_in_words(result: Result) -> list[str]:
+    """What is known about single features."""
+    items = "features" if result.sparsity == "feature" or result.coef.shape[1] == 1 else "coefficients"
+    if len(result.kappa) == 1 and result.certain_in >= result.kappa[0]:
+        return ["Every support that could be better has all items of this one, so it is this one: no other is better."]
+    if not result.certain_in and not result.certain_out:
+        return []
+    inside = f"{result.certain_in:,} {items} belong to every support that could be better"
+    outside = f"{result.certain_out:,} belong to none of them"
+    return [f"It is proved that {inside}, and {outside}. The others are undecided."]
+
+
+def _advice(result: Result) -> list[str]:
+    """What helps against a wide gap, the most promising first."""
+    found = [
+        "BiCADMM(exact=True, time_limit=...) (--exact --time-limit) searches on until the gap is closed or the time is "
+        "over. It often succeeds with up to some hundred features.",
+        "A smaller gamma always tightens the bound, and shrinks the coefficients more. If the support at gamma / 10 is "
+        "the same, that fit proves it for the smaller gamma.",
+    ]
+    if result.loss != "squared":
+        found.append(
+            f"The {result.loss.replace('_', ' ')} loss has no smallest curvature, so that the ridge alone carries the "
+            "bound: gaps of tens of percent are normal for gamma = 1 and more."
+        )
+    elif result.samples < 10 * result.coef.shape[0]:
+        found.append("There are few samples for each feature: more samples tighten the bound.")
+    found.append(
+        "Where many supports are almost equally good a small gap would be wrong; stability_selection shows which "
+        "features are chosen again and again."
+    )
+    return found
+
+
+def path_certificate(gaps: np.ndarray, kappas: np.ndarray) -> Certificate:
+    """What is proved along a path, over all gammas ``(G, K)``."""
+    if not np.isfinite(gaps).all():
+        return Certificate(
+            "no proof was asked for",
+            "none",
+            ["No lower bounds were computed."],
+            ["Use certify=True (the default; --certify on the command line) to get them."],
+        )
+    tight = int((gaps <= TIGHT).sum())
+    meaning = [
+        "For every limit it is proved that no model within it has an objective below the bound. The gap is the "
+        "distance from the objective to the bound as a share of the objective: a better model, if there is one, is "
+        "better by no more than that.",
+        f"The gaps go from {share(float(gaps.min()))} to {share(float(gaps.max()))}; {tight} of {gaps.size} are "
+        f"at most {share(TIGHT)}.",
+    ]
+    if gaps.max() <= TIGHT:
+        return Certificate("proved: all are as good as the best", "good", meaning, [])
+    if gaps.max() <= WIDE:
+        return Certificate(f"proved within {share(float(gaps.max()))}", "fair", meaning, [])
+    worst = kappas[int(np.argmax(gaps.max(axis=0)))]
+    return Certificate(
+        "open for some limits",
+        "open",
+        meaning,
+        [
+            f"The widest gap is at kappa = {worst}. Fit that limit alone with BiCADMM(exact=True) to search on, or use "
+            "a smaller gamma, which tightens the bound and shrinks the coefficients."
+        ],
+    )
+
+
+def reading(loss: str, outputs: list[str], classes: list[str], spreads: bool) -> str:
+    """How to read one coefficient; where the columns' spreads are known, ratios are those of one of them."""
+    step = "One standard deviation" if spreads else "One unit"
+    if loss == "poisson":
+        return f"{step} more of a feature multiplies the expected count by the rate ratio, the others held fixed."
+    if loss == "logistic" and len(outputs) == 1:
+        return (
+            f"{step} more of a feature multiplies the odds of {outputs[0]} against {classes[0]} by the odds ratio, "
+            "the others held fixed."
+        )
+    if classes and len(outputs) == 1:
+        return f"Positive coefficients speak for {outputs[0]}, negative ones for {classes[0]}."
+    if classes:
+        return "A positive coefficient speaks for the class of its column, a negative one against it."
+    return "One unit more of a feature changes the prediction by its coefficient, the others held fixed."
+
+
+def ratio_name(loss: str, outputs: int) -> str | None:
+    """What the exponential of a coefficient is called, where it means something."""
+    names: dict[str, Any] = {"logistic": "odds ratio", "poisson": "rate ratio"}
+    return names.get(loss) if outputs == 1 else None
