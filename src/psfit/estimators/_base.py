@@ -15,6 +15,7 @@ from psfit.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.data import DesignMatrix, FileSource, Samples, Source, Spread
 from psfit.data.moments import Moments
+from psfit.estimators._documented import gather
 from psfit.estimators._export import as_sklearn, write_coefficients, write_onnx
 from psfit.estimators._inputs import (
     as_array,
@@ -56,10 +57,12 @@ class SparseModel(BaseEstimator, ABC):
     Parameters
     ----------
     kappa : int, float in (0, 1) or None, default=None
-        Limit on nonzero coefficients, or its share of all of them. None: a tenth of the features (at least one) for
-        each output.
+        The limit on nonzero coefficients. An integer is the limit itself, a float its share of all coefficients; None
+        is a tenth of the features (at least one) for each output. With several targets, or one-against-rest problems,
+        each has its own limit; see `sparsity`.
     gamma : float, default=1.0
-        Inverse weight of the ridge ``||x||^2 / (2 gamma)``, against losses summed over samples.
+        Inverse weight of the ridge ``||x||^2 / (2 gamma)``, against losses summed over samples: a large one means
+        hardly any shrinkage, a small one shrinks more and makes the certificate tighter.
     fit_intercept : bool, default=True
         Fit an intercept; it pays no ridge and does not count.
     standardize : bool, default=False
@@ -67,20 +70,34 @@ class SparseModel(BaseEstimator, ABC):
         does not depend on their units. Coefficients are reported in the units of X either way.
     sparsity : {"element", "feature"}, default="element"
         With several outputs: whether kappa limits entries (of each target, or over all classes) or whole rows.
-    solver : BiCADMM or None
-        Configuration of the algorithm.
-    grid : GridSpec or None
-        Nodes, feature blocks, device and precision.
+    solver : BiCADMM or None, default=None
+        Configuration of the algorithm: tolerance, limits of iterations and time, effort, exact mode, checkpoints. None
+        is ``BiCADMM()``.
+    grid : GridSpec or None, default=None
+        Nodes, feature blocks, device, precision and the engine that connects ranks. None is one node in this process.
     certify : bool, default=True
         Prove how far the answer can be from the best one: `lower_bound_` and `gap_`.
     warm_start : bool, default=False
         Start from the previous answer if its shape fits.
     verbose : int, default=0
         1 prints the result and, in exact mode, the progress of the search.
+
+    Attributes
+    ----------
+    result_ : Result
+        All that is known about the fit; ``print(model.result_)`` says it in words.
+    n_features_in_ : int
+        Features of X.
+    feature_names_in_ : ndarray (p,)
+        Names of the features, if X was a table or a file that has them.
     """
 
     result_: Result
     n_features_in_: int
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        gather(cls)
 
     def __init__(
         self,

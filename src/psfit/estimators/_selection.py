@@ -154,8 +154,8 @@ class SelectingModel(SparseModel):
     selection_ : Selection
         Scores as a table over gammas and kappas; `psfit.plots.plot_selection` draws it.
 
-    The other parameters and attributes are those of the plain estimator. Models of the folds end at supports that no
-    swap improves, unless the solver's effort is "high"; the final one goes on from there, and is certified.
+    Models of the folds end at supports that no swap improves, unless the solver's effort is "high"; the final one goes
+    on from there, and is certified.
     """
 
     # Chosen in `fit`; what is posed before holds for every choice.

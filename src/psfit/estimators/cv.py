@@ -12,10 +12,7 @@ from psfit.problem import Sparsity
 
 
 class SparseLinearRegressionCV(SelectingModel, SparseLinearRegression):
-    """`SparseLinearRegression` that chooses kappa and gamma; with the squared loss one pass serves all folds.
-
-    See `SelectingModel` for what is chosen and how, `SparseLinearRegression` for `loss` and `huber_delta`.
-    """
+    """`SparseLinearRegression` that chooses kappa and gamma; with the squared loss one pass serves all folds."""
 
     def __init__(
         self,
@@ -56,7 +53,7 @@ class SparseLinearRegressionCV(SelectingModel, SparseLinearRegression):
 
 
 class SparsePoissonRegressionCV(SelectingModel, SparsePoissonRegression):
-    """`SparsePoissonRegression` that chooses kappa and gamma. See `SelectingModel`."""
+    """`SparsePoissonRegression` that chooses kappa and gamma."""
 
 
 class _SelectingClassifier(SelectingModel):
@@ -97,15 +94,15 @@ class _SelectingClassifier(SelectingModel):
 
 
 class SparseLogisticRegressionCV(_SelectingClassifier, SparseLogisticRegression):
-    """`SparseLogisticRegression` that chooses kappa and gamma. See `SelectingModel`."""
+    """`SparseLogisticRegression` that chooses kappa and gamma."""
 
 
 class SparseSoftmaxRegressionCV(_SelectingClassifier, SparseSoftmaxRegression):
-    """`SparseSoftmaxRegression` that chooses kappa and gamma. See `SelectingModel`."""
+    """`SparseSoftmaxRegression` that chooses kappa and gamma."""
 
 
 class SparseSVCCV(_SelectingClassifier, SparseSVC):
-    """`SparseSVC` that chooses kappa and gamma. See `SelectingModel`, and `SparseSVC` for `loss`."""
+    """`SparseSVC` that chooses kappa and gamma."""
 
     def __init__(
         self,
