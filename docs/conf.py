@@ -1,5 +1,6 @@
 """How Sphinx builds the documentation: ``make docs``. Nothing here needs a network."""
 
+import re
 from typing import Any
 
 import psfit
@@ -8,16 +9,15 @@ project = "PsFiT"
 author = "the PsFiT developers"
 version = release = psfit.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
-# A word in single backticks is a link where it names something documented, else plain.
-default_role = "autolink"
+# A word in single backticks is a link where it names something documented, see `plain_words`.
+default_role = "py:obj"
 myst_heading_anchors = 3
 
 # The docstrings say what shapes and types mean; annotations would say it once more, and less well.
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
-autosummary_generate = False
 # Types are prose ("array-like (m, p)"), not names to look up.
 napoleon_use_param = False
 napoleon_use_ivar = True
@@ -36,6 +36,19 @@ def skip(app: Any, what: str, name: str, thing: Any, skipped: bool, options: Any
     return True if isinstance(thing, property) and name.endswith("_") else None
 
 
+def plain_words(app: Any, env: Any, node: Any, content: Any) -> Any:
+    """Docstrings name parameters in backticks and describe types in prose; only names of psfit itself must exist."""
+    is_word = node.get("refdomain") == "py" and node.get("reftype") in ("obj", "class")
+    return content if is_word and not node["reftarget"].startswith("psfit") else None
+
+
+def link_files(app: Any, page: str, source: list[str]) -> None:
+    """Measured results lie outside this folder; on the site they are files to download."""
+    source[0] = re.sub(r"\]\((\.\./benchmarks/[^)]*)\)", r"](path:\1)", source[0])
+
+
 def setup(app: Any) -> None:
-    """Connect the hook above."""
+    """Connect the hooks above."""
     app.connect("autodoc-skip-member", skip)
+    app.connect("missing-reference", plain_words)
+    app.connect("source-read", link_files)

@@ -59,7 +59,7 @@ class Selection:
 
     @property
     def smaller_is_better(self) -> bool:
-        """Whether what the label names is minus the score: a loss or a criterion."""
+        """Whether what the label names is minus the score, as for a loss or a criterion."""
         return self.label in (MEAN_LOSS, *(criterion.upper() for criterion in CRITERIA))
 
     def rows(self) -> list[dict[str, Any]]:
