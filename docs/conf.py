@@ -14,19 +14,24 @@ exclude_patterns = ["_build"]
 # A word in single backticks is a link where it names something documented, see `plain_words`.
 default_role = "py:obj"
 myst_heading_anchors = 3
+# Dashes are set as such; quotes in code-like prose, as in {"element", "feature"}, stay as they are.
+smartquotes_action = "De"
 
 # The docstrings say what shapes and types mean; annotations would say it once more, and less well.
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 # Types are prose ("array-like (m, p)"), not names to look up.
 napoleon_use_param = False
-napoleon_use_ivar = True
 napoleon_use_rtype = False
+napoleon_custom_sections = [("Attributes", "params_style")]
 
 html_theme = "furo"
 html_title = f"PsFiT {version}"
 html_copy_source = False
-html_theme_options = {"navigation_with_keys": True}
+html_show_copyright = False
+# Lines of 100 characters fit on the page.
+sizes = {"code-font-size": "75%"}
+html_theme_options = {"navigation_with_keys": True, "light_css_variables": sizes, "dark_css_variables": sizes}
 
 
 def skip(app: Any, what: str, name: str, thing: Any, skipped: bool, options: Any) -> bool | None:

@@ -129,6 +129,10 @@ class SparseModel(BaseEstimator, ABC):
     ) -> "SparseModel":
         """Fit the model.
 
+        With a grid of several ranks, every rank calls this with the rows of the nodes it hosts (or with the same files,
+        of which it reads its part), and ends with the same model. Ranks that share a node pass the same rows; each
+        works on its own columns of them.
+
         Parameters
         ----------
         X : array-like (m, p), path or FileSource
@@ -140,10 +144,6 @@ class SparseModel(BaseEstimator, ABC):
             Non-negative weights of the samples' losses; for a file, the name of their column.
         target : str or int, optional
             The target's column in a file, see `FileSource`.
-
-        With a grid of several ranks, every rank calls this with the rows of the nodes it hosts (or with the same files,
-        of which it reads its part), and ends with the same model. Ranks that share a node pass the same rows; each
-        works on its own columns of them.
         """
         posed = self._posed(X, y, sample_weight, target)
         self._solve(posed.problem, posed, self._start(posed.source))

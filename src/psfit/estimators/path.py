@@ -143,6 +143,8 @@ def sparse_path(
 ) -> Path:
     """Fit models for many limits on the nonzero coefficients at once.
 
+    A larger limit never has a worse objective.
+
     Parameters
     ----------
     X, y, sample_weight, target :
@@ -156,7 +158,10 @@ def sparse_path(
     fit_intercept, standardize, sparsity, solver, grid, certify :
         As in the estimators. The solver's exact mode and checkpoints do not apply to paths.
 
-    A larger limit never has a worse objective.
+    Returns
+    -------
+    Path
+        Coefficients, objectives and bounds for every limit.
     """
     began = time.perf_counter()
     model = model_for(loss)

@@ -101,6 +101,8 @@ def stability_selection(
 ) -> Stability:
     """Fit to many random halves of the samples, and count which features are chosen.
 
+    Every node halves its own samples, class by class where there are classes.
+
     Parameters
     ----------
     X, y, sample_weight, target :
@@ -116,7 +118,10 @@ def stability_selection(
     random_state : int or None
         Seed of the halves.
 
-    Every node halves its own samples, class by class where there are classes.
+    Returns
+    -------
+    Stability
+        The frequencies, and the features that are stable.
     """
     began = time.perf_counter()
     if not isinstance(resamples, (int, np.integer)) or resamples < 2 or resamples % 2:
