@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # A Python that has the exact peers of benchmarks/proof, which need older libraries.
 PEERS_PYTHON ?= $(BIN)/python
 
-.PHONY: demo test lint bench dist clean
+.PHONY: demo test lint docs bench dist clean
 
 demo: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/torchrun --standalone --nproc-per-node 4 -m psfit demo --out demo-output
@@ -19,6 +19,10 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Warnings are errors, unknown names included; nothing is fetched from a network.
+docs: $(READY)
+	$(BIN)/python -m sphinx -W --keep-going -n --quiet docs docs/_build/html
 
 # The peers are installed on the first run; real data sets are added with --data (see the scripts).
 bench: $(READY)
@@ -44,4 +48,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo-output build dist
+	rm -rf $(VENV) demo-output build dist docs/_build

@@ -50,6 +50,39 @@ def test_choosing_kappa(tmp_path):
         assert len(Image.open(tmp_path / "pictures" / name).convert("L").getcolors()) > 50
 
 
+def gallery(name: str, options: list[str], folder: Path) -> str:
+    """What a program of the gallery says; its picture is there, and so is the one that the documentation shows."""
+    done = run([*ALONE, str(ROOT / f"examples/{name}.py"), *options, "--output", str(folder)])
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    (picture,) = folder.iterdir()
+    assert picture.stem == name.replace("_", "-")
+    assert str(picture) in done.stdout
+    assert len(Image.open(picture).convert("L").getcolors()) > 50
+    shown = ROOT / "docs/pictures" / picture.name
+    assert shown.stat().st_size < 100_000
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("digits", ["--pictures", "300", "--kappas", "2", "6"], "6 pixels"),
+        ("diabetes_interactions", ["--splits", "2", "--most", "4"], "all patients, with certificates"),
+        ("stable_features", ["--resamples", "4"], "worst radius is most like worst perimeter"),
+    ],
+)
+def test_the_gallery(name, options, said, tmp_path):
+    assert said in gallery(name, options, tmp_path / "new")
+
+
+def test_three_features_tell_tumours_apart_better_than_one(tmp_path):
+    said = gallery("breast_cancer", ["--splits", "2", "--most", "3"], tmp_path / "new")
+    rows = [line.split() for line in said.splitlines()]
+    accuracy = {int(row[0]): float(row[1]) for row in rows if row and row[0] in "123"}
+    assert 80 < accuracy[1] < accuracy[3]
+
+
 def test_convergence_picture_shows_the_residuals():
     import matplotlib as mpl
 

@@ -119,7 +119,8 @@ class BiCADMM:
     tol : float, default=1e-4
         Relative tolerance of the residuals.
     max_iter : int, default=1000
-    time_limit : float or None
+        Most outer iterations.
+    time_limit : float or None, default=None
         Seconds after which the fit ends with the best answer so far; the refit of that comes on top.
     local : str, LocalSolver or None
         The local solver: "direct", "newton", "feature_split"; None chooses by loss, shape and grid.

@@ -81,6 +81,7 @@ class Problem:
     Parameters
     ----------
     loss : Loss
+        One of ``psfit.losses``, or one of your own.
     kappa : tuple of int
         The limit of each independent problem.
     gamma : float

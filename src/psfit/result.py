@@ -36,8 +36,21 @@ def relative_gap(objective: float, lower_bound: float) -> float:
 class Record:
     """One outer iteration: the paper's residuals p, d, b and what else was measured.
 
-    Seconds count from the start of the fit. What was sent to the device and fetched back from it counts from the
-    placing of the data on; it is zero where the device is the host.
+    Parameters
+    ----------
+    iteration : int
+        Its number, from one.
+    primal, dual, bilinear : float
+        The residuals ``p = sum_i ||x_i - z||``, ``d = sqrt(N) rho_c ||z - z_old||`` and ``b = |s'z - t|``.
+    nonzeros : int
+        Nonzero items of z.
+    seconds : float
+        Time since the start of the fit.
+    objective : float or None
+        The objective at z, if ``BiCADMM(record_objective=True)`` asked for it.
+    sent_bytes, sent_seconds, fetched_bytes, fetched_seconds : int, float
+        What was sent to the device and fetched back from it since the placing of the data; zero where the device is
+        the host.
     """
 
     iteration: int
@@ -55,7 +68,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Result:
-    """The answer to a sparse fitting problem.
+    """The answer to a sparse fitting problem; ``print`` says it in words.
 
     Parameters
     ----------
@@ -69,6 +82,18 @@ class Result:
         Proved: no coefficients within the limit have a smaller objective. Minus infinity if no proof was asked for.
     kappa : tuple of int
         The limit of each independent problem.
+    loss, sparsity : str
+        What was minimised, and what kappa counted.
+    samples, nodes, blocks : int
+        Samples on all nodes together, and the grid.
+    local : str
+        The local solver.
+    status : Status
+        How the iteration ended.
+    n_iter : int
+        Outer iterations.
+    seconds : float
+        Time of the whole fit, proof included.
     certain_in, certain_out : int
         How many items (coefficients, or rows) are proved to be in every better support, or in none.
     tree_nodes : int
@@ -79,6 +104,10 @@ class Result:
         How often the data were read from where they lie; zero if they were in memory.
     residual : float
         Relative size of the gradient (or duality gap) that the final refit left over; rounding level in a healthy fit.
+    penalties : dict
+        The penalties rho_c, rho_b and rho_l that were used, in internal coordinates.
+    history : tuple of Record
+        A record for every outer iteration.
     """
 
     coef: np.ndarray

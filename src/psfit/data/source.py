@@ -26,11 +26,22 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Source:
-    """A design matrix ``(m, n)`` with its targets ``(m, c)`` and sample weights ``(m, 1)``.
+    """The samples of this rank.
 
-    `bounds` says where one node's rows end and the next one's begin; None deals them out evenly. `grams` keeps Gram
-    matrices by bounds; copies with other targets share it. `statistics` were gathered while the data were read, where
-    another look at them would be dear.
+    Parameters
+    ----------
+    matrix : DesignMatrix (m, n)
+        The features, such as ``Dense(tensor)``.
+    target : Tensor (m, c)
+        Targets as the loss wants them, of the matrix's precision and on its device.
+    weight : Tensor (m, 1)
+        Weights of the samples' losses.
+    bounds : tuple of int or None
+        Where one node's rows end and the next one's begin; None deals them out evenly.
+    grams : dict
+        Gram matrices by bounds, kept here once they are made; copies with other targets share them.
+    statistics : Statistics or None
+        Gathered while the data were read, where another look at them would be dear.
     """
 
     matrix: DesignMatrix

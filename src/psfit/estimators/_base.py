@@ -16,6 +16,7 @@ from psfit.comm import Grid, GridSpec
 from psfit.data import DesignMatrix, FileSource, Samples, Source, Spread
 from psfit.data.moments import Moments
 from psfit.environment import environment
+from psfit.estimators._documented import gather
 from psfit.estimators._export import as_sklearn, write_coefficients, write_onnx
 from psfit.estimators._inputs import (
     as_array,
@@ -58,10 +59,12 @@ class SparseModel(BaseEstimator, ABC):
     Parameters
     ----------
     kappa : int, float in (0, 1) or None, default=None
-        Limit on nonzero coefficients, or its share of all of them. None: a tenth of the features (at least one) for
-        each output.
+        The limit on nonzero coefficients. An integer is the limit itself, a float its share of all coefficients; None
+        is a tenth of the features (at least one) for each output. With several targets, or one-against-rest problems,
+        each has its own limit; see `sparsity`.
     gamma : float, default=1.0
-        Inverse weight of the ridge ``||x||^2 / (2 gamma)``, against losses summed over samples.
+        Inverse weight of the ridge ``||x||^2 / (2 gamma)``, against losses summed over samples: a large one means
+        hardly any shrinkage, a small one shrinks more and makes the certificate tighter.
     fit_intercept : bool, default=True
         Fit an intercept; it pays no ridge and does not count.
     standardize : bool, default=False
@@ -69,10 +72,11 @@ class SparseModel(BaseEstimator, ABC):
         does not depend on their units. Coefficients are reported in the units of X either way.
     sparsity : {"element", "feature"}, default="element"
         With several outputs: whether kappa limits entries (of each target, or over all classes) or whole rows.
-    solver : BiCADMM or None
-        Configuration of the algorithm.
-    grid : GridSpec or None
-        Nodes, feature blocks, device and precision.
+    solver : BiCADMM or None, default=None
+        Configuration of the algorithm: tolerance, limits of iterations and time, effort, exact mode, checkpoints. None
+        is ``BiCADMM()``.
+    grid : GridSpec or None, default=None
+        Nodes, feature blocks, device, precision and the engine that connects ranks. None is one node in this process.
     certify : bool, default=True
         Prove how far the answer can be from the best one: `lower_bound_` and `gap_`.
     warm_start : bool, default=False
@@ -83,12 +87,25 @@ class SparseModel(BaseEstimator, ABC):
     callback : callable or None
         Hears of `psfit.Progress` while the fit runs, on every rank that has one; if it returns True, the fit ends with
         the best answer so far.
+
+    Attributes
+    ----------
+    result_ : Result
+        All that is known about the fit; ``print(model.result_)`` says it in words.
+    n_features_in_ : int
+        Features of X.
+    feature_names_in_ : ndarray (p,)
+        Names of the features, if X was a table or a file that has them.
     """
 
     result_: Result
     n_features_in_: int
     # Where the data were read and fitted, for reports.
     _surroundings: dict[str, str]
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        gather(cls)
 
     def __init__(
         self,
@@ -122,6 +139,10 @@ class SparseModel(BaseEstimator, ABC):
     ) -> "SparseModel":
         """Fit the model.
 
+        With a grid of several ranks, every rank calls this with the rows of the nodes it hosts (or with the same files,
+        of which it reads its part), and ends with the same model. Ranks that share a node pass the same rows; each
+        works on its own columns of them.
+
         Parameters
         ----------
         X : array-like (m, p), path or FileSource
@@ -133,10 +154,6 @@ class SparseModel(BaseEstimator, ABC):
             Non-negative weights of the samples' losses; for a file, the name of their column.
         target : str or int, optional
             The target's column in a file, see `FileSource`.
-
-        With a grid of several ranks, every rank calls this with the rows of the nodes it hosts (or with the same files,
-        of which it reads its part), and ends with the same model. Ranks that share a node pass the same rows; each
-        works on its own columns of them.
         """
         posed = self._posed(X, y, sample_weight, target)
         self._solve(posed.problem, posed, self._start(posed.source))

@@ -61,7 +61,7 @@ class Selection:
 
     @property
     def smaller_is_better(self) -> bool:
-        """Whether what the label names is minus the score: a loss or a criterion."""
+        """Whether what the label names is minus the score, as for a loss or a criterion."""
         return self.label in (MEAN_LOSS, *(criterion.upper() for criterion in CRITERIA))
 
     def rows(self) -> list[dict[str, Any]]:
@@ -156,8 +156,8 @@ class SelectingModel(SparseModel):
     selection_ : Selection
         Scores as a table over gammas and kappas; `psfit.plots.plot_selection` draws it.
 
-    The other parameters and attributes are those of the plain estimator. Models of the folds end at supports that no
-    swap improves, unless the solver's effort is "high"; the final one goes on from there, and is certified.
+    Models of the folds end at supports that no swap improves, unless the solver's effort is "high"; the final one goes
+    on from there, and is certified.
     """
 
     # Chosen in `fit`; what is posed before holds for every choice.

@@ -24,8 +24,13 @@ class _Classifier(ClassifierMixin, SparseModel):
 
     Parameters
     ----------
-    class_weight : dict, "balanced" or None
-        Weights of the classes, as in scikit-learn. See `SparseModel` for the others.
+    class_weight : dict, "balanced" or None, default=None
+        A factor on the losses of each class, by label. "balanced" gives all classes the same total weight.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        The labels, sorted.
     """
 
     classes_: np.ndarray
@@ -144,7 +149,9 @@ class _ProbabilisticClassifier(_Classifier):
 class SparseLogisticRegression(_ProbabilisticClassifier):
     """Logistic regression with at most kappa nonzero coefficients; softmax regression for more than two classes.
 
-    Minimises ``sum log(1 + exp(-y eta)) + ||x||^2 / (2 gamma)``; `gamma` is scikit-learn's `C`.
+    Minimises ``sum log(1 + exp(-y eta)) + ||x||^2 / (2 gamma)`` subject to ``||x||_0 <= kappa``, with
+    ``eta = X x + intercept`` and y = -1 or +1; `gamma` is scikit-learn's ``C``. For more than two classes it does what
+    `SparseSoftmaxRegression` does.
     """
 
     def _columns(self, codes: np.ndarray) -> np.ndarray:
@@ -157,7 +164,8 @@ class SparseLogisticRegression(_ProbabilisticClassifier):
 class SparseSoftmaxRegression(_ProbabilisticClassifier):
     """Softmax regression, one predictor per class, with kappa over all of their coefficients (or rows of them).
 
-    Minimises ``sum logsumexp(eta) - eta_y + ||x||^2 / (2 gamma)``.
+    Minimises ``sum logsumexp(eta) - eta_y + ||x||^2 / (2 gamma)`` subject to the limit, with a column of
+    ``eta = X x + intercept`` for each class, two classes included.
     """
 
     def _columns(self, codes: np.ndarray) -> np.ndarray:
@@ -168,14 +176,17 @@ class SparseSoftmaxRegression(_ProbabilisticClassifier):
 
 
 class SparseSVC(_Classifier):
-    """A linear support vector machine with at most kappa nonzero coefficients; one against the rest for several
-    classes.
+    """A linear support vector machine with at most kappa nonzero coefficients.
+
+    Minimises ``sum max(0, 1 - y eta)^2 + ||x||^2 / (2 gamma)``, or the hinge without the square, subject to
+    ``||x||_0 <= kappa``, with ``eta = X x + intercept`` and y = -1 or +1; `gamma` is scikit-learn's ``C``. Several
+    classes are fitted one against the rest, each with its own kappa unless ``sparsity="feature"``. There are no
+    probabilities: `decision_function` gives margins.
 
     Parameters
     ----------
     loss : {"squared_hinge", "hinge"}, default="squared_hinge"
-        ``max(0, 1 - y eta)``, squared or not; `gamma` is scikit-learn's `C`. The other parameters are the logistic
-        regression's; kappa limits each class's coefficients, unless ``sparsity="feature"``.
+        ``max(0, 1 - y eta)``, squared or not.
     """
 
     def __init__(

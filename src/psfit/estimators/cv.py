@@ -13,10 +13,7 @@ from psfit.watch import Callback
 
 
 class SparseLinearRegressionCV(SelectingModel, SparseLinearRegression):
-    """`SparseLinearRegression` that chooses kappa and gamma; with the squared loss one pass serves all folds.
-
-    See `SelectingModel` for what is chosen and how, `SparseLinearRegression` for `loss` and `huber_delta`.
-    """
+    """`SparseLinearRegression` that chooses kappa and gamma; with the squared loss one pass serves all folds."""
 
     def __init__(
         self,
@@ -59,7 +56,7 @@ class SparseLinearRegressionCV(SelectingModel, SparseLinearRegression):
 
 
 class SparsePoissonRegressionCV(SelectingModel, SparsePoissonRegression):
-    """`SparsePoissonRegression` that chooses kappa and gamma. See `SelectingModel`."""
+    """`SparsePoissonRegression` that chooses kappa and gamma."""
 
 
 class _SelectingClassifier(SelectingModel):
@@ -102,15 +99,15 @@ class _SelectingClassifier(SelectingModel):
 
 
 class SparseLogisticRegressionCV(_SelectingClassifier, SparseLogisticRegression):
-    """`SparseLogisticRegression` that chooses kappa and gamma. See `SelectingModel`."""
+    """`SparseLogisticRegression` that chooses kappa and gamma."""
 
 
 class SparseSoftmaxRegressionCV(_SelectingClassifier, SparseSoftmaxRegression):
-    """`SparseSoftmaxRegression` that chooses kappa and gamma. See `SelectingModel`."""
+    """`SparseSoftmaxRegression` that chooses kappa and gamma."""
 
 
 class SparseSVCCV(_SelectingClassifier, SparseSVC):
-    """`SparseSVC` that chooses kappa and gamma. See `SelectingModel`, and `SparseSVC` for `loss`."""
+    """`SparseSVC` that chooses kappa and gamma."""
 
     def __init__(
         self,

@@ -45,15 +45,14 @@ class SparseLinearRegression(_Regressor):
     """Linear regression with at most kappa nonzero coefficients.
 
     Minimises ``sum (X x + intercept - y)^2 + ||x||^2 / (2 gamma)`` subject to ``||x||_0 <= kappa``, or the Huber
-    loss in place of the square.
+    loss in place of the square. With several targets each has its own kappa, unless ``sparsity="feature"``.
 
     Parameters
     ----------
     loss : {"squared", "huber"}, default="squared"
+        The square of the residual, or the Huber loss, which outliers in y cannot carry away.
     huber_delta : float, default=1.35
         Residuals beyond it count linearly; in units of y.
-
-    See `SparseModel` for the others. With several targets each has its own kappa, unless ``sparsity="feature"``.
     """
 
     def __init__(
@@ -112,8 +111,8 @@ class SparseLinearRegression(_Regressor):
 class SparsePoissonRegression(_Regressor):
     """Regression of counts with a log link and at most kappa nonzero coefficients.
 
-    Minimises ``sum exp(eta) - y eta + ||x||^2 / (2 gamma)``, ``eta = X x + intercept``. See `SparseModel` for the
-    parameters.
+    Minimises ``sum exp(eta) - y eta + ||x||^2 / (2 gamma)`` subject to ``||x||_0 <= kappa``, with
+    ``eta = X x + intercept``; y holds counts, or other numbers that are not negative.
     """
 
     def _read_target(self, y: Any, rows: int) -> np.ndarray:

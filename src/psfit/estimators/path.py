@@ -165,6 +165,8 @@ def sparse_path(
 ) -> Path:
     """Fit models for many limits on the nonzero coefficients at once.
 
+    A larger limit never has a worse objective.
+
     Parameters
     ----------
     X, y, sample_weight, target :
@@ -179,7 +181,10 @@ def sparse_path(
         As in the estimators. The solver's exact mode and checkpoints do not apply to paths. A path that is asked to
         stop refits and returns what it has, and says so.
 
-    A larger limit never has a worse objective.
+    Returns
+    -------
+    Path
+        Coefficients, objectives and bounds for every limit.
     """
     began = time.perf_counter()
     model = model_for(loss)

@@ -105,6 +105,8 @@ def stability_selection(
 ) -> Stability:
     """Fit to many random halves of the samples, and count which features are chosen.
 
+    Every node halves its own samples, class by class where there are classes.
+
     Parameters
     ----------
     X, y, sample_weight, target :
@@ -124,7 +126,10 @@ def stability_selection(
     callback : callable or None
         Hears of `psfit.Progress`; if it returns True, `StoppedError` is raised.
 
-    Every node halves its own samples, class by class where there are classes.
+    Returns
+    -------
+    Stability
+        The frequencies, and the features that are stable.
     """
     began = time.perf_counter()
     if not isinstance(resamples, (int, np.integer)) or resamples < 2 or resamples % 2:
