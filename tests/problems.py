@@ -23,8 +23,8 @@ class Sample(Source):
     def with_bounds(self, bounds: tuple[int, ...]) -> "Sample":
         return _sample(replace(self, bounds=bounds))
 
-    def to(self, device: str) -> "Sample":
-        return Sample(Dense(self.matrix.values.to(device)), self.target.to(device), self.weight.to(device))
+    def to(self, where: str | torch.dtype) -> "Sample":
+        return Sample(Dense(self.matrix.values.to(where)), self.target.to(where), self.weight.to(where))
 
 
 def _sample(source: Source) -> Sample:

@@ -12,6 +12,7 @@ from psfit import BiCADMM, GridSpec, Problem, Source, SparseLinearRegression, so
 from psfit.data import Sparse, Streamed
 from psfit.data.streamed import ArrayRows
 from psfit.losses import Squared
+from psfit.path import solve_path
 
 pytestmark = pytest.mark.gpu
 
@@ -21,6 +22,21 @@ def test_paper_recipe_on_a_gpu(level):
     source, truth = paper_source(20_000, 1_000, level, nodes=4, dtype=torch.float32, device="cuda")
     result = solve(Problem(Squared(), (truth.kappa,), 10.0, fit_intercept=False), source, grid=GridSpec(nodes=4))
     assert result.objective <= truth.objective(10.0) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("correlation", [0.0, 0.9])
+def test_paths_in_lockstep(correlation, dtype):
+    source = make_source(Squared(), samples=400, features=60, nonzeros=8, seed=5, correlation=correlation).to(dtype)
+    kappas = list(range(1, 41))
+    problem = Problem(Squared(), (1,), gamma=5.0)
+    (control,) = solve_path(problem, source, kappas, [5.0])
+    (moved,) = solve_path(problem, source.to("cuda"), kappas, [5.0])
+    excess = moved.objectives / control.objectives - 1
+    assert excess.max() <= 1e-3
+    assert excess.mean() <= 1e-5
+    assert (np.diff(moved.objectives) <= 0).all()
+    assert (moved.lower_bounds <= control.objectives * (1 + 1e-6)).all()
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)

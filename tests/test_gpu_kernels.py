@@ -11,6 +11,7 @@ from psfit.certificate import extraction
 from psfit.certificate.quadratic import pooled
 from psfit.data import Dense, Source, moments
 from psfit.data.integer_gram import integer_moments
+from psfit.data.widened import WidenedStrip
 from psfit.instance import pose
 from psfit.kernels import kernel
 from psfit.losses import Squared
@@ -87,6 +88,25 @@ def test_integer_products_that_round_too_much_are_made_again_in_float64(limit, m
     else:
         assert float(found.rests.sum()) > 0
         assert 1e-6 <= error <= 1.0
+
+
+@pytest.mark.parametrize("count", [3, 16, 17, 50])
+@pytest.mark.parametrize("constant", [0.0, 0.7])
+def test_products_of_widened_strips(constant, count):
+    values = 100 + normal(900, 40, seed=3)
+    shift, scale = values.double().mean(dim=0), values.double().std(dim=0)
+    strip = WidenedStrip(values, shift, scale, constant)
+    plain = (values.double() - shift) / scale
+    plain = torch.cat([plain, torch.full_like(plain[:, :1], constant)], dim=1) if constant else plain
+    X, R = normal(plain.shape[1], count, seed=4).double(), normal(900, count, seed=5).double()
+    eta, sizes = strip.mv_with_sizes(X)
+    for found, expected in (
+        (strip.mv(X), plain @ X),
+        (eta, plain @ X),
+        (sizes, plain.abs() @ X.abs()),
+        (strip.rmv(R), plain.T @ R),
+    ):
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-9)
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
