@@ -8,7 +8,7 @@ import typer
 from psfit.bicadmm import BiCADMM
 from psfit.cli import options
 from psfit.cli.report import write_report
-from psfit.cli.say import Speaker, end, summary, written
+from psfit.cli.say import Speaker, coefficients, end, summary, written
 from psfit.comm import GridSpec
 from psfit.estimators.path import model_for
 from psfit.model_file import save
@@ -88,7 +88,8 @@ def fit(
     estimator.fit(source)
     if out is not None and speaker.first:
         save(estimator, out)
-    lines = [f"  model      {out}"] if out else []
+    facts = summary(estimator)
+    lines = coefficients(facts) + ([f"  model      {out}"] if out else [])
     lines += write_report(estimator, source, grid, report)
-    speaker.say(summary(estimator) | written(out=out, report=report), lines)
+    speaker.say(facts | written(out=out, report=report), lines)
     end(estimator.result_.status)

@@ -9,12 +9,10 @@ import typer
 
 from psfit.checkpoint import PREFIX
 from psfit.cli.options import Columns, Json, OneHot, Target, file_source, plain
-from psfit.cli.say import summary
+from psfit.cli.say import MOST_SHOWN, coefficients, summary
 from psfit.comm import GridSpec
 from psfit.data.summary import ColumnSummary
 from psfit.model_file import MARK, load
-
-MOST_SHOWN = 20
 
 
 def inspect(
@@ -46,18 +44,7 @@ def _end(file: Path) -> bytes:
 def _model(file: Path) -> tuple[dict[str, Any], list[str]]:
     model = load(file)
     facts = {"kind": "model"} | summary(model)
-    lines = [f"{file}: a {type(model).__name__}", str(model.result_)]
-    classes = facts["classes"]
-    if classes:
-        lines.append(f"  classes    {', '.join(classes)}")
-    names, coefs = facts["support"], np.array(facts["coefficients"])
-    order = np.argsort(-np.abs(coefs).max(axis=1), kind="stable")
-    width = max([11, *(len(str(names[j])) for j in order[:MOST_SHOWN])])
-    rows = [("(intercept)", facts["intercept"]), *((str(names[j]), coefs[j].tolist()) for j in order[:MOST_SHOWN])]
-    lines += [f"  {name:>{width}} " + " ".join(f"{value:>12.6g}" for value in values) for name, values in rows]
-    if len(order) > MOST_SHOWN:
-        lines.append(f"  {len(order) - MOST_SHOWN} smaller coefficients are not shown; --json has them")
-    return facts, lines
+    return facts, [f"{file}: a {type(model).__name__}", str(model.result_), *coefficients(facts)]
 
 
 def _checkpoint(folder: Path) -> tuple[dict[str, Any], list[str]]:

@@ -12,7 +12,7 @@ from psfit import estimators
 from psfit.bicadmm import BiCADMM
 from psfit.cli import options
 from psfit.cli.report import write_report
-from psfit.cli.say import Speaker, end, summary, written
+from psfit.cli.say import Speaker, coefficients, draw, end, summary, written
 from psfit.comm import GridSpec
 from psfit.estimators._selection import SelectingModel
 from psfit.estimators.path import Path as KappaPath
@@ -135,17 +135,16 @@ def _choose(
     model: SelectingModel, speaker: Speaker, out: Path | None, picture: Path | None
 ) -> tuple[dict[str, Any], list[str]]:
     """Write the model and the picture; what to say of the choice."""
-    choice = model.selection_
-    lines = []
+    choice, facts = model.selection_, summary(model)
+    lines = coefficients(facts)
     if speaker.first and out is not None:
         save(model, out)
         lines.append(f"  model      {out}")
     if speaker.first and picture is not None:
         from psfit.plots import plot_selection
 
-        plot_selection(choice).figure.savefig(picture)
-        lines.append(f"  picture    {picture}")
-    return {"label": choice.label, "table": choice.rows(), "chosen": summary(model)}, lines
+        lines.append(draw(plot_selection(choice), picture))
+    return {"label": choice.label, "table": choice.rows(), "chosen": facts}, lines
 
 
 def _show(
@@ -164,7 +163,6 @@ def _show(
     if speaker.first and picture is not None:
         from psfit.plots import plot_path
 
-        plot_path(found, float(found.gammas[-1])).figure.savefig(picture)
-        lines.append(f"  picture    {picture}")
+        lines.append(draw(plot_path(found, float(found.gammas[-1])), picture))
     ended = found.ended and found.ended.name
     return {"loss": found.loss, "seconds": found.seconds, "ended": ended, "table": rows}, lines

@@ -4,13 +4,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import typer
 
 from psfit.cli.options import plain
 from psfit.comm import Grid
 from psfit.estimators._base import SparseModel
+from psfit.files import write_whole
 from psfit.result import Status
 
+# Lines of a table that people will read.
+MOST_SHOWN = 20
 # What a shell reports for a process that Ctrl-C or SIGTERM has ended: a scheduler sees that the work is not done.
 EXIT_CODES = {Status.INTERRUPTED: 130, Status.TERMINATED: 143}
 
@@ -39,6 +43,26 @@ class Speaker:
 def written(**files: Path | None) -> dict[str, str | None]:
     """The files that a command wrote, by their options."""
     return {option: None if file is None else str(file) for option, file in files.items()}
+
+
+def coefficients(facts: dict[str, Any]) -> list[str]:
+    """Classes, intercepts and the largest coefficients of a model, from its `summary`."""
+    names, coefs = facts["support"], np.array(facts["coefficients"]).reshape(-1, len(facts["intercept"]))
+    order = np.argsort(-np.abs(coefs).max(axis=1), kind="stable")
+    width = max([11, *(len(str(names[j])) for j in order[:MOST_SHOWN])])
+    rows = [("(intercept)", facts["intercept"]), *((str(names[j]), coefs[j].tolist()) for j in order[:MOST_SHOWN])]
+    lines = [f"  classes    {', '.join(facts['classes'])}"] if facts["classes"] else []
+    lines += [f"  {name:>{width}} " + " ".join(f"{value:>12.6g}" for value in values) for name, values in rows]
+    if len(order) > MOST_SHOWN:
+        lines.append(f"  {len(order) - MOST_SHOWN} smaller coefficients are not shown; --json has them")
+    return lines
+
+
+def draw(axes: Any, picture: Path) -> str:
+    """Write the figure of some axes, in the format that the file's name asks for; a line about it."""
+    kind = picture.suffix.removeprefix(".") or "png"
+    write_whole(picture, lambda file: axes.figure.savefig(file, format=kind))
+    return f"  picture    {picture}"
 
 
 def end(status: Status | None) -> None:
