@@ -1,8 +1,13 @@
 """Tests marked `gpu` run where there is one; on machines without, they are not collected at all."""
 
+import os
+
+# The problems here are small and the workers many: one thread each is fastest, and reproducible. What tests start
+# inherits it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import torch
 
-# The problems here are small and the workers many: one thread each is fastest, and reproducible.
 torch.set_num_threads(1)
 
 

@@ -229,3 +229,15 @@ def test_progress_in_a_pipe_is_lines(capfd):
     ]
     last = told.splitlines()[-1]
     assert f"best {model.objective_:.8g}" in last
+
+
+def test_progress_in_a_notebook_overwrites_its_line(capfd, monkeypatch):
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 6))
+    model = SparseLinearRegression(kappa=2, verbose=1).fit(X, 2 * X[:, 1] + 0.1 * rng.normal(size=80))
+    said, told = capfd.readouterr()
+    assert told == ""
+    assert said.startswith("\r    0.0 s  the first factorisation")
+    # The line ends before the result.
+    assert said.endswith(f"\n{model.result_}\n")

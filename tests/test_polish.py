@@ -56,7 +56,7 @@ def test_refit_gradient_vanishes(loss):
     chosen = items(inst, [1, 2, 6])
     Z = refit(inst, 0, chosen, zero(inst)).Z
     coef, intercept = inst.to_user(Z)
-    A, b = inst.source.matrix.base.values, inst.source.target
+    A, b = inst.source.matrix.base.values, inst.source.target + inst.level
 
     def gradient(coef, intercept):
         coef, intercept = coef.clone().requires_grad_(), intercept.clone().requires_grad_()

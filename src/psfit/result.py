@@ -160,7 +160,8 @@ class Result:
         if self.tree_nodes:
             said += f"; {self.tree_nodes:,} tree nodes"
         if self.gap > 0.05:
-            said += " (a smaller gamma proves more, BiCADMM(exact=True) searches on)"
+            on = "more time" if self.tree_nodes else "BiCADMM(exact=True)"
+            said += f" (a smaller gamma proves more, {on} searches on)"
         return said
 
     def _reading(self) -> str:

@@ -5,8 +5,8 @@ import json
 import pytest
 from launch import HERE, command, run
 
-# Three residual sums and two wishes ride along with the coefficients.
-RIDERS = 5
+# Three residual sums and three wishes to stop ride along with the coefficients.
+RIDERS = 6
 INNER = 2
 ITERATIONS = 4
 
