@@ -13,21 +13,6 @@ import pytest
 from sklearn.datasets import load_iris
 
 import psfit
-from psfit.cli import main
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """Run a command line; its exit status and what it printed."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["psfit", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return ended.value.code or 0, printed.out, printed.err
-
-    return run
 
 
 @pytest.fixture

@@ -4,21 +4,19 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from browser import after, console, needs_chromium, run
+from console import psfit as psfit_script
 from PIL import Image
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.metrics import confusion_matrix, r2_score
 
 import psfit
 from psfit import BiCADMM
-from psfit.cli import main
 
-SCRIPT = Path(sys.executable).parent / "psfit"
 IRIS = load_iris(as_frame=True)
 TWO = np.where(IRIS.target == 2, "virginica", "other")
 THREE = np.array(["setosa", "versicolor", "virginica"])[IRIS.target]
@@ -84,22 +82,8 @@ class Page(HTMLParser):
 
 
 def psfit_says(*arguments, cwd):
-    done = subprocess.run([SCRIPT, *map(str, arguments)], capture_output=True, text=True, check=False, cwd=cwd)
+    done = psfit_script(*arguments, cwd=cwd)
     return done.returncode, done.stdout, done.stderr
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """The same in this process, which starts faster; its exit status and what it printed."""
-
-    def run_main(*arguments):
-        monkeypatch.setattr(sys, "argv", ["psfit", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return ended.value.code or 0, printed.out, printed.err
-
-    return run_main
 
 
 def number(text):
