@@ -12,6 +12,8 @@ import time
 import numpy as np
 import pytest
 import torch
+from launch import alone, start
+from launch import command as ranks
 from problems import make_source
 
 import psfit
@@ -41,6 +43,37 @@ def hard(tmp_path_factory):
     names = ",".join([*(f"x{j}" for j in range(80)), "y"])
     np.savetxt(path, np.column_stack([X, y]), delimiter=",", header=names, comments="")
     return path
+
+
+def test_ranks_end_together_with_one_answer(hard, tmp_path):
+    out = tmp_path / "model.psfit"
+    line = ranks("torch", 2, *command(hard, "--out", out)[1:])
+    with alone():
+        job = start(line)
+        lines = read_until(job.stderr.fileno(), b"explored")
+        # The terminal sends the key to everyone, and torchrun passes it on once more.
+        os.killpg(job.pid, signal.SIGINT)
+        text, _ = job.communicate(timeout=PATIENCE)
+    assert lines.count(b"the first factorisation") == 1
+    assert text.count("status     INTERRUPTED: ") == 1
+    result = psfit.load(out).result_
+    assert result.nodes == 2
+    assert len(result.support) <= 8
+
+
+def test_a_choice_that_is_cut_short_leaves_nothing(hard, tmp_path):
+    out = tmp_path / "model.psfit"
+    line = [sys.executable, "-m", "psfit", "path", str(hard), "--target", "y", "--kappas", "1:60", "--cv", "5"]
+    job = subprocess.Popen(
+        [*line, "--effort", "high", "--out", str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    lines = read_until(job.stderr.fileno(), b"fold 1 of 5")
+    job.send_signal(signal.SIGINT)
+    text, rest = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 130
+    assert b"Traceback" not in lines + rest
+    assert text == b""
+    assert not out.exists()
 
 
 def command(hard, *more):

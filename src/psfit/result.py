@@ -14,8 +14,10 @@ class Status(Enum):
     SETTLED = "the support no longer changes; the coefficients on it were made exact by the refit"
     MAX_ITER = "the iteration limit came first; the answer is feasible and refitted, raise max_iter for more"
     TIME_LIMIT = "the time limit came first; the answer is feasible and refitted, raise time_limit for more"
-    INTERRUPTED = "it was asked to stop; the answer is the best until then, feasible and refitted, and so is its bound"
-    TERMINATED = "SIGTERM came first; the answer is the best until then, feasible and refitted, and so is its bound"
+    INTERRUPTED = (
+        "it was asked to stop; the answer is the best so far, feasible and refitted, its bound what was proved"
+    )
+    TERMINATED = "SIGTERM came first; the answer is the best so far, refitted; its bound is what was proved by then"
     PROVED = "no support is better by more than gap_tol"
     TREE_LIMIT = (
         "the search tree filled the memory it may use; the gap is true, a smaller gamma makes it easier to close"
