@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM, in a pseudo-terminal and in a pipe: the best answer so far, with its gap, and no traceback."""
 
 import json
+import math
 import os
 import pty
 import select
@@ -8,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +25,13 @@ from psfit.losses import Logistic, Squared
 from psfit.watch import SAME_PRESS, Signals
 
 PATIENCE = 120.0
+STABILITY = """
+import os, signal, numpy as np, psfit
+X = np.random.default_rng(0).normal(size=(80, 6))
+solver = psfit.BiCADMM(interruptible=True)
+kill = lambda progress: os.kill(os.getpid(), signal.SIGTERM)
+psfit.stability_selection(X, X[:, 1], [2], resamples=4, solver=solver, callback=kill)
+"""
 CODES = {"SIGINT": 130, "SIGTERM": 143}
 NAMES = {"SIGINT": "INTERRUPTED", "SIGTERM": "TERMINATED"}
 # Makes standard input the terminal whose keys a process obeys, then becomes that process.
@@ -45,17 +55,23 @@ def hard(tmp_path_factory):
     return path
 
 
-def test_ranks_end_together_with_one_answer(hard, tmp_path):
-    out = tmp_path / "model.psfit"
-    line = ranks("torch", 2, *command(hard, "--out", out)[1:])
+@pytest.mark.parametrize("whom", ["all", "one rank"])
+def test_ranks_end_together_with_one_answer(hard, tmp_path, whom):
+    out, page = tmp_path / "model.psfit", tmp_path / "page.html"
+    line = ranks("torch", 2, *command(hard, "--out", out, "--report", page)[1:])
     with alone():
         job = start(line)
         lines = read_until(job.stderr.fileno(), b"explored")
-        # The terminal sends the key to everyone, and torchrun passes it on once more.
-        os.killpg(job.pid, signal.SIGINT)
+        if whom == "all":
+            # The terminal sends the key to everyone, and torchrun passes it on once more.
+            os.killpg(job.pid, signal.SIGINT)
+        else:
+            children = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+            os.kill(int(children[-1]), signal.SIGINT)
         text, _ = job.communicate(timeout=PATIENCE)
     assert lines.count(b"the first factorisation") == 1
     assert text.count("status     INTERRUPTED: ") == 1
+    assert "it was asked to stop" in page.read_text()
     result = psfit.load(out).result_
     assert result.nodes == 2
     assert len(result.support) <= 8
@@ -148,6 +164,12 @@ def test_a_signal_in_a_terminal_ends_the_search_with_its_answer(hard, name):
     assert output.rfind(b"\x1b[?25h") > output.rfind(b"\x1b[?25l")
 
 
+@pytest.fixture(autouse=True)
+def no_press_before(monkeypatch):
+    """Tests come faster than people press keys."""
+    monkeypatch.setattr(Signals, "last_press", -math.inf)
+
+
 def test_a_second_interrupt_ends_the_program():
     signals = Signals()
     with signals.listening(signal.SIGINT):
@@ -158,6 +180,25 @@ def test_a_second_interrupt_ends_the_program():
         time.sleep(SAME_PRESS + 0.1)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_presses_in_a_row_end_a_program_that_goes_on_to_another_fit():
+    for again in (False, True):
+        signals = Signals()
+        with signals.listening(signal.SIGINT), pytest.raises(KeyboardInterrupt) if again else nullcontext():
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(SAME_PRESS + 0.2)
+
+
+def test_what_is_ignored_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        signals = Signals()
+        with signals.listening(signal.SIGINT, signal.SIGTERM):
+            os.kill(os.getpid(), signal.SIGINT)
+        assert not signals.heard
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_json_of_an_interrupted_fit_is_whole(hard, tmp_path):
@@ -233,6 +274,9 @@ def test_estimators_paths_and_choices_hear_their_callbacks():
     assert {phase.split(",")[0] for phase in told if "fold" in phase} == {f"fold {k} of 3" for k in (1, 2, 3)}
     with pytest.raises(StoppedError, match="no answer"):
         SparseLinearRegressionCV([1, 2, 3], cv=3, callback=stop_in("fold 2", heard)).fit(X, y)
+    # A signal ends the program, not the work on one half.
+    ended = subprocess.run([sys.executable, "-c", STABILITY], capture_output=True, check=False)
+    assert ended.returncode == -signal.SIGTERM
     with pytest.raises(StoppedError, match="no answer"):
         psfit.stability_selection(X, y, [2], resamples=4, callback=stop_in("half 3", heard))
 

@@ -1,11 +1,12 @@
 """Supports of many limits in lockstep: against enumeration, single searches and factors made anew."""
 
+import numpy as np
 import pytest
 import torch
 from enumeration import best_objective
 from problems import make_source
 
-from psfit import GridSpec, Problem
+from psfit import Dense, GridSpec, Problem, Source, sparse_path
 from psfit.bilinear import largest
 from psfit.instance import pose
 from psfit.losses import Squared
@@ -103,3 +104,24 @@ def test_other_places_are_noticed():
     kappas = [1, 2, 3, 4]
     scene, starts = landscape(inst, 0), starts_of(inst, kappas, {1, 4})
     assert supports_in_lockstep(scene, kappas, starts, zero(inst), inst.resolution).benign
+
+
+@pytest.mark.parametrize("gamma", [1.0, 1e4, 1e12])
+@pytest.mark.parametrize("seed", range(4))
+def test_columns_that_occur_twice(seed, gamma, monkeypatch):
+    rng = np.random.default_rng(seed)
+    X = np.repeat(rng.normal(size=(50, 5)), 2, axis=1)
+    y = X[:, 0] - X[:, 2] + 0.1 * rng.normal(size=50)
+    control = sparse_path(X, y, gammas=gamma)
+    monkeypatch.setattr("psfit.path._in_lockstep", lambda scene, kappas: True)
+    found = sparse_path(X, y, gammas=gamma)
+    np.testing.assert_allclose(found.objectives, control.objectives, rtol=1e-3)
+
+
+def test_inverses_that_cannot_be_trusted_are_noticed():
+    powers = torch.linspace(0, 1, 60, dtype=torch.float64).unsqueeze(1) ** torch.arange(1, 31)
+    source = Source(Dense(powers), powers[:, 3:4] - powers[:, 20:21], torch.ones(60, 1, dtype=torch.float64))
+    inst = pose(Problem(Squared(), (1,), 1e12), source, GridSpec().build(torch.device("cpu")))
+    kappas = list(range(1, 20))
+    starts = starts_of(inst, kappas, {1, 10, 19})
+    assert supports_in_lockstep(landscape(inst, 0), kappas, starts, zero(inst), inst.resolution) is None

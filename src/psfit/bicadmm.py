@@ -15,6 +15,7 @@ are small against the numbers they compare. The sums over nodes that the residua
 iteration's reduction, so they are known one iteration late.
 """
 
+import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -190,6 +191,12 @@ class BiCADMM:
     def thoroughness(self) -> str:
         """The effort, but "brief" where a search that goes everywhere follows and needs no more than a good start."""
         return "brief" if self.exact and self.effort == "medium" else self.effort
+
+    def signals(self, keyboard: bool = False) -> tuple[int, ...]:
+        """Those that end a fit with its best answer, at a `keyboard` or not."""
+        if self.interruptible:
+            return signal.SIGINT, signal.SIGTERM
+        return (signal.SIGINT,) if keyboard else ()
 
     @property
     def certified_gap(self) -> float:

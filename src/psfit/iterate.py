@@ -17,7 +17,14 @@ CHECK_EVERY = {"cpu": 1, "cuda": 10}
 
 
 class StoppedError(RuntimeError):
-    """The run was asked to end before it had an answer; the message says what is left of it."""
+    """The run was asked to end before it had an answer; the message says what is left of it.
+
+    Every rank raises it; `rank` is for those who want to say it once.
+    """
+
+    def __init__(self, message: str, rank: int = 0) -> None:
+        super().__init__(message)
+        self.rank = rank
 
 
 def iterate(solver: BiCADMM, setup: Setup, state: State) -> tuple[State, Status, tuple[Record, ...]]:
@@ -31,6 +38,13 @@ def iterate(solver: BiCADMM, setup: Setup, state: State) -> tuple[State, Status,
     signals = setup.instance.watch.signals
     with nullcontext() if keeper is None else signals.listening(signal.SIGTERM):
         state, status = _loop(solver, setup, state, rows, keeper)
+        # The signal may have come after the last wishes were gathered.
+        if keeper is not None and setup.instance.watch.terminated():
+            raise StoppedError(
+                f"stopped by a signal at iteration {state.iteration}; the same command goes on from the checkpoint in "
+                f"{keeper.folder}",
+                setup.instance.grid.world.rank,
+            )
     return state, status, _history(solver, setup, rows, solver.measure(setup, state))
 
 
@@ -62,11 +76,6 @@ def _loop(
         if keeper is not None and kept < state.iteration and status is not Status.RUNNING:
             keeper.save(state, rows)
             kept = state.iteration
-        if keeper is not None and status is Status.TERMINATED:
-            raise StoppedError(
-                f"stopped by a signal at iteration {state.iteration}; the same command goes on from the checkpoint in "
-                f"{keeper.folder}"
-            )
     return state, status
 
 

@@ -71,19 +71,21 @@ def solve_path(
     brief: bool = False,
     moments: Moments | None = None,
     callback: Callback | None = None,
+    keyboard: bool = False,
 ) -> list[Points]:
     """Paths over rising `kappas`, one for each of `gammas`; the `kappa` and `gamma` of the problem do not matter.
 
     With several targets (independent problems) each limit holds for each of them. A `brief` path ends at supports that
     no swap improves, without restarts or bounds. Known `moments` of the source spare a pass. `callback` hears of
-    `Progress`; if it returns True, or the time limit comes, what is found is refitted and returned.
+    `Progress`; if it returns True, or the time limit comes, what is found is refitted and returned. So it is at Ctrl-C
+    with `keyboard`.
     """
     solver = solver or BiCADMM()
     layout = problem.layout(source.matrix.shape[1], source.outputs)
     limits = check_kappas(kappas, layout)
     widest = replace(problem, kappa=(limits[-1],) * layout.problems)
     grid = prepared(widest, source, solver, grid, limits, list(gammas))
-    watch = Watch(grid, solver.time_limit, callback, interruptible=solver.interruptible)
+    watch = Watch(grid, solver.time_limit, callback, signals=solver.signals(keyboard))
     with watch.listening():
         exact = solver.precision == "highest"
         inst = pose(replace(widest, gamma=gammas[0]), source, grid, exact, moments, watch)
@@ -168,11 +170,12 @@ def _problem_path(
     scene = landscape(inst, number)
     zero = torch.zeros_like(inst.ridge.expand(-1, inst.layout.outputs))
     steps, benign = None, False
-    if _in_lockstep(scene, kappas):
-        along = supports_in_lockstep(scene, kappas, starts, zero, rel_tol)
-        found, steps, benign = along.stops, along.steps, along.benign
-    else:
+    along = supports_in_lockstep(scene, kappas, starts, zero, rel_tol) if _in_lockstep(scene, kappas) else None
+    if inst.grid.agree(along is None):
         found = supports_along(scene, kappas, starts, zero, rel_tol)
+    else:
+        assert along is not None
+        found, steps, benign = along.stops, along.steps, inst.grid.agree(along.benign)
     if plan.brief and _known_exactly(inst):
         # Fits from moments in float64 are good to many digits; only objectives, which no one asks for, are not.
         fits = [stop.fit for stop in found.values()]

@@ -116,7 +116,8 @@ def plot_path(
     axes.set_ylabel(label)
     more = f"; {len(order) - MOST_NAMED} more in grey" if len(order) > MOST_NAMED else ""
     axes.set_title(f"Coefficients along the {path.loss} path{more}")
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize="small")
+    if len(order):
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize="small")
     axes.grid(True, alpha=0.3)
     return axes
 

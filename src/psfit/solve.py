@@ -34,6 +34,7 @@ def solve(
     certify: bool = True,
     callback: Callback | None = None,
     moments: Moments | None = None,
+    keyboard: bool = False,
 ) -> Result:
     """Fit a sparse model: Bi-cADMM finds the support, the polish improves it and refits it exactly, a bound proves it.
 
@@ -55,10 +56,12 @@ def solve(
         Hears of `Progress` now and then, on its own rank; if it returns True, the fit ends with the best answer so far.
     moments : Moments, optional
         The second moments of the samples, where they are known already.
+    keyboard : bool, default=False
+        Whether Ctrl-C ends the fit with the best answer so far; a solver that is `interruptible` hears SIGTERM, too.
     """
     solver = solver or BiCADMM()
     grid = prepared(problem, source, solver, grid)
-    watch = Watch(grid, solver.time_limit, callback, len(problem.kappa), solver.interruptible)
+    watch = Watch(grid, solver.time_limit, callback, len(problem.kappa), solver.signals(keyboard))
     with watch.listening():
         exact = solver.exact or solver.precision == "highest"
         inst = pose(problem, source, grid, exact, moments, watch)

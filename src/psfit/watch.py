@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -17,6 +17,8 @@ from psfit.result import Status, relative_gap
 
 # Launchers pass on a Ctrl-C that the terminal has already sent to everyone: a second one so soon is the same one.
 SAME_PRESS = 1.0
+# Who presses again so soon after a press that has ended another fit wants to end the program.
+AGAIN = 3.0
 # Why a fit may end before it is done; with several reasons the last one counts.
 REASONS = (Status.TIME_LIMIT, Status.INTERRUPTED, Status.TERMINATED)
 
@@ -74,6 +76,8 @@ Callback = Callable[[Progress], bool | None]
 class Signals:
     """Signals that have come while somebody listened."""
 
+    last_press: ClassVar[float] = -math.inf
+
     def __init__(self) -> None:
         self.heard: dict[int, float] = {}
 
@@ -86,7 +90,9 @@ class Signals:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._hear) for number in numbers}
+        # What is ignored, as Ctrl-C is by jobs in the background, stays ignored.
+        wanted = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, self._hear) for number in wanted}
         try:
             yield
         finally:
@@ -94,9 +100,12 @@ class Signals:
                 signal.signal(number, handler)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        first = self.heard.setdefault(number, time.perf_counter())
-        if number == signal.SIGINT and time.perf_counter() - first > SAME_PRESS:
-            raise KeyboardInterrupt
+        now = time.perf_counter()
+        first = self.heard.setdefault(number, now)
+        if number == signal.SIGINT:
+            since, Signals.last_press = now - Signals.last_press, now
+            if now - first > SAME_PRESS or SAME_PRESS < since < AGAIN:
+                raise KeyboardInterrupt
 
 
 class Watch:
@@ -112,8 +121,8 @@ class Watch:
         Hears of `Progress` on this rank, and may ask to stop.
     problems : int
         Independent problems whose objectives add up; zero if they do not, as along a path.
-    interruptible : bool
-        Whether Ctrl-C and SIGTERM may end the fit with an answer.
+    signals : tuple of int
+        Those that may end the fit with an answer.
     """
 
     def __init__(
@@ -122,24 +131,31 @@ class Watch:
         time_limit: float | None = None,
         callback: Callback | None = None,
         problems: int = 0,
-        interruptible: bool = False,
+        signals: tuple[int, ...] = (),
     ) -> None:
         self.began = time.perf_counter()
-        self.grid, self.time_limit, self.callback, self.interruptible = grid, time_limit, callback, interruptible
+        self.grid, self.time_limit, self.callback, self.wanted = grid, time_limit, callback, signals
         self.signals = Signals()
         self.progress = Progress()
         # Why the fit ends early, once that is decided.
         self.ended: Status | None = None
         self._asked = False
         self._objectives, self._bounds = [math.inf] * problems, [-math.inf] * problems
-        mine = torch.tensor([float(interruptible or callback is not None)])
-        self._heeds = time_limit is not None or bool(grid.world.all_reduce(mine, "max"))
+        self._heeds = time_limit is not None or self._any(bool(signals) or callback is not None)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Hear signals, if the fit may be interrupted."""
-        with self.signals.listening(*((signal.SIGINT, signal.SIGTERM) if self.interruptible else ())):
+        """Hear the signals that may end the fit."""
+        with self.signals.listening(*self.wanted):
             yield
+
+    def _any(self, wish: bool) -> bool:
+        """Whether some rank has a wish."""
+        return bool(self.grid.world.all_reduce(torch.tensor([float(wish)]), "max"))
+
+    def terminated(self) -> bool:
+        """Whether some rank has heard SIGTERM; all ranks must ask."""
+        return self._any(signal.SIGTERM in self.signals.heard)
 
     @property
     def seconds(self) -> float:

@@ -59,7 +59,8 @@ def main() -> None:
         # The rank that failed has said why.
         sys.exit(1)
     except StoppedError as stopped:
-        print(f"psfit: {stopped}", file=sys.stderr)
+        if stopped.rank == 0:
+            print(f"psfit: {stopped}", file=sys.stderr)
         sys.exit(EXIT_CODES[Status.TERMINATED])
     except (ValueError, TypeError, OSError, ImportError, CheckpointError, PeerLostError) as error:
         print(f"psfit: error: {error}", file=sys.stderr)

@@ -92,4 +92,4 @@ def fit(
     lines = coefficients(facts) + ([f"  model      {out}"] if out else [])
     lines += write_report(estimator, source, grid, report)
     speaker.say(facts | written(out=out, report=report), lines)
-    end(estimator.result_.status)
+    end(estimator.result_.status, grid)

@@ -121,7 +121,7 @@ def path(
         lines += write_report(found, source, grid, report)
         ended = found.ended
     speaker.say(facts | written(out=out, report=report), lines)
-    end(ended)
+    end(ended, grid)
 
 
 def _selecting(loss: str) -> SelectingModel:

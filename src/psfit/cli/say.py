@@ -65,9 +65,11 @@ def draw(axes: Any, picture: Path) -> str:
     return f"  picture    {picture}"
 
 
-def end(status: Status | None) -> None:
+def end(status: Status | None, grid: Grid) -> None:
     """Leave with a code of its own if the work was cut short by a signal; all that was found is written by then."""
     if status in EXIT_CODES:
+        # A launcher ends the others when one has left like this, so all wait for the one that writes.
+        grid.together(lambda: None)
         raise typer.Exit(EXIT_CODES[status])
 
 

@@ -83,7 +83,7 @@ class SparseModel(BaseEstimator, ABC):
         Start from the previous answer if its shape fits.
     verbose : int, default=0
         1 shows how far the fit is, in one live line where there is a terminal or a notebook, and prints the result.
-        Ctrl-C and SIGTERM then end the fit with the best answer so far, whose status says so.
+        Ctrl-C then ends the fit with the best answer so far, whose status says so; a second one ends the program.
     callback : callable or None
         Hears of `psfit.Progress` while the fit runs, on every rank that has one; if it returns True, the fit ends with
         the best answer so far.
@@ -164,11 +164,12 @@ class SparseModel(BaseEstimator, ABC):
     ) -> None:
         """Fit to the posed data, and speak of it if asked to."""
         speaks = self._speaks(posed.grid)
-        solver = self.solver or BiCADMM()
         # Who watches a fit may want to end it.
-        solver = replace(solver, interruptible=solver.interruptible or self.verbose > 0)
+        watched = self.verbose > 0
         with shown(speaks, self.callback) as callback:
-            self.result_ = solve(problem, posed.source, solver, posed.grid, start, self.certify, callback, moments)
+            self.result_ = solve(
+                problem, posed.source, self.solver, posed.grid, start, self.certify, callback, moments, watched
+            )
         if speaks:
             print(self.result_)
 

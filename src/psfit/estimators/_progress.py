@@ -68,7 +68,12 @@ class _LiveLine:
     def __init__(self, console: Console) -> None:
         self.progress, self.heard = Progress(), time.perf_counter()
         self.live = Live(
-            get_renderable=self._drawn, console=console, refresh_per_second=REFRESHES_PER_SECOND, transient=True
+            get_renderable=self._drawn,
+            console=console,
+            refresh_per_second=REFRESHES_PER_SECOND,
+            transient=True,
+            # What the program prints goes above the line, unless it goes elsewhere.
+            redirect_stdout=sys.stdout.isatty(),
         )
 
     def __enter__(self) -> "_LiveLine":

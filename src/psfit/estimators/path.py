@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -199,11 +199,20 @@ def sparse_path(
     ridges = ridges_of(gammas)
     posed = model._posed(X, y, sample_weight, target)
     limits = limits_of(kappas, posed)
-    solver = solver or BiCADMM()
-    solver = replace(solver, interruptible=solver.interruptible or verbose > 0)
-    speaks = verbose > 0 and posed.grid.world.rank == 0
+    watched = verbose > 0
+    speaks = watched and posed.grid.world.rank == 0
     with shown(speaks, callback) as told:
-        paths = solve_path(posed.problem, posed.source, limits, ridges, solver, posed.grid, certify, callback=told)
+        paths = solve_path(
+            posed.problem,
+            posed.source,
+            limits,
+            ridges,
+            solver,
+            posed.grid,
+            certify,
+            callback=told,
+            keyboard=watched,
+        )
     path = Path(
         kappas=np.array(limits),
         gammas=np.array(ridges),

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -151,6 +151,8 @@ def stability_selection(
     limits = limits_of(kappas, posed)
     if not posed.grid.alike(limits, int(resamples), random_state):
         raise ValueError("the ranks do not agree on kappas, resamples or random_state; call all of them alike")
+    # Halves that were cut short would count for nothing.
+    solver = replace(solver or BiCADMM(), interruptible=False)
     counts = np.zeros((len(limits), posed.source.matrix.shape[1]))
     sizes = 0
     halves = _halves(posed, is_classifier(model), resamples // 2, random_state)

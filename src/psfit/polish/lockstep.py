@@ -6,7 +6,8 @@ factor is made: with E marking the places of items that leave, or that are free 
 
     leave:  K - K E (E'KE)^-1 E'K          join:  K + (U - E)(H_II - H_IS U)^-1 (U - E)',   U = K H_SI.
 
-The scores of swaps are those of `swap`. Rounding of the inverses does not matter: refits look at the data.
+The scores of swaps are those of `swap`. Inverses that lose too many digits to rounding are noticed, for then the
+gradient does not vanish on the support.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,6 +31,8 @@ BLOCK_NUMBERS = 1 << 27
 MOST_NUMBERS = 1 << 28
 # How often neighbours may learn from each other.
 SWEEPS = 3
+# What the gradient on a support may be, as a share of that at zero.
+MOST_DRIFT = 1e-9
 
 
 class Batch:
@@ -92,11 +95,12 @@ def fits_in_memory(scene: GramLandscape, kappas: list[int]) -> bool:
 
 def supports_in_lockstep(
     scene: GramLandscape, kappas: list[int], starts: dict[int, Tensor], Z: Tensor, rel_tol: float
-) -> Along:
+) -> Along | None:
     """The counterpart of `supports_along`; the first and the last of the rising `kappas` must have starts.
 
     The limits between two starts begin with what is left of the upper one. So does the lower one once more: if that
-    leads to where its own start has led, the landscape is benign.
+    leads to where its own start has led, the landscape is benign. None where columns are so much alike that the
+    inverses cannot be trusted.
     """
     step = Lockstep(scene, kappas[-1], rel_tol)
     first, labels = step.begun(kappas, starts)
@@ -112,6 +116,8 @@ def supports_in_lockstep(
     if len(better):
         rows, scores = step.replaced(rows, scores, of[better], rivals.at(better))
     rows = step.passed_on(rows, scores, torch.tensor(kappas, device=index.device))
+    if not bool(step.drift <= MOST_DRIFT):
+        return None
     return Along(step.stops(rows, kappas, Z), step.steps(rows), benign)
 
 
@@ -123,6 +129,8 @@ class Lockstep:
         self.H, self.q, self.power = scene.H, scene.q[:, 0], scene.power
         self.p = scene.inst.layout.features
         self.places = widest + scene.inst.layout.free
+        # The largest share of the gradient at zero that was left on any support.
+        self.drift = self.q.new_zeros(())
 
     def fresh(self, chosen: Tensor) -> Rows:
         """One row, from a support ``(p,)``, by a factor."""
@@ -164,6 +172,8 @@ class Lockstep:
                 break
             moved, changed = self._improved(rows.at(live), fresh, least)
             live = live[changed]
+            if not len(live):
+                break
             rows = rows.updated(live, moved.at(changed))
             fresh = self._scores(rows.at(live))
             scores = scores.updated(live, fresh)
@@ -248,7 +258,7 @@ class Lockstep:
         B = rows.K @ E
         inner = E.mT @ B + torch.diag_embed((~valid).to(B.dtype))
         keep = rows.taken & (E.sum(dim=2) == 0)
-        K = rows.K - B @ torch.linalg.inv(inner) @ B.mT
+        K = rows.K - B @ torch.linalg.inv_ex(inner).inverse @ B.mT
         return K * (keep.unsqueeze(2) & keep.unsqueeze(1)), keep
 
     def _joined(self, places: Tensor, taken: Tensor, K: Tensor, at: Tensor, variables: Tensor, valid: Tensor) -> Rows:
@@ -260,7 +270,7 @@ class Lockstep:
         both = valid.unsqueeze(2) & valid.unsqueeze(1)
         inner = torch.where(both, inner, 0.0) + torch.diag_embed((~valid).to(K.dtype))
         V = U - E
-        K = K + V @ torch.linalg.inv(inner) @ V.mT
+        K = K + V @ torch.linalg.inv_ex(inner).inverse @ V.mT
         filled = E.sum(dim=2) > 0
         places = torch.where(filled, (E * variables.unsqueeze(1)).sum(dim=2).long(), places)
         return self._solved(places, taken | filled, (K + K.mT) / 2)
@@ -301,6 +311,9 @@ class Lockstep:
         d = (rows.x.unsqueeze(1) @ columns).squeeze(1) - self.q
         del columns
         inside = self._spread(rows, rows.taken.to(T.dtype)) > 0
+        left_over = torch.where(inside, d, 0.0).norm(dim=1) / self.q.norm().clamp(min=torch.finfo(d.dtype).tiny)
+        # A number that is none stays in the maximum.
+        self.drift = torch.maximum(self.drift, left_over.max())
         costs = self.costs(rows)
         removable = costs.isfinite()
         inverse = torch.where(removable, 1 / rows.K.diagonal(dim1=1, dim2=2), 0.0)

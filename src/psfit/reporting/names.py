@@ -27,12 +27,12 @@ def class_names(labels: Any) -> list[str]:
     return [str(int(label)) if isinstance(label, float) and label.is_integer() else str(label) for label in labels]
 
 
-def joined(names: list[str], most: int = 12) -> str:
+def joined(names: list[str], most: int = 12, last: str = " and ") -> str:
     """Names in a sentence, the first ones if there are many; of a long name its beginning."""
     names = [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}\u2026" for name in names]
     if len(names) > most:
-        return f"{', '.join(names[:most])} and {len(names) - most} more"
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+        return f"{', '.join(names[:most])}{last}{len(names) - most} more"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])}{last}{names[-1]}"
 
 
 def plural(count: int, noun: str) -> str:

@@ -17,6 +17,7 @@ from psfit.reporting.names import class_names, feature_names, joined, number, ou
 from psfit.reporting.paths import path_content
 from psfit.reporting.recipe import model_recipe
 from psfit.reporting.samples import DataSummary
+from psfit.watch import REASONS
 
 # Targets beyond these are listed without a chart.
 MOST_CHARTS = 6
@@ -82,6 +83,7 @@ def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
         "summary": _summary(used, classes, model),
         "problem": _problem(what, formula, result, model, gamma, limit, classes),
         "status": result.status.value,
+        "cut_short": result.status in REASONS,
         "coefficients": coefficients.table(),
         "coefficient_chart": coefficients.chart(),
         "reading": words.reading(result.loss, outputs, classes, data is not None),

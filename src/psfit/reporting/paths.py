@@ -51,7 +51,8 @@ def path_content(path: Path, columns: ColumnSummary | None) -> dict[str, Any]:
         "summary": "The best model found for every limit on the nonzero coefficients; a larger limit never has a worse "
         "objective.",
         "problem": problem,
-        "status": None,
+        "status": None if path.ended is None else path.ended.value,
+        "cut_short": path.ended is not None,
         "coefficients": None,
         "coefficient_chart": None,
         "reading": None,
@@ -121,7 +122,7 @@ def _path_table(path: Path, names: list[str]) -> Table:
                     numeric(path.objectives[g, k], 8),
                     numeric(bound, 8) if proved else Cell("\u2013", float("-inf")),
                     Cell(share(gap), float(gap)) if proved else Cell("\u2013", float("inf")),
-                    Cell(joined(moves, 12).replace(" and ", ", ") if moves else "", len(now)),
+                    Cell(joined(moves, 12, ", ") if moves else "", len(now)),
                 ]
             )
             before = now

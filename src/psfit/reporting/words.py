@@ -107,7 +107,7 @@ def _gap_in_words(result: Result) -> str:
         f"The gap between them is {share(result.gap)} of the objective: a better model, if there is one, is better by "
     )
     said += "no more than that."
-    if result.gap > 1:
+    if result.gap > 1 and result.objective > 0:
         said += " A gap above 100 % means that the bound is below zero, and says nothing in practice."
     if result.gap > WIDE:
         said += " This does not say that the model is bad, only that nothing between the two has been excluded yet."
