@@ -201,7 +201,7 @@ class TestPath:
         assert "4 limits, 2 gamma(s)" in out
         rows = pd.read_csv(table)
         assert rows["kappa"].tolist() == [1, 2, 3, 5] * 2
-        assert rows["features"][2] == "f0 f1 f2"
+        assert rows["features"][2] == "f0; f1; f2"
         assert picture.stat().st_size > 10_000
 
     def test_cross_validation(self, call, numbers, tmp_path):

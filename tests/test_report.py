@@ -208,8 +208,9 @@ def test_names_are_shown_and_never_believed(labels, tmp_path):
     X = pd.DataFrame(rng.normal(size=(80, len(NASTY))), columns=NASTY)
     y = np.array(labels)[(X.sum(axis=1) > 0).astype(int)]
     model = psfit.SparseLogisticRegression(len(NASTY)).fit(X, y)
+    psfit.report(model, tmp_path / "page.html", X, y)
     for html in (
-        psfit.report(model, tmp_path / "page.html", X, y),
+        (tmp_path / "page.html").read_text(),
         psfit.report(psfit.SparseLogisticRegressionCV([1, 6], cv=2).fit(X, y)),
         psfit.report(psfit.sparse_path(X, y, [1, 3, 6], loss="logistic")),
     ):
@@ -272,7 +273,7 @@ def test_classes_are_counted_and_confused():
     np.testing.assert_array_equal(np.array([row[1:] for row in confusion[1:]], dtype=int), expected)
     accuracy = model.score(X, labels, weights)
     assert f"accuracy {accuracy:.4g}" in page.said
-    ratio = page.table("coefficient-table").set_index("feature")["odds ratio"]
+    ratio = page.table("coefficient-table").set_index("feature")["odds ratio per SD"]
     j = model.support_[0]
     assert number(ratio[X.columns[j]]) == pytest.approx(np.exp(model.coef_[0, j] * X.iloc[:, j].std(ddof=0)), rel=1e-3)
 
@@ -314,7 +315,8 @@ def test_many_features_stay_readable():
 
 def test_equal_models_make_equal_pages(tmp_path):
     model = fitted("linear, chosen")
-    assert psfit.report(model) == psfit.report(model, tmp_path / "page.html") == (tmp_path / "page.html").read_text()
+    assert psfit.report(model, tmp_path / "page.html") is None
+    assert psfit.report(model) == (tmp_path / "page.html").read_text()
     assert list(tmp_path.iterdir()) == [tmp_path / "page.html"]
 
 

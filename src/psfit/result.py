@@ -162,7 +162,7 @@ class Result:
         if self.tree_nodes:
             said += f"; {self.tree_nodes:,} tree nodes"
         if self.gap > 0.05:
-            on = "more time" if self.tree_nodes else "BiCADMM(exact=True)"
+            on = "more time" if self.tree_nodes else "exact mode"
             said += f" (a smaller gamma proves more, {on} searches on)"
         return said
 

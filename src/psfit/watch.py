@@ -85,7 +85,7 @@ class Signals:
     def listening(self, *numbers: int) -> Iterator[None]:
         """Take these signals as wishes to stop; only the main thread of a process can.
 
-        Who presses Ctrl-C twice does not want to wait.
+        Who sends two of them does not want to wait.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -101,11 +101,15 @@ class Signals:
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         now = time.perf_counter()
-        first = self.heard.setdefault(number, now)
+        impatient = now - min(self.heard.values(), default=now) > SAME_PRESS
+        self.heard.setdefault(number, now)
         if number == signal.SIGINT:
             since, Signals.last_press = now - Signals.last_press, now
-            if now - first > SAME_PRESS or SAME_PRESS < since < AGAIN:
+            if impatient or SAME_PRESS < since < AGAIN:
                 raise KeyboardInterrupt
+        elif impatient:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
 
 
 class Watch:

@@ -172,3 +172,11 @@ def test_nodes_and_blocks_do_not_change_the_answer(cancer, model):
     one = model.fit(X, y).coef_
     many = model.set_params(grid=GridSpec(nodes=4, blocks=3)).fit(X, y).coef_
     np.testing.assert_allclose(one, many, atol=1e-6)
+
+
+def test_targets_of_the_other_kind_are_refused():
+    X = np.random.default_rng(0).normal(size=(300, 4))
+    with pytest.raises(ValueError, match="120 different numbers, which looks like regression"):
+        SparseLogisticRegression(2).fit(X, np.arange(300) % 120)
+    with pytest.raises(ValueError, match="y holds text, such as 'a': for classes use the logistic loss"):
+        SparseLinearRegression(2).fit(X, np.array(["a", "b"] * 150))

@@ -21,7 +21,8 @@ from psfit.iterate import StoppedError
 from psfit.result import Status
 
 app = typer.Typer(
-    help="Sparse linear models under an exact limit on nonzero coefficients, over nodes and devices.",
+    help="Sparse linear models under an exact limit on nonzero coefficients, over nodes and devices. "
+    "New here? Begin with: psfit demo",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

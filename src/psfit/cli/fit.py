@@ -18,8 +18,13 @@ from psfit.reporting import require_page
 def fit(
     data: options.Data,
     loss: options.LossOption = options.Loss.squared,  # type: ignore[attr-defined]
-    kappa: Annotated[str | None, typer.Option(help="Most nonzero coefficients, or their share below 1.")] = None,
-    gamma: Annotated[float, typer.Option(help="Inverse weight of the ridge.")] = 1.0,
+    kappa: Annotated[
+        str | None,
+        typer.Option(help="Most nonzero coefficients, or their share below 1; a tenth of the features if not given."),
+    ] = None,
+    gamma: Annotated[
+        float, typer.Option(help="Inverse weight of the ridge, like C in scikit-learn; large means little shrinkage.")
+    ] = 1.0,
     standardize: options.Standardize = False,
     intercept: options.Intercept = True,
     sparsity: options.SparsityOption = options.Sparsity.element,  # type: ignore[attr-defined]

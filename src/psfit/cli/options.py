@@ -58,7 +58,12 @@ Memory = Annotated[
 LossOption = Annotated[
     Loss, typer.Option(help="What to fit: squared is linear regression, squared_hinge and hinge are SVMs.")
 ]
-Standardize = Annotated[bool, typer.Option("--standardize", help="Let the ridge see columns of unit spread.")]
+Standardize = Annotated[
+    bool,
+    typer.Option(
+        "--standardize", help="Let the ridge see columns of unit spread; coefficients stay in the units of the data."
+    ),
+]
 Intercept = Annotated[bool, typer.Option(help="Fit an intercept.")]
 SparsityOption = Annotated[Sparsity, typer.Option(help="What kappa counts with several outputs: entries or features.")]
 Nodes = Annotated[int | None, typer.Option(help="Nodes; one for each rank if not given.", rich_help_panel=GRID)]

@@ -89,7 +89,7 @@ def path(
         raise ValueError("--scoring and --one-standard-error need --cv")
     ending = ".psfit" if chooses else ".csv"
     if out is not None and out.suffix != ending:
-        kind = "the model that is chosen" if chooses else "the table of the path"
+        kind = "the model that is chosen" if chooses else "the table of the path (a model needs --cv or --criterion)"
         raise ValueError(f"--out: {kind} needs a file that ends with {ending}")
     spec = GridSpec(nodes=nodes, blocks=blocks, device=device, dtype=dtype, backend=backend, timeout=timeout)
     source = options.file_source(data, target, weight, columns, one_hot, memory)
@@ -157,7 +157,7 @@ def _show(
         text = io.StringIO()
         writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(row | {"features": " ".join(map(str, row["features"]))} for row in rows)
+        writer.writerows(row | {"features": "; ".join(map(str, row["features"]))} for row in rows)
         write_whole(out, lambda file: file.write(text.getvalue().encode()))
         lines.append(f"  table      {out}")
     if speaker.first and picture is not None:

@@ -126,13 +126,14 @@ def described(progress: Progress) -> str:
     parts = [f"{progress.seconds:7.1f} s  {progress.phase}"]
     if progress.total:
         parts.append(f"limit {progress.done} of {progress.total}")
-    if progress.iteration:
-        residuals = f"{progress.primal:.1e} {progress.dual:.1e} {progress.bilinear:.1e}"
-        parts.append(f"iteration {progress.iteration}, residuals {residuals}, {progress.nonzeros:,} nonzeros")
     if not math.isnan(progress.objective):
         parts.append(f"best {progress.objective:.8g}")
         if math.isfinite(progress.lower_bound):
             parts.append(f"gap {progress.gap:.1e}")
     if progress.explored:
         parts.append(f"explored {progress.explored:,}, open {progress.open:,}")
+    # Last, for a narrow terminal cuts it off, and once there is an answer it matters least.
+    if progress.iteration:
+        residuals = f"{progress.primal:.1e} {progress.dual:.1e} {progress.bilinear:.1e}"
+        parts.append(f"iteration {progress.iteration}, residuals {residuals}, {progress.nonzeros:,} nonzeros")
     return " | ".join(parts)

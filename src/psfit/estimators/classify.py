@@ -18,6 +18,9 @@ from psfit.losses import Hinge, Logistic, Loss, Softmax, SquaredHinge
 from psfit.problem import Sparsity
 from psfit.watch import Callback
 
+# More numbers than these are hardly names of classes.
+MOST_NUMBERS = 100
+
 
 class _Classifier(ClassifierMixin, SparseModel):
     """Labels of any type become +-1 columns or one-hot rows; `class_weight` multiplies the sample weights.
@@ -74,6 +77,11 @@ class _Classifier(ClassifierMixin, SparseModel):
 
     def _encode(self, y: np.ndarray, weights: np.ndarray, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
         self.classes_ = all_classes(np.unique(y), grid)
+        if self.classes_.dtype.kind in "iuf" and len(self.classes_) > MOST_NUMBERS:
+            raise ValueError(
+                f"y holds {len(self.classes_)} different numbers, which looks like regression: use the squared loss "
+                "(SparseLinearRegression); classes that many must be text"
+            )
         codes = np.searchsorted(self.classes_, y)
         weights = weights * self._class_weights(codes, grid)[codes]
         if (weights < 0).any():

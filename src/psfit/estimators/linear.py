@@ -21,6 +21,11 @@ class _Regressor(RegressorMixin, SparseModel):
     _single: bool
 
     def _read_target(self, y: Any, rows: int) -> np.ndarray:
+        if getattr(y, "dtype", np.dtype(float)).kind in "US":
+            first = next(iter(np.ravel(y)), "")
+            raise ValueError(
+                f"y holds text, such as {str(first)!r}: for classes use the logistic loss (SparseLogisticRegression)"
+            )
         target = check_array(y, ensure_2d=False, allow_nd=False, dtype=np.float64, input_name="y")
         check_consistent_length(np.empty(rows), target)
         return np.asarray(target)

@@ -76,7 +76,7 @@ def _improve(
     newcomers = {swap.into: swap for swap in reversed(swaps)}.values()
     groups += [[swap] for swap in sorted(newcomers, key=_order)][:MOST_TRIES]
     for tries, group in enumerate(groups):
-        if tries >= least and scene.work > allowed:
+        if (tries >= least and scene.work > allowed) or scene.inst.watch.over():
             break
         trial = chosen.clone()
         trial[[s.out for s in group]] = False

@@ -73,7 +73,8 @@ class Coefficients:
         head += [("coefficient", "")] if single else [(name, f"coefficient for {name}") for name in self.outputs]
         if self.ratio is not None:
             of = "coefficient" if self.columns is None else "effect: the factor for one standard deviation more"
-            head.append((self.ratio, f"the exponential of the {of}"))
+            name = self.ratio if self.columns is None else f"{self.ratio} per SD"
+            head.append((name, f"the exponential of the {of}"))
         if self.columns is not None:
             head += [("mean", "of the feature"), ("spread", "standard deviation of the feature")]
             head += [("effect", "coefficient times spread")] if single else []

@@ -24,7 +24,7 @@ def report(
     sample_weight: Any = None,
     target: str | int | None = None,
     grid: GridSpec | None = None,
-) -> str:
+) -> str | None:
     """An HTML page about a fitted model or a path; it needs no network and no other file.
 
     Parameters
@@ -38,8 +38,8 @@ def report(
     grid : GridSpec or None
         The ranks that share these samples; None: those of the model's own grid.
 
-    Returns the page. With samples on several ranks, all of them call this with their own ones, only sums leave a node,
-    and the first rank writes the file.
+    Returns the page if there is no file to write it to. With samples on several ranks, all of them call this with their
+    own ones, only sums leave a node, and the first rank writes the file.
     """
     if file is not None:
         require_page("file", Path(file))
@@ -52,9 +52,11 @@ def report(
         hosts = spec.build(X.device if isinstance(X, Tensor) else None)
         text = page(model, describe(model, X, y, sample_weight, target, grid=hosts))
         first = hosts.world.rank == 0
-    if file is not None and first:
+    if file is None:
+        return text
+    if first:
         write_page(Path(file), text)
-    return text
+    return None
 
 
 def write_page(file: Path, text: str) -> None:

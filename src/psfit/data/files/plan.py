@@ -1,6 +1,7 @@
 """From the columns of a table to features: which column each of them is, or which text of a column it stands for."""
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from psfit.data.files.base import DataFileError, MissingError, Wanted, require_finite
+
+# Columns that a message lists.
+MOST_LISTED = 20
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,8 @@ class Plan:
         else:
             asked = tuple(_feature(path, names, name, wanted.one_hot) for name in wanted.columns)
         if not asked:
-            raise DataFileError(f"{path}: there is no column left for features besides {target!r}")
+            hint = "; it looks as if semicolons part its cells, but .csv means commas" if ";" in str(target) else ""
+            raise DataFileError(f"{path}: there is no column left for features besides {target!r}{hint}")
         for feature in asked:
             _require_usable(path, feature.column, schema.field(feature.column).type, wanted.one_hot)
         if any(feature.column == target for feature in asked):
@@ -133,8 +138,10 @@ class Plan:
 
 def _named(path: Path, names: list[str], argument: str, name: str | int) -> str:
     if name not in names:
-        shown = ", ".join(names[:20])
-        raise DataFileError(f"{path}: {argument}={name!r}: there is no such column; its columns are {shown}")
+        near = get_close_matches(str(name).lower(), [one.lower() for one in names], 1)
+        meant = f" (did you mean {next(one for one in names if one.lower() == near[0])!r}?)" if near else ""
+        shown = ", ".join(names[:MOST_LISTED]) + (f" and {len(names) - MOST_LISTED} more" * (len(names) > MOST_LISTED))
+        raise DataFileError(f"{path}: {argument}={name!r}: there is no such column{meant}; its columns are {shown}")
     return str(name)
 
 

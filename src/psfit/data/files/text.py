@@ -37,7 +37,9 @@ class TextFile(DataFile):
         if self.length <= 0:
             raise self.fail(NO_ROWS)
         try:
-            self.names = next(self._reader(io.BytesIO(self.header * 2), {})).schema.names
+            # To the end, here and below: a reader that is left alone reads ahead while the program may be ending.
+            head = list(self._reader(io.BytesIO(self.header * 2), {}))
+            self.names = head[0].schema.names
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             raise self.fail(f"its first line is no header in UTF-8 ({error})") from None
         self.plan = Plan.of(path, self._schema(), wanted)
@@ -49,10 +51,10 @@ class TextFile(DataFile):
             head = file.read(self.block)
         if len(head) < self.length:
             head = head[: head.rfind(b"\n") + 1]
-        first = next(self._batches(io.BytesIO(head), {}), None)
-        if first is None:
+        batches = list(self._batches(io.BytesIO(head), {}))
+        if not batches:
             raise self.fail(NO_ROWS)
-        return pa.schema([pa.field(f.name, _wider(f.type)) for f in first.schema])
+        return pa.schema([pa.field(f.name, _wider(f.type)) for f in batches[0].schema])
 
     def _reader(self, stream: io.IOBase, types: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
         names = {"column_names": self.names} if hasattr(self, "names") else {}
