@@ -129,12 +129,7 @@ def plot_gaps(path: PathLike, ax: Any = None) -> Any:
         # A gap of exactly zero has no place on a logarithmic axis.
         axes.plot(path.kappas, np.maximum(gaps, 1e-16), "o-", ms=3, label=f"gamma = {gamma:g}")
     axes.set_yscale("log")
-    _kappa_axis(axes)
-    axes.set_ylabel("certified gap")
-    axes.set_title(f"How much better any model could be, {path.loss} path")
-    axes.legend()
-    axes.grid(True, alpha=0.3)
-    return axes
+    return _along_kappa(axes, "certified gap", f"How much better any model could be, {path.loss} path")
 
 
 def plot_objectives(path: PathLike, ax: Any = None) -> Any:
@@ -146,12 +141,7 @@ def plot_objectives(path: PathLike, ax: Any = None) -> Any:
             axes.fill_between(
                 path.kappas, path.lower_bounds[g], path.objectives[g], color=f"C{g % 10}", alpha=0.2, lw=0
             )
-    _kappa_axis(axes)
-    axes.set_ylabel("objective")
-    axes.set_title(f"Objective along the {path.loss} path; shaded: what is not excluded")
-    axes.legend()
-    axes.grid(True, alpha=0.3)
-    return axes
+    return _along_kappa(axes, "objective", f"Objective along the {path.loss} path; shaded: what is not excluded")
 
 
 def plot_coefficients(
@@ -276,6 +266,16 @@ def label_of(name: object) -> str:
     if len(text) > LONGEST_NAME:
         text = text[: LONGEST_NAME - 1].rstrip() + "\u2026"
     return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
+
+
+def _along_kappa(axes: Any, label: str, title: str) -> Any:
+    """Curves over kappa with all that they need to be read."""
+    _kappa_axis(axes)
+    axes.set_ylabel(label)
+    axes.set_title(title)
+    axes.legend()
+    axes.grid(True, alpha=0.3)
+    return axes
 
 
 def _kappa_axis(axes: Any) -> None:
