@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from weakref import WeakSet
 
 import torch
 import torch.distributed as dist
@@ -25,6 +26,7 @@ class ProcessGroup(Communicator):
         self.group, self.device, self.timeout, self.traffic, self.owned = group, device, timeout, traffic, owned
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
         self._parts: dict[tuple[int, ...], ProcessGroup] = {}
+        _MEMBERS.add(self)
 
     def split(self, color: int) -> Communicator:
         colors = torch.zeros(self.size, dtype=torch.int64)
@@ -99,22 +101,28 @@ def connect(device: torch.device, timeout: float) -> ProcessGroup:
         store = fresh_store(store, rank, size, timeout)
         backend = "nccl" if device.type == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
-        atexit.register(_leave)
     elif known is not None and known.group is dist.group.WORLD:
         owned = known.owned
     _WORLD[:] = [ProcessGroup(dist.group.WORLD, device, timeout, Traffic(), owned)]
     return _WORLD[0]
 
 
+@atexit.register
 def _leave() -> None:
-    """Leave the job that PsFiT joined; its threads must have ended before the interpreter does."""
-    for world in _WORLD:
-        for member in (world, *world._parts.values()):
-            member.group = None
+    """Let go of the groups, and leave the job if PsFiT itself joined it.
+
+    The threads of a group must have ended before the interpreter does, or they end the program with an abort. They
+    live as long as anybody holds the group: also one of the caller's own, which the caller may have taken down.
+    """
+    owned = any(world.owned for world in _WORLD)
     _WORLD.clear()
-    if dist.is_initialized():
+    for member in _MEMBERS:
+        member.group = None
+    if owned and dist.is_initialized():
         dist.destroy_process_group()
 
 
 # The group of all ranks as last connected: making subgroups takes messages, so they are made once.
 _WORLD: list[ProcessGroup] = []
+# Every communicator that may still hold a group.
+_MEMBERS: WeakSet[ProcessGroup] = WeakSet()
