@@ -1,6 +1,7 @@
 """The pooled quadratic form, what is taken out of it, and what is extracted from it."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 from enumeration import best_objective
 from problems import make_source
 
-from psfit import Dense, GridSpec, Problem, Source
+from psfit import BiCADMM, Dense, GridSpec, Problem, Source, solve
 from psfit.certificate import extraction
 from psfit.certificate.quadratic import pooled
 from psfit.instance import pose
@@ -43,6 +44,31 @@ def test_taking_items_out_keeps_the_optimum_of_what_is_left(seed):
     assert smaller.index.tolist() == [1, 3, 4, 6]
     assert least(smaller) == pytest.approx(expected, rel=1e-10)
     assert smaller.gram_error >= form.gram_error
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_single_items_are_bounded_by_what_they_reach(seed):
+    _, _, form = form_of(seed)
+    reached = [form.optimum(torch.tensor([j]))[0] for j in range(form.size)]
+    bounds = form.singles().numpy()
+    assert (bounds <= reached).all()
+    np.testing.assert_allclose(bounds, reached, rtol=1e-10)
+    # An error of the form that exceeds a diagonal entry leaves nothing to say.
+    lost = replace(form, spectral_error=2 * float(form.G.diagonal().max() + form.ridge.max()))
+    assert bool((lost.singles() == -torch.inf).all())
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("kappa", [1, 2, 3])
+def test_a_single_place_is_proved_to_the_last_digits(seed, kappa):
+    # At least all items but one are beyond doubt here, or there is only one place from the beginning.
+    source = make_source(Squared(), samples=60, features=8, nonzeros=kappa, seed=seed, correlation=0.9)
+    problem = Problem(Squared(), (kappa,), gamma=50.0)
+    result = solve(problem, source, BiCADMM(gap_tol=0.0), GridSpec(device="cpu"))
+    optimum = best_objective(problem, source)
+    assert result.lower_bound <= optimum * (1 + 1e-12)
+    assert result.gap < 1e-9
+    assert (result.certain_in, result.certain_out) == (kappa, 8 - kappa)
 
 
 @pytest.mark.parametrize("seed", range(5))

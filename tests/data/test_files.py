@@ -389,11 +389,23 @@ def test_a_model_of_texts_predicts_from_other_files(ending, tmp_path):
     np.testing.assert_allclose(model.predict(tmp_path / "new.npz"), expected, rtol=1e-12)
 
 
-def test_prediction_needs_the_columns_of_the_fit(tmp_path):
+@every_table
+def test_prediction_needs_only_the_features_that_count(ending, tmp_path):
     model = psfit.SparseLinearRegression(1, certify=False)
-    model.fit(write_table(tmp_path / "fit.csv", FRAME), target="y")
-    with pytest.raises(DataFileError, match=r"new.csv: columns='b': there is no such column"):
-        model.predict(write_table(tmp_path / "new.csv", FRAME.drop(columns="b")))
+    model.fit(write_table(tmp_path / f"fit{ending}", FRAME), target="y")
+    (used,) = model.feature_names_in_[model.support_]
+    unused = next(name for name in model.feature_names_in_ if name != used)
+    path = write_table(tmp_path / f"few{ending}", FRAME.drop(columns=unused))
+    np.testing.assert_allclose(model.predict(path), FRAME[used] * model.coef_[model.support_[0]] + model.intercept_)
+    with pytest.raises(DataFileError, match=rf"new{ending}: columns='{used}': there is no such column"):
+        model.predict(write_table(tmp_path / f"new{ending}", FRAME.drop(columns=used)))
+
+
+def test_a_model_of_nothing_predicts_its_intercept(tmp_path):
+    path = write_table(tmp_path / "fit.csv", FRAME.assign(y=3.0))
+    model = psfit.SparseLinearRegression(1, certify=False).fit(path, target="y")
+    assert len(model.support_) == 0
+    np.testing.assert_allclose(model.predict(path), 3.0)
 
 
 # Streaming ----------------------------------------------------------------------------------------

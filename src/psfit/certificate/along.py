@@ -53,6 +53,7 @@ class BoundsAlong:
         inst, extracted = self.inst, self._extracted
         many = inst.repeated(tuple(kappas.tolist()))
         bounds = gradient_bound(many, X, extracted.unsqueeze(1), fixed)[0]
+        bounds = torch.where(kappas == 1, torch.maximum(bounds, self._form.singles().min()), bounds)
         short = (bounds < enough).nonzero().flatten()
         if not len(short):
             return bounds

@@ -87,9 +87,13 @@ class Certifier:
     def _by_quadratic_form(self, X: Tensor, objective: float, enough: float, fixed: Fixed) -> tuple[float, Fixed]:
         """One gradient at the answer; then at a better point that the pooled form finds; then without what is decided.
 
-        Each proves its bound from the data themselves, and the first that is enough ends it.
+        Each proves its bound from the data themselves, and the first that is enough ends it. Where a single place is
+        left, all items are tried for it.
         """
-        inst, form, extracted = self.inst, self._form, self._extracted
+        inst, form = self.inst, self._form
+        if form.kappa == 1:
+            return _by_trying_all(form, objective, fixed)
+        extracted = self._extracted
         bound, scores = gradient_bound(inst, X, extracted.unsqueeze(1), fixed)
         if float(bound) < enough:
             above = _ascended(form, extracted, X, objective)
@@ -103,6 +107,9 @@ class Certifier:
         # Items inside are an ordinary part of the convex problem. Half of their ridge stays what pays for the gradient
         # that rounding leaves on them, the other half joins the loss; what can be extracted then depends on the others.
         rest = form.reduced(inside, fixed.outside[0])
+        if rest.kappa == 1:
+            again, tried = _by_trying_all(rest, objective, fixed)
+            return (again, tried) if again > float(bound) else (float(bound), fixed)
         halved = replace(form, ridge=form.ridge / 2).reduced(inside, fixed.outside[0])
         extracted = torch.where(inside, -form.ridge / 2, 0.0)
         extracted[free] = extraction.uniform(halved)
@@ -110,6 +117,17 @@ class Certifier:
         again, scores = gradient_bound(inst, form.completed(inside, free, x), extracted.unsqueeze(1), fixed)
         fixed, _ = screen(fixed, scores, again, objective)
         return max(float(bound), float(again)), fixed
+
+
+def _by_trying_all(form: Quadratic, objective: float, fixed: Fixed) -> tuple[float, Fixed]:
+    """The bound of a form with a single place left; only items that reach the objective may still take it."""
+    values = form.singles()
+    inside, outside = fixed.inside.clone(), fixed.outside.clone()
+    outside[0, form.index[values > objective]] = True
+    possible = form.index[values <= objective]
+    if len(possible) == 1:
+        inside[0, possible] = True
+    return float(values.min()), Fixed.of(inside, outside, fixed.left + fixed.inside.sum(dim=1, keepdim=True))
 
 
 def _ascended(form: Quadratic, extracted: Tensor, X: Tensor, objective: float) -> Tensor:

@@ -51,6 +51,17 @@ class Quadratic:
         error += 8 * (len(support) + 4) * EPS * (abs(self.constant) + abs(gained))
         return self.constant - gained, error
 
+    def singles(self) -> Tensor:
+        """Lower bounds ``(n,)`` of what each item reaches as the only one, with all rounding counted against them.
+
+        Where one place is left they are all there is to know: the least of them bounds the problem.
+        """
+        H = self.G.diagonal() + self.ridge
+        H = H - 2 * EPS * H.abs() - self.gram_error - self.spectral_error
+        gained = 0.5 * (self.Q.abs() + self.linear_error).square().sum(dim=1) / H
+        rounding = 8 * (self.Q.shape[1] + 4) * EPS * (abs(self.constant) + gained)
+        return torch.where(H > 0, self.constant - self.constant_error - gained - rounding, -torch.inf)
+
     def completed(self, inside: Tensor, free: Tensor, x: Tensor) -> Tensor:
         """All rows ``(n, c)`` from those that are `free`: the ones inside minimise, the others are zero."""
         X = torch.zeros_like(self.Q)

@@ -16,7 +16,9 @@ from psfit.model_file import load
 
 def predict(
     model: Annotated[Path, typer.Argument(help="A model file that `psfit fit --out` wrote.")],
-    data: Annotated[Path, typer.Argument(help="A file with the columns of the fit, in any format.")],
+    data: Annotated[
+        Path, typer.Argument(help="A file, in any format, with at least the features that the model uses.")
+    ],
     out: Annotated[
         Path | None, typer.Option(help="Where to write the predictions (.csv); else they are printed.")
     ] = None,

@@ -272,22 +272,24 @@ class SparseModel(BaseEstimator, ABC):
         where = str(values.device) if isinstance(values, Tensor) else "cpu"
         matrix = place(values, GridSpec(backend="serial", device=where).build())
         require_finite(self, matrix)
-        return self._product(matrix)
+        return self._product(matrix, self.result_.coef)
 
     def _predictor_of(self, source: FileSource) -> np.ndarray:
-        """The same for the samples of a file, whatever else it holds."""
-        names = tuple(getattr(self, "feature_names_in_", ())) or None
+        """The same for the samples of a file, whatever else it holds; with names, only features that count are read."""
+        coef = self.result_.coef
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and len(self.support_) > 0:
+            names, coef = names[self.support_], coef[self.support_]
         grid = GridSpec(backend="serial", device="cpu").build()
         bare = replace(source, sample_weight=None)
-        matrix = bare.read(grid, names, labelled=False, features=self.n_features_in_).matrix
-        if matrix.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {matrix.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_}"
-            )
-        return self._product(matrix)
+        known = None if names is None else tuple(names)
+        matrix = bare.read(grid, known, labelled=False, features=self.n_features_in_).matrix
+        if matrix.shape[1] != len(coef):
+            raise ValueError(f"X has {matrix.shape[1]} features, but {type(self).__name__} is expecting {len(coef)}")
+        return self._product(matrix, coef)
 
-    def _product(self, matrix: DesignMatrix) -> np.ndarray:
-        coef = torch.from_numpy(self.result_.coef).to(matrix.device)
+    def _product(self, matrix: DesignMatrix, coefficients: np.ndarray) -> np.ndarray:
+        coef = torch.from_numpy(coefficients).to(matrix.device)
         parts = [strip.mv(coef) for _, strip in matrix.strips(torch.float64)]
         return np.asarray(torch.cat(parts).cpu().numpy() + self.result_.intercept)
 

@@ -151,7 +151,7 @@ def _scored(
     grid: Grid,
 ) -> DataSummary:
     """The same with what the model achieves, by weight; predictions stay on their rank."""
-    predictor = grid.together(lambda: model._product(matrix))
+    predictor = grid.together(lambda: model._product(matrix, model.result_.coef))
     predicted = answering(model, predictor).predict(None)
     coded = model._columns(codes) if summary.classes else codes
     losses = model._loss(coded).value(torch.from_numpy(predictor), torch.from_numpy(coded.astype(float))).numpy()
