@@ -628,11 +628,19 @@ def test_a_table_without_columns_is_refused(tmp_path):
         (b"a,b\n1,2\n\n3,4,5\n", "row 1 (counted from 0): Expected 2 columns, got 3"),
         (b"a,b\n\xff,2\n", "column 'a' holds binary"),
         (b"a;b\n1;2\n", "no column left for features besides 'a;b'"),
+        (b"5.1,3.5,0\n4.9,3.0,0\n", "first line holds numbers (5.1, ...); write the columns' names above it"),
     ],
 )
 def test_text_that_cannot_be_used(content, said, tmp_path):
     (tmp_path / "data.csv").write_bytes(content)
     refused(["data.csv: ", said], tmp_path / "data.csv")
+
+
+@pytest.mark.parametrize("header", ["0,1,2", "900.5,902.5,y", "900.5,902.5,target=1.5"])
+def test_names_may_be_numbers(header, tmp_path):
+    (tmp_path / "data.csv").write_text(f"{header}\n1,2,3\n4,5,6\n")
+    read = FileSource(tmp_path / "data.csv").read(GridSpec(device="cpu").build())
+    assert read.names == tuple(header.split(",")[:2])
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,8 @@ class TextFile(DataFile):
             self.names = head[0].schema.names
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             raise self.fail(f"its first line is no header in UTF-8 ({error})") from None
+        if wanted.labelled and wanted.columns is None and _are_numbers(self.names):
+            raise self.fail(f"its first line holds numbers ({self.names[0]}, ...); write the columns' names above it")
         self.plan = Plan.of(path, self._schema(), wanted)
 
     def _schema(self) -> pa.Schema:
@@ -132,6 +134,15 @@ class TextFile(DataFile):
         known = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in columns.items()}
         names = tuple(feature.name for feature in features)
         return Part(spool.all_rows(), known.get(plan.target or ""), known.get(plan.weight or ""), names)
+
+
+def _are_numbers(names: list[str]) -> bool:
+    """Whether a header is rather a row of data: numbers only, and not whole ones, as columns without names have."""
+    try:
+        numbers = [float(name) for name in names]
+    except ValueError:
+        return False
+    return not all(number.is_integer() for number in numbers)
 
 
 def _wider(kind: pa.DataType) -> pa.DataType:
