@@ -162,6 +162,21 @@ def test_passes_over_distant_data_are_few(loss, most, monkeypatch):
     assert f"data read {result.passes:.1f} times" in str(result)
 
 
+@pytest.mark.parametrize("nodes", [1, 5, 20])
+@pytest.mark.parametrize("place", [lambda source: source, streams], ids=["in memory", "distant"])
+def test_the_proof_does_not_depend_on_how_many_nodes_share_the_rows(nodes, place):
+    """Twenty nodes have fewer rows than columns each, but all together have more."""
+    source = make_source(Squared(), samples=400, features=60, nonzeros=4, seed=7, correlation=0.5)
+    problem = Problem(Squared(), (4,), 5.0)
+    control = solve(problem, source, grid=GridSpec(device="cpu"))
+    result = solve(problem, place(source), grid=GridSpec(nodes=nodes, device="cpu"))
+    assert result.support.tolist() == control.support.tolist()
+    assert result.objective == pytest.approx(control.objective, rel=1e-9)
+    assert result.lower_bound == pytest.approx(control.lower_bound, rel=1e-6)
+    assert result.gap < 1e-3
+    assert result.passes <= 6
+
+
 def test_wide_distant_data_with_a_squared_loss():
     """More columns than rows: no moments, so candidates."""
     source = make_source(Squared(), samples=200, features=400, nonzeros=3, seed=6)

@@ -22,6 +22,10 @@ from psfit.watch import Watch
 # Numbers that a rank's square matrices over columns (or samples) may hold: 1 GiB in float64.
 MOST_NUMBERS = 1 << 27
 REFERENCE_ROWS = 256
+# With so many columns for each row a Gram matrix is still no larger than a few copies of the data. A search for a
+# support makes at least so many models, n / kappa of which cost as much as a Gram matrix if they are made by passes.
+MOST_WIDE = 4
+SEARCH_MODELS = 25
 # Compute capabilities of the GPUs made for double precision: A100, H100 and H200, B200.
 FAST_DOUBLE = ((8, 0), (9, 0), (10, 0))
 
@@ -84,7 +88,12 @@ class Instance:
 
     @property
     def tall(self) -> bool:
-        """Whether some node has as many rows as columns, so that Gram matrices are the cheaper statistics."""
+        """Whether all nodes together have as many rows as columns: the sum of their Gram matrices can be regular."""
+        return self.samples >= self.source.matrix.shape[1]
+
+    @property
+    def tall_nodes(self) -> bool:
+        """Whether some node alone has as many rows as columns."""
         return self.node_rows >= self.source.matrix.shape[1]
 
     @property
@@ -94,8 +103,31 @@ class Instance:
 
     @property
     def pooled(self) -> bool:
-        """Whether the problem is known by its normal equations."""
-        return self.problem.loss.quadratic and self.tall and self.grid.blocks.size == 1 and self.squares_fit
+        """Whether the problem is known by its normal equations, which are sums over all nodes.
+
+        Tall nodes have Gram matrices of their own anyway; of others only the sum is made.
+        """
+        if self.source.statistics is not None:
+            return True
+        if not self.tall or self.source.matrix.streamed:
+            return False
+        return self.squares_fit if self.tall_nodes else self._can_pool
+
+    @property
+    def pooled_for_search(self) -> bool:
+        """Whether the search for a good support goes by the normal equations.
+
+        With more columns than rows they prove nothing, but with a large limit they cost less than the search's models
+        by passes over the data.
+        """
+        most = min(MOST_WIDE * self.samples, SEARCH_MODELS * max(self.problem.kappa))
+        pays = not self.source.matrix.streamed and self.source.matrix.shape[1] <= most
+        return self.pooled or (pays and self._can_pool)
+
+    @property
+    def _can_pool(self) -> bool:
+        quadratic = self.problem.loss.quadratic and self.grid.blocks.size == 1
+        return quadratic and self.source.matrix.shape[1] ** 2 <= MOST_NUMBERS
 
     @property
     def dear(self) -> bool:
@@ -157,13 +189,22 @@ class Instance:
         """The rows of this rank dealt to the nodes it hosts."""
         return self.source.split(len(self.grid.nodes.hosted))
 
+    @property
+    def gram(self) -> Tensor:
+        """The Gram matrix of this rank's samples in their own precision, ``(n, n)``.
+
+        Nodes that are not tall have no use for one of their own; then only the sum is made.
+        """
+        split = self.split if self.split.tall else NodeSplit(self.source, (0, self.source.matrix.shape[0]))
+        return split.gram.sum(dim=0)
+
     @cached_property
     def normal_equations(self) -> tuple[Tensor, Tensor, Tensor]:
         """The squared loss as ``x'Hx / 2 - Q'x + power``: ``H (n, n)``, ``Q (n, c)``, ``power (c,)``, in float64."""
         source = self.source
         known = source.statistics
-        gram = self.split.gram.double() if known is None else known.gram
-        H = 2 * self.grid.nodes.total(gram.sum(dim=0))
+        gram = self.gram.double() if known is None else known.gram.sum(dim=0)
+        H = 2 * self.grid.nodes.total(gram)
         H.diagonal().add_(self.ridge[:, 0])
         Q = 2 * self.split.cross.sum(dim=0).double()
         power = (source.weight * source.target.square()).double().sum(dim=0, keepdim=True)
@@ -268,7 +309,8 @@ def pose(
     if moments is not None:
         moments = moments.with_targets_about(level)
     reference = reference_point(problem, source, grid) if moments is None else moments.reference
-    if moments is None and known_by_squares(problem, source, grid) and _prefers_moments(matrix, exact):
+    tall_nodes = highest >= p + problem.fit_intercept
+    if moments is None and known_by_squares(problem, source, grid) and _prefers_moments(matrix, exact, tall_nodes):
         moments = grid.together(lambda: Moments.of(source.split(len(grid.nodes.hosted)), reference, exact))
     if moments is None:
         local = torch.stack(grid.together(lambda: matrix.column_moments(weight, reference)))
@@ -333,8 +375,7 @@ def known_by_squares(problem: Problem, source: Source, grid: Grid, copies: int =
     n = source.matrix.shape[1] + problem.fit_intercept
     if not problem.loss.quadratic or grid.blocks.size > 1 or not _squares_fit(grid, n, copies):
         return False
-    highest = max(source.split(len(grid.nodes.hosted)).heights)
-    return int(grid.nodes.most(torch.tensor([highest]))) >= n
+    return int(grid.nodes.total(torch.tensor([source.matrix.shape[0]]))) >= n
 
 
 def _squares_fit(grid: Grid, side: int, copies: int = 1) -> bool:
@@ -343,13 +384,13 @@ def _squares_fit(grid: Grid, side: int, copies: int = 1) -> bool:
     return copies * hosted * side**2 <= MOST_NUMBERS
 
 
-def _prefers_moments(matrix: DesignMatrix, exact: bool) -> bool:
+def _prefers_moments(matrix: DesignMatrix, exact: bool, tall_nodes: bool) -> bool:
     """Whether all second moments at once, in float64, are cheaper than what is needed of them one by one.
 
     They are where every pass is dear, and on GPUs that multiply integers, or numbers of float64 at the speed of
-    float32: there the proof needs that Gram matrix anyway, and it serves the iteration, too.
+    float32: there the proof needs that Gram matrix anyway, and if nodes are tall it serves the iteration, too.
     """
-    if matrix.streamed or matrix.device.type != "cuda":
+    if matrix.streamed or matrix.device.type != "cuda" or not tall_nodes:
         return matrix.streamed
     if not exact and matrix.has_integer_products:
         return True

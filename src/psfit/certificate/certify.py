@@ -48,9 +48,10 @@ class Certifier:
         inst, Z = self.inst, Z[:, self.outputs].double()
         fixed = Fixed.nothing(inst.layout.size, inst.problem.kappa[0], inst.ridge.device)
         enough = objective - gap * abs(objective) if isfinite(objective) else objective
-        if inst.problem.loss.quadratic and inst.tall and inst.squares_fit:
-            certified = self._by_one_gradient if inst.grid.blocks.size > 1 else self._by_quadratic_form
-            lower, fixed = certified(Z[: inst.layout.features], objective, enough, fixed)
+        if inst.pooled:
+            lower, fixed = self._by_quadratic_form(Z[: inst.layout.features], objective, enough, fixed)
+        elif inst.problem.loss.quadratic and inst.tall_nodes and inst.squares_fit:
+            lower, fixed = self._by_one_gradient(Z[: inst.layout.features], objective, fixed)
         elif inst.selective:
             bound, scores = bound_by_candidates(inst, Z, objective, PASS_BUDGET)
             lower, fixed = float(bound), screen(fixed, scores, bound, objective)[0]
@@ -78,7 +79,7 @@ class Certifier:
     def _extracted(self) -> Tensor:
         return extraction.uniform(self._form)
 
-    def _by_one_gradient(self, X: Tensor, objective: float, enough: float, fixed: Fixed) -> tuple[float, Fixed]:
+    def _by_one_gradient(self, X: Tensor, objective: float, fixed: Fixed) -> tuple[float, Fixed]:
         """Nothing is pooled: the nodes' own smallest eigenvalues and one gradient at the answer."""
         extracted = torch.full_like(self.inst.ridge[: len(X)], self._unpooled)
         bound, scores = gradient_bound(self.inst, X, extracted, fixed)
@@ -108,8 +109,8 @@ class Certifier:
         # that rounding leaves on them, the other half joins the loss; what can be extracted then depends on the others.
         rest = form.reduced(inside, fixed.outside[0])
         if rest.kappa == 1:
-            again, tried = _by_trying_all(rest, objective, fixed)
-            return (again, tried) if again > float(bound) else (float(bound), fixed)
+            least, tried = _by_trying_all(rest, objective, fixed)
+            return (least, tried) if least > float(bound) else (float(bound), fixed)
         halved = replace(form, ridge=form.ridge / 2).reduced(inside, fixed.outside[0])
         extracted = torch.where(inside, -form.ridge / 2, 0.0)
         extracted[free] = extraction.uniform(halved)

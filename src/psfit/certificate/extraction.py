@@ -29,7 +29,8 @@ SHARES = (0.99, 0.95, 0.8, 0.5)
 
 def uniform(form: Quadratic) -> Tensor:
     """The smallest eigenvalue of ``G`` for every item, safely below the true one; zero where nothing can be had."""
-    return torch.full_like(form.ridge, max(_least(form, torch.zeros_like(form.ridge)), 0.0))
+    nothing = torch.zeros_like(form.ridge)
+    return nothing if form.size > form.rank else nothing + max(_least(form, nothing), 0.0)
 
 
 def unpooled(inst: Instance) -> float:

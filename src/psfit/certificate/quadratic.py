@@ -23,7 +23,8 @@ class Quadratic:
     """The form above in float64; the `*_error` numbers bound what rounding did to any entry. On top of that `G` may
     belong to rounded columns, and differ by `spectral_error` in the spectral norm.
 
-    `index` tells which items of the problem the rows are; `kappa` how many of them may be nonzero.
+    `index` tells which items of the problem the rows are; `kappa` how many of them may be nonzero. The rank of `G`
+    without its errors is at most `rank`.
     """
 
     G: Tensor
@@ -32,6 +33,7 @@ class Quadratic:
     ridge: Tensor
     kappa: int
     index: Tensor
+    rank: int
     gram_error: float
     linear_error: float
     constant_error: float
@@ -131,6 +133,7 @@ def pooled(inst: Instance) -> Quadratic:
         ridge=inst.ridge[:, 0],
         kappa=inst.problem.kappa[0],
         index=torch.arange(len(Q), device=Q.device),
+        rank=inst.samples,
         gram_error=rounding * norm * norm,
         linear_error=rounding * norm * constant**0.5,
         constant_error=rounding * constant,
@@ -166,7 +169,7 @@ def _statistics(inst: Instance) -> tuple[Tensor, Tensor, Tensor]:
         summed = nodes.total(torch.cat([known.cross.sum(dim=0), power]))
         return 2 * nodes.total(known.gram.sum(dim=0)), 2 * summed[:-1], summed[-1]
     exact = source.matrix.dtype == torch.float64
-    G = inst.split.gram.sum(dim=0) if exact else source.matrix.gram(weight, torch.float64)
+    G = inst.gram if exact else source.matrix.gram(weight, torch.float64)
     cross = G.new_zeros(G.shape[0], source.outputs)
     for at, strip in source.matrix.strips(torch.float64):
         cross += strip.rmv(weight[at] * target[at])

@@ -1,7 +1,7 @@
 """Regularised least squares, factored once: ``(diag(w) + sigma A_i' D_i A_i)^-1`` for every node.
 
-`D` holds the sample weights. When a node has as many rows as columns, the Gram matrix is factored; with fewer rows the
-matrix inversion lemma moves the factor to the samples:
+`D` holds the sample weights. When a node has as many rows as columns, or its moments are all that is known of it, the
+Gram matrix is factored; with fewer rows the matrix inversion lemma moves the factor to the samples:
 
     (W + sigma A'DA)^-1 = W^-1 - W^-1 B' (I / sigma + B W^-1 B')^-1 B W^-1,   B = sqrt(D) A.
 """
@@ -27,7 +27,7 @@ class RidgeFactor(ABC):
 
 def ridge_factor(split: NodeSplit, weight: Tensor, sigma: float) -> RidgeFactor:
     """The cheaper form by shape; `weight` is ``(n, 1)``."""
-    if split.tall:
+    if split.tall or split.source.statistics is not None:
         return GramFactor(split, weight, sigma)
     return WoodburyFactor(split, weight, sigma)
 

@@ -69,8 +69,9 @@ def polish(
             start.append(support)
     values, residual = [], 0.0
     outputs = inst.layout.outputs // copies
+    plan = EFFORTS[effort]
     for problem in range(problems):
-        scene, exact = landscape(inst, problem), _Exact(inst, problem)
+        scene, exact = landscape(inst, problem, searched=plan is not None), _Exact(inst, problem)
 
         def done(chosen: Tensor, fit: Fit, exact: _Exact = exact, problem: int = problem) -> bool:
             inst.watch.found(problem, fit.value)
@@ -79,7 +80,7 @@ def polish(
             best = exact(chosen, fit)
             return settled(problem, best.Z[:, :outputs], best.value)
 
-        best = exact(*explore(scene, starts[problem], Z, inst.resolution, EFFORTS[effort], passes, done))
+        best = exact(*explore(scene, starts[problem], Z, inst.resolution, plan, passes, done))
         inst.watch.found(problem, best.value)
         Z = best.Z
         values.append(best.value)

@@ -118,7 +118,7 @@ def refit_along(
 
     Newton's `steps` ``(n, K)`` for gradients ``(n, K)`` on these supports are made here if they are not known.
     """
-    if not (inst.pooled and inst.layout.kind == "columns"):
+    if not (inst.pooled_for_search and inst.layout.kind == "columns"):
         return [refit(inst, problem, stop.chosen, stop.fit.Z) for stop in stops]
     source, known = inst.source, steps is not None
     steps = steps or _newton_steps(inst, stops)

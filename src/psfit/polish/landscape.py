@@ -176,8 +176,8 @@ class GramLandscape(Landscape):
         return Model(gradient, blocks, columns.view(p, c, size), inner.view(size, size), x, self._items(view))
 
 
-def landscape(inst: Instance, problem: int) -> Landscape:
-    """The cheaper way: Gram matrices where the squared loss has them anyway, else passes over the data."""
-    if inst.pooled:
+def landscape(inst: Instance, problem: int, searched: bool = True) -> Landscape:
+    """The cheaper way: normal equations, or passes over the data; `searched` if more than a fit is wanted."""
+    if inst.pooled or (searched and inst.pooled_for_search):
         return GramLandscape(inst, problem)
     return DataLandscape(inst, problem)
