@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from psfit.cli import main
+from psfit.estimators import _inputs
 
 torch.set_num_threads(1)
 
@@ -28,6 +29,12 @@ def call(monkeypatch, capsys):
         return ended.value.code or 0, printed.out, printed.err
 
     return run
+
+
+@pytest.fixture
+def stays_sparse(monkeypatch):
+    """Sparse matrices stay sparse although they are tiny."""
+    monkeypatch.setattr(_inputs, "TINY", 0)
 
 
 def pytest_collection_modifyitems(config, items):

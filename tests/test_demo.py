@@ -56,14 +56,21 @@ def _least_squares(folder):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--out", "nowhere/demo"], "--out: there is no folder"),
         (["--out", "file"], "--out: file is a file; name a folder"),
         (["--features", "9"], "--features: 9 is too few"),
         (["--samples", "3"], "--samples: 3 is too few for 4 nodes"),
         (["--device", "abacus"], "device='abacus' cannot be used"),
     ],
 )
-def test_mistakes(arguments, said, tmp_path):
+def test_mistakes(arguments, said, call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
-    assert said in only_line(psfit("demo", *arguments, cwd=tmp_path))
+    code, out, err = call("demo", *arguments)
+    assert (code, out) == (1, "")
+    assert said in err
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_mistake_at_the_console(tmp_path):
+    assert "--out: there is no folder" in only_line(psfit("demo", "--out", "nowhere/demo", cwd=tmp_path))
+    assert list(tmp_path.iterdir()) == []

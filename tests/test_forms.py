@@ -17,7 +17,10 @@ X = np.where(np.random.default_rng(1).uniform(size=X.shape) < 0.2, 0.0, X)
 WEIGHT = np.random.default_rng(2).integers(0, 4, size=jobs.SAMPLES).astype(float)
 LOW = jobs.plain(JOBS)
 
-pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta"),
+    pytest.mark.usefixtures("stays_sparse"),
+]
 
 
 @pytest.fixture(autouse=True)

@@ -109,9 +109,9 @@ class Instance:
         """
         if self.source.statistics is not None:
             return True
-        if not self.tall or self.source.matrix.streamed:
+        if not self.tall or self.source.matrix.streamed or not self._can_pool:
             return False
-        return self.squares_fit if self.tall_nodes else self._can_pool
+        return self.squares_fit if self.tall_nodes else True
 
     @property
     def pooled_for_search(self) -> bool:

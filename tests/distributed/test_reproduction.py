@@ -9,9 +9,6 @@ from launch import HERE, command, run
 
 from psfit import GridSpec
 
-RANKS_AND_GRIDS = [(2, ("2x1", "1x2")), (4, ("4x1", "2x2")), (3, ("8x1",))]
-
-
 @pytest.fixture(scope="module")
 def control():
     X, jobs = data()
@@ -42,11 +39,11 @@ def answers_of(backend, ranks, device, group, grids, folder):
     return answers
 
 
-# Both backends take the same steps; MPI, too, does so on the grids of the most ranks.
+# Sixteen nodes have fewer rows than columns each. Both backends take the same steps, so for MPI one grid will do.
 @pytest.mark.parametrize(
     ("backend", "ranks", "grids"),
-    [*(("torch", *case) for case in RANKS_AND_GRIDS), ("mpi", *RANKS_AND_GRIDS[1])],
-    ids=["2 ranks", "4 ranks", "3 ranks, 8 nodes", "4 ranks, MPI"],
+    [("torch", 2, ("1x2",)), ("torch", 4, ("4x1", "2x2")), ("torch", 3, ("16x1",)), ("mpi", 4, ("2x2",))],
+    ids=["2 ranks", "4 ranks", "3 ranks, 16 nodes", "4 ranks, MPI"],
 )
 def test_every_grid_gives_the_control_runs_answer(backend, ranks, grids, control, tmp_path):
     compare(answers_of(backend, ranks, "cpu", "-", grids, tmp_path), control)

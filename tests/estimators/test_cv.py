@@ -129,6 +129,7 @@ SPLITTERS = {
 }
 
 
+@pytest.mark.usefixtures("stays_sparse")
 @pytest.mark.parametrize("name", SPLITTERS)
 @pytest.mark.parametrize("form", ["dense", "sparse", "float32"])
 def test_all_kinds_of_folds(name, form):

@@ -14,6 +14,8 @@ from psfit import BiCADMM, GridSpec, Problem, Source, SparseLinearRegression, Sp
 from psfit.data import Dense, Sparse
 from psfit.instance import pose
 
+pytestmark = pytest.mark.usefixtures("stays_sparse")
+
 X, JOBS = jobs.data()
 X = np.where(np.random.default_rng(1).uniform(size=X.shape) < 0.3, 0.0, X)
 

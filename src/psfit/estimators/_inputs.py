@@ -17,6 +17,8 @@ from psfit.data.files.base import CheckedRows
 from psfit.data.streamed import ArrayRows
 
 FLOATS = (torch.float32, torch.float64)
+# Cells of a sparse matrix up to which products with all of them are faster than those with its entries.
+TINY = 1 << 16
 
 
 def as_file(X: Any, y: Any = None, sample_weight: Any = None, target: Any = None) -> FileSource | None:
@@ -60,7 +62,10 @@ def read_design(estimator: Any, X: Any, *, reset: bool) -> Any:
 def place(values: Any, grid: Grid) -> DesignMatrix:
     """The same numbers on the grid's device; the caller's own memory where device and precision allow it."""
     if _is_sparse(values):
-        return Sparse.of(values, grid.device, grid.dtype, grid.transfers)
+        matrix = Sparse.of(values, grid.device, grid.dtype, grid.transfers)
+        # Ranks must hold the same kind of matrix, however many rows they have.
+        tiny = matrix.shape[0] * matrix.shape[1] <= TINY and grid.world.size == 1
+        return Dense(matrix.csr.matrix.to_dense()) if tiny else matrix
     if isinstance(values, np.ndarray):
         return _place_array(values, grid)
     return Dense(to_tensor(values, grid))
