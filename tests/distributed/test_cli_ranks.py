@@ -5,6 +5,7 @@ import re
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from jobs import data
 from launch import command, run
@@ -89,3 +90,24 @@ def test_figures_and_mistakes_over_ranks_are_said_once():
     done = run(command("torch", 2, *program, "--kappa", "11"))
     assert done.returncode != 0
     assert done.stderr.count("psfit: error: --kappa: 11 must be between 1 and 10") == 1
+
+
+@pytest.mark.parametrize(
+    ("backend", "arguments", "said"),
+    [
+        ("torch", ["fit", "--kappa", "many"], "--kappa: 'many' is neither a count nor a share"),
+        ("mpi", ["fit", "--kappa", "20"], "kappa=20 must be between 1 and 12"),
+        ("mpi", ["path", "--target", "z"], "target='z': there is no such column"),
+    ],
+    ids=["an option", "a setting", "a file"],
+)
+def test_what_all_ranks_find_wrong_is_said_once(backend, arguments, said, tmp_path):
+    X, jobs = data()
+    table = pd.DataFrame(X, columns=[f"f{j}" for j in range(X.shape[1])]).assign(y=jobs["squared"].y)
+    table.to_csv(tmp_path / "data.csv", index=False)
+    name, *options = arguments
+    done = run(command(backend, 3, "-m", "psfit", name, str(tmp_path / "data.csv"), *options))
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert done.stderr.count("psfit: error: ") == 1
+    assert said in done.stderr

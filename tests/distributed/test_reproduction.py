@@ -9,6 +9,7 @@ from launch import HERE, command, run
 
 from psfit import GridSpec
 
+
 @pytest.fixture(scope="module")
 def control():
     X, jobs = data()

@@ -64,5 +64,7 @@ def main() -> None:
             print(f"psfit: {stopped}", file=sys.stderr)
         sys.exit(EXIT_CODES[Status.TERMINATED])
     except (ValueError, TypeError, OSError, ImportError, CheckpointError, PeerLostError) as error:
-        print(f"psfit: error: {error}", file=sys.stderr)
+        # What several ranks have found, the first of them says.
+        if not isinstance(error.__cause__, RemoteError):
+            print(f"psfit: error: {error}", file=sys.stderr)
         sys.exit(1)

@@ -10,6 +10,8 @@ from psfit.cli import options
 from psfit.cli.report import write_report
 from psfit.cli.say import Speaker, coefficients, end, summary, written
 from psfit.comm import GridSpec
+from psfit.data import FileSource
+from psfit.estimators._base import SparseModel
 from psfit.estimators.path import model_for
 from psfit.model_file import save
 from psfit.reporting import require_page
@@ -64,32 +66,36 @@ def fit(
 ) -> None:
     """Fit a sparse model; under torchrun or mpirun, one over all ranks."""
     spec = GridSpec(nodes=nodes, blocks=blocks, device=device, dtype=dtype, backend=backend, timeout=timeout)
-    solver = BiCADMM(
-        effort=effort.value,
-        exact=exact,
-        gap_tol=gap_tol,
-        max_iter=max_iter,
-        time_limit=time_limit,
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        interruptible=True,
-    )
-    source = options.file_source(data, target, weight, columns, one_hot, memory)
     grid = spec.build()
-    grid.together(lambda: options.require_folder("--out", out))
-    grid.together(lambda: require_page("--report", report))
-    speaker = Speaker(grid, json, quiet)
-    estimator = model_for(loss.value).set_params(
-        kappa=options.share_or_count(kappa),
-        gamma=gamma,
-        fit_intercept=intercept,
-        standardize=standardize,
-        sparsity=sparsity.value,
-        solver=solver,
-        grid=spec,
-        certify=certify,
-        verbose=int(speaker.talks),
-    )
+
+    def prepared() -> tuple[Speaker, FileSource, SparseModel]:
+        options.require_folder("--out", out)
+        require_page("--report", report)
+        speaker = Speaker(grid, json, quiet)
+        solver = BiCADMM(
+            effort=effort.value,
+            exact=exact,
+            gap_tol=gap_tol,
+            max_iter=max_iter,
+            time_limit=time_limit,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+            interruptible=True,
+        )
+        estimator = model_for(loss.value).set_params(
+            kappa=options.share_or_count(kappa),
+            gamma=gamma,
+            fit_intercept=intercept,
+            standardize=standardize,
+            sparsity=sparsity.value,
+            solver=solver,
+            grid=spec,
+            certify=certify,
+            verbose=int(speaker.talks),
+        )
+        return speaker, options.file_source(data, target, weight, columns, one_hot, memory), estimator
+
+    speaker, source, estimator = grid.together(prepared)
     estimator.fit(source)
     if out is not None and speaker.first:
         save(estimator, out)

@@ -14,6 +14,7 @@ from psfit.cli import options
 from psfit.cli.report import write_report
 from psfit.cli.say import Speaker, coefficients, draw, end, summary, written
 from psfit.comm import GridSpec
+from psfit.data import FileSource
 from psfit.estimators._selection import SelectingModel
 from psfit.estimators.path import Path as KappaPath
 from psfit.estimators.path import model_for, sparse_path
@@ -82,32 +83,33 @@ def path(
     config: options.Config = None,
 ) -> None:
     """Fit every limit kappa at once, and choose one if asked to."""
-    if cv is not None and criterion is not None:
-        raise ValueError("--cv and --criterion exclude each other; use one of them")
-    chooses = cv is not None or criterion is not None
-    if not chooses and (scoring is not None or one_standard_error):
-        raise ValueError("--scoring and --one-standard-error need --cv")
-    ending = ".psfit" if chooses else ".csv"
-    if out is not None and out.suffix != ending:
-        kind = "the model that is chosen" if chooses else "the table of the path (a model needs --cv or --criterion)"
-        raise ValueError(f"--out: {kind} needs a file that ends with {ending}")
     spec = GridSpec(nodes=nodes, blocks=blocks, device=device, dtype=dtype, backend=backend, timeout=timeout)
-    source = options.file_source(data, target, weight, columns, one_hot, memory)
     grid = spec.build()
-    grid.together(lambda: options.require_folder("--out", out))
-    grid.together(lambda: options.require_folder("--picture", picture))
-    grid.together(lambda: require_page("--report", report))
-    speaker = Speaker(grid, json, quiet)
-    shared: dict[str, Any] = {
-        "fit_intercept": intercept,
-        "standardize": standardize,
-        "sparsity": sparsity.value,
-        "solver": BiCADMM(effort=effort.value, time_limit=time_limit, interruptible=True),
-        "grid": spec,
-        "certify": certify,
-        "verbose": int(speaker.talks),
-    }
-    tried: dict[str, Any] = {"kappas": options.limits(kappas), "gammas": options.numbers("--gammas", gammas)}
+    chooses = cv is not None or criterion is not None
+
+    def prepared() -> tuple[Speaker, FileSource, dict[str, Any], dict[str, Any]]:
+        if cv is not None and criterion is not None:
+            raise ValueError("--cv and --criterion exclude each other; use one of them")
+        if not chooses and (scoring is not None or one_standard_error):
+            raise ValueError("--scoring and --one-standard-error need --cv")
+        _require_ending(out, chooses)
+        options.require_folder("--out", out)
+        options.require_folder("--picture", picture)
+        require_page("--report", report)
+        speaker = Speaker(grid, json, quiet)
+        tried = {"kappas": options.limits(kappas), "gammas": options.numbers("--gammas", gammas)}
+        shared = {
+            "fit_intercept": intercept,
+            "standardize": standardize,
+            "sparsity": sparsity.value,
+            "solver": BiCADMM(effort=effort.value, time_limit=time_limit, interruptible=True),
+            "grid": spec,
+            "certify": certify,
+            "verbose": int(speaker.talks),
+        }
+        return speaker, options.file_source(data, target, weight, columns, one_hot, memory), tried, shared
+
+    speaker, source, tried, shared = grid.together(prepared)
     if chooses:
         how = {"criterion": "cv" if criterion is None else criterion.value, "cv": cv, "scoring": scoring}
         model = _selecting(loss.value).set_params(**tried, **how, one_standard_error=one_standard_error, **shared)
@@ -122,6 +124,13 @@ def path(
         ended = found.ended
     speaker.say(facts | written(out=out, report=report), lines)
     end(ended, grid)
+
+
+def _require_ending(out: Path | None, chooses: bool) -> None:
+    ending = ".psfit" if chooses else ".csv"
+    if out is not None and out.suffix != ending:
+        kind = "the model that is chosen" if chooses else "the table of the path (a model needs --cv or --criterion)"
+        raise ValueError(f"--out: {kind} needs a file that ends with {ending}")
 
 
 def _selecting(loss: str) -> SelectingModel:

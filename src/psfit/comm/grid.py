@@ -155,7 +155,10 @@ class Grid:
         self.world.traffic.phase = name
 
     def together(self, action: Callable[[], T]) -> T:
-        """The result of work on this rank's own data; if it fails on any rank, it fails on all with the reason."""
+        """The result of work on this rank's own data; if it fails on any rank, it fails on all with the reason.
+
+        Where it fails alike on several ranks, the cause of the others' errors is that of the first.
+        """
         if self.world.size == 1:
             return action()
         failure, result = None, None
@@ -166,6 +169,9 @@ class Grid:
         message = b"" if failure is None else f"{type(failure).__name__}: {failure}".encode()
         messages = self.world.all_gather(message)
         if failure is not None:
+            first = messages.index(message)
+            if first < self.world.rank:
+                raise failure from RemoteError(f"rank {first} failed alike")
             raise failure
         for rank, other in enumerate(messages):
             if other:

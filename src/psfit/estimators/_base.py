@@ -179,8 +179,10 @@ class SparseModel(BaseEstimator, ABC):
 
     def _posed(self, X: Any, y: Any, sample_weight: Any, target: Any) -> Posed:
         """Read and check everything; remembers what `predict` needs."""
-        self._check_settings()
+        if self.grid is not None and not isinstance(self.grid, GridSpec):
+            raise TypeError(f"grid={self.grid!r} must be a psfit.GridSpec or None")
         grid = (self.grid or GridSpec(backend="serial")).build(X.device if isinstance(X, Tensor) else None)
+        grid.together(self._check_settings)
         self._surroundings = environment() | {"device": str(grid.device), "ranks": str(grid.world.size)}
         matrix, y, weights = self._read(X, y, sample_weight, target, grid)
         if not summed(grid, weights.sum(keepdims=True)) > 0:
@@ -193,14 +195,8 @@ class SparseModel(BaseEstimator, ABC):
             to_tensor(effective.reshape(-1, 1), grid, matrix.dtype),
         )
         loss = self._loss(codes)
-        problem = Problem(
-            loss,
-            self._limits(loss, *self._shape(source)),
-            self.gamma,
-            self.sparsity,
-            self.fit_intercept,
-            self.standardize,
-        )
+        kappa = grid.together(lambda: self._limits(loss, *self._shape(source)))
+        problem = Problem(loss, kappa, self.gamma, self.sparsity, self.fit_intercept, self.standardize)
         return Posed(problem, source, grid, y, weights)
 
     def _read(
@@ -320,8 +316,6 @@ class SparseModel(BaseEstimator, ABC):
             raise ValueError(f"sparsity={self.sparsity!r} is unknown; use 'element' or 'feature'")
         if self.solver is not None and not isinstance(self.solver, BiCADMM):
             raise TypeError(f"solver={self.solver!r} must be a psfit.BiCADMM or None")
-        if self.grid is not None and not isinstance(self.grid, GridSpec):
-            raise TypeError(f"grid={self.grid!r} must be a psfit.GridSpec or None")
 
     def _start(self, source: Source) -> tuple[Tensor, Tensor] | None:
         previous = getattr(self, "result_", None)
