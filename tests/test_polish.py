@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 from enumeration import _fit
+from oracles import loss_value
 from problems import LOSSES, make_source
+from scipy.optimize import minimize_scalar
 
 from psfit import GridSpec, Problem
 from psfit.instance import pose
@@ -47,6 +49,20 @@ def test_refit_is_the_minimum_on_its_support(loss, gamma):
     assert fit.value <= expected + 1e-8 * abs(expected)
     assert fit.residual < 1e-8
     assert float(inst.objective(fit.Z).sum()) == pytest.approx(fit.value, rel=1e-10)
+
+
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES if not loss.joint], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("seed", range(3))
+def test_an_intercept_alone_is_fitted(loss, seed):
+    """Of some losses it has no curvature in most places, and no ridge."""
+    source = make_source(loss, samples=30, features=4, nonzeros=2, seed=seed)
+    target = source.target.clone()
+    target[:21] = target[:21].abs()
+    inst = pose(Problem(loss, (1,), 1.0), source.with_target(target), GridSpec(device="cpu").build())
+    fit = refit(inst, 0, items(inst, []), zero(inst) + 7.0)
+    b = inst.source.target.numpy()
+    best = minimize_scalar(lambda eta: loss_value(loss, np.full_like(b, eta), b).sum(), bracket=(-1, 1), tol=1e-12)
+    assert fit.value == pytest.approx(best.fun, rel=1e-7)
 
 
 @pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss.smooth], ids=lambda loss: loss.name)

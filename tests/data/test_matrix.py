@@ -1,9 +1,11 @@
 """Design matrices and their strips against the NumPy arrays that they stand for, and nodes against loops."""
 
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -545,3 +547,18 @@ def test_bad_bounds_are_refused(bounds, nodes):
     values = torch.zeros(10, 2)
     with pytest.raises(ValueError, match=r"bounds=|nodes="):
         Source(Dense(values), values[:, :1], values[:, :1], bounds).split(nodes)
+
+
+def test_products_of_sparse_matrices_are_freed():
+    rows = scipy.sparse.random_array((3000, 500), density=0.01, format="csr", rng=np.random.default_rng(0))
+    matrix, weight = Sparse.of(rows, CPU, torch.float64), torch.ones(3000, 1, dtype=torch.float64)
+
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    np.testing.assert_allclose(matrix.gram(weight), (rows.T @ rows).toarray(), atol=1e-12)
+    before = resident()
+    for _ in range(40):
+        matrix.gram(weight)
+    # Each of them takes at least half a megabyte until it is freed.
+    assert resident() - before < 10e6

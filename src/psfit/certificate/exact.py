@@ -65,7 +65,7 @@ def prove(
     single = inst.single(problem)
     Z = Z[:, inst.layout.outputs_of(problem)].double()
     small = single.squares_fit and (single.tall or single.source.matrix.shape[1] <= MOST_FEATURES)
-    if single.problem.loss.quadratic and (small or (single.pooled and single.tall)):
+    if single.problem.loss.quadratic and (small or single.pooled):
         proof = _prove_quadratic(pooled(single), Z[: single.layout.features], objective, gap_tol, stop)
     else:
         proof = _prove_by_passes(single, Z, objective, fit, gap_tol, stop)

@@ -48,7 +48,7 @@ class Csr:
         starts, places, values = self.starts, self.places, self.values
         shape = (self.shape[1], self.shape[0])
         if values.device.type == "cpu":
-            rows = scipy.sparse.csr_matrix((values.numpy(), places.numpy(), starts.numpy()), shape=self.shape).tocsc()
+            rows = self._in_scipy.tocsc()
             arrays = [torch.from_numpy(array) for array in (rows.indptr, rows.indices, rows.data)]
             other = Csr.of(arrays[0].to(starts.dtype), arrays[1].to(places.dtype), arrays[2], shape)
         else:
@@ -60,6 +60,18 @@ class Csr:
             other = Csr.of(starts_of.to(starts.dtype), self.entry_rows[order].to(places.dtype), values[order], shape)
         _pair(self, other)
         return other
+
+    @property
+    def _in_scipy(self) -> scipy.sparse.csr_matrix:
+        """The same numbers on the host, in the same memory."""
+        arrays = self.values.numpy(), self.places.numpy(), self.starts.numpy()
+        return scipy.sparse.csr_matrix(arrays, shape=self.shape)
+
+    def times(self, other: "Csr") -> Tensor:
+        """The product with another matrix, dense; on the host by SciPy, since torch never frees such products there."""
+        if self.values.device.type == "cpu":
+            return torch.from_numpy((self._in_scipy @ other._in_scipy).toarray())
+        return (self.matrix @ other.matrix).to_dense()
 
     @property
     def entry_rows(self) -> Tensor:
@@ -135,7 +147,7 @@ class SparseStrip(Strip):
         if not isinstance(other, SparseStrip):
             return self.rmv(weight * other.dense())
         weighted = other.csr.with_values(weight[other.csr.entry_rows, 0] * other.csr.values)
-        raw = (self.csr.transposed.matrix @ weighted.matrix).to_dense()
+        raw = self.csr.transposed.times(weighted)
         # First the means of the other strip leave the products, then those of this one.
         bare = self.csr.transposed.matrix @ weight
         half = (raw - bare * other.shift) / other.scale

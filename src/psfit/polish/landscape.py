@@ -132,6 +132,7 @@ class DataLandscape(Landscape):
         blocks = blocks + torch.diag_embed(inst.ridge.expand(n, c))
         inner = torch.cat([columns[view.rows[at], k] for k, at in enumerate(view.at)]) + torch.diag(view.ridge)
         view.pin_common_shift(inner)
+        view.pin_idle_intercepts(inner)
         return Model(gradient[:p], blocks[:p], columns[:p], inner, x[0], self._items(view))
 
     def _curvature(self, eta: Tensor, b: Tensor) -> Tensor:

@@ -15,6 +15,9 @@ from psfit.instance import Instance
 from psfit.linalg import Evaluation
 from psfit.losses import Loss
 
+# The share of the curvature that all samples together could have, below which an intercept has none.
+IDLE = 1e-12
+
 
 class Restricted:
     """One problem of an instance on the coefficients where ``mask (p, c')`` is true, and its free intercepts.
@@ -81,6 +84,7 @@ class Restricted:
         if known is None:
             hessian = total[1 + self.size :].view(self.size, self.size) + torch.diag(self.ridge)
             self.pin_common_shift(hessian)
+            self.pin_idle_intercepts(hessian)
             self._hessian = hessian if self.loss.quadratic else None
         gradient = total[1 : 1 + self.size] + self.ridge * x[0]
         return total[:1] + self._penalty(x), gradient.unsqueeze(0), hessian.unsqueeze(0)
@@ -103,6 +107,16 @@ class Restricted:
         if self.loss.joint and self.inst.layout.free:
             last = torch.tensor([s.stop - 1 for s in self.slices], device=H.device)
             H[last.unsqueeze(1), last] += H[last, last].mean()
+
+    def pin_idle_intercepts(self, H: Tensor) -> None:
+        """An intercept pays no ridge, so where no sample bends the loss, as between kinks, it has no curvature at all.
+
+        Then it gets as much as all samples together could give it, with which a step cannot go too far.
+        """
+        if self.inst.layout.free:
+            last = torch.tensor([s.stop - 1 for s in self.slices], device=H.device)
+            most = self.inst.column_norm**2 * self.loss.typical_curvature(self.inst.mean_target, len(self.outputs))
+            H[last, last] += most * (H[last, last] <= IDLE * most)
 
     def _penalty(self, x: Tensor) -> Tensor:
         return 0.5 * (self.ridge * x.square()).sum(dim=1)
