@@ -114,6 +114,11 @@ class Instance:
         return self.squares_fit if self.tall_nodes else True
 
     @property
+    def gram_at_hand(self) -> bool:
+        """Whether the nodes' own steps need Gram matrices, so that nothing is lost by asking for their sum."""
+        return self.pooled and (self.source.statistics is not None or self.tall_nodes)
+
+    @property
     def pooled_for_search(self) -> bool:
         """Whether the search for a good support goes by the normal equations.
 

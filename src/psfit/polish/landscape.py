@@ -179,6 +179,6 @@ class GramLandscape(Landscape):
 
 def landscape(inst: Instance, problem: int, searched: bool = True) -> Landscape:
     """The cheaper way: normal equations, or passes over the data; `searched` if more than a fit is wanted."""
-    if inst.pooled or (searched and inst.pooled_for_search):
+    if inst.pooled_for_search if searched else inst.gram_at_hand:
         return GramLandscape(inst, problem)
     return DataLandscape(inst, problem)

@@ -42,7 +42,7 @@ def refit(
     target = inst.source.target[:, outputs]
     if inst.problem.loss.smooth:
         view = Restricted(inst, outputs, mask, inst.problem.loss, target)
-        if inst.pooled:
+        if inst.gram_at_hand:
             # Steps with it need not be perfect: values and gradients come from the data.
             view.take_hessian(inst.normal_equations[0])
         result = newton(view.evaluate, view.value, view.gather(Z), tol=tol, max_iter=60, give_up=give_up)
