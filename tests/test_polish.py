@@ -12,7 +12,7 @@ from psfit import GridSpec, Problem
 from psfit.instance import pose
 from psfit.losses import Hinge, Logistic, Softmax, Squared
 from psfit.polish import polish
-from psfit.polish.landscape import DataLandscape, GramLandscape
+from psfit.polish.landscape import DataLandscape, GramLandscape, landscape
 from psfit.polish.refit import refit
 from psfit.polish.swap import propose, swap_search
 
@@ -100,6 +100,20 @@ def actual_gain(inst, chosen, fit, swap):
     return fit.value - refit(inst, 0, trial, zero(inst)).value
 
 
+def test_wide_searches_with_a_large_limit_go_by_normal_equations():
+    """And find what passes over the data would; a single fit does without them."""
+    inst = posed(Squared(), 6, samples=30, features=60)
+    assert isinstance(landscape(inst, 0), GramLandscape)
+    assert isinstance(landscape(inst, 0, searched=False), DataLandscape)
+    assert isinstance(landscape(posed(Squared(), 2, samples=30, features=60), 0), DataLandscape)
+    assert isinstance(landscape(posed(Squared(), 6, samples=10, features=60), 0), DataLandscape)
+    start = items(inst, range(6))
+    by_data = swap_search(DataLandscape(inst, 0), start, zero(inst), inst.resolution)
+    by_form = swap_search(GramLandscape(inst, 0), start, zero(inst), inst.resolution)
+    assert torch.equal(by_form[0], by_data[0])
+    assert by_form[1].value == pytest.approx(by_data[1].value, rel=1e-9)
+
+
 @pytest.mark.parametrize("scene", [DataLandscape, GramLandscape])
 def test_scores_of_the_squared_loss_are_exact(scene):
     inst = posed(Squared(), 3, nodes=2)
@@ -118,9 +132,9 @@ def test_scores_of_whole_rows_are_exact():
     problem = Problem(Squared(), (3,), 3.0, "feature")
     inst = pose(problem, source.with_target(target), GridSpec().build(torch.device("cpu")))
     chosen = items(inst, [0, 4, 7])
-    for landscape in (DataLandscape(inst, 0), GramLandscape(inst, 0)):
-        fit = landscape.fit(chosen, zero(inst))
-        swaps = propose(landscape.model(fit, chosen), chosen)
+    for scene in (DataLandscape(inst, 0), GramLandscape(inst, 0)):
+        fit = scene.fit(chosen, zero(inst))
+        swaps = propose(scene.model(fit, chosen), chosen)
         assert swaps
         for swap in swaps:
             assert swap.gain == pytest.approx(actual_gain(inst, chosen, fit, swap), rel=1e-7)

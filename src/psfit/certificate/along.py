@@ -30,7 +30,7 @@ class BoundsAlong:
         undecided = torch.zeros(len(kappas), inst.layout.size, dtype=torch.bool, device=kappas.device)
         fixed = Fixed.of(undecided, undecided, kappas.unsqueeze(1))
         enough = objectives - self.gap * objectives.abs()
-        if inst.problem.loss.quadratic and inst.pooled and inst.layout.kind == "columns":
+        if inst.pooled and inst.layout.kind == "columns":
             bounds = self._by_quadratic_form(kappas, Z[:, : inst.layout.features, 0].T, enough, objectives, fixed)
         else:
             relaxation = DataRelaxation(inst)

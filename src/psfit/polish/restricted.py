@@ -15,7 +15,7 @@ from psfit.instance import Instance
 from psfit.linalg import Evaluation
 from psfit.losses import Loss
 
-# The share of the curvature that all samples together could have, below which an intercept has none.
+# The share of the curvature that all samples together typically have, below which an intercept has none.
 IDLE = 1e-12
 
 
@@ -38,6 +38,11 @@ class Restricted:
         self.size = ends[-1]
         self.ridge = torch.cat([inst.ridge[self.rows[a], 0] for a in self.at])
         self._hessian: Tensor | None = None
+
+    @cached_property
+    def _intercepts(self) -> Tensor:
+        """Where the intercepts are among the variables, if there are any."""
+        return torch.tensor([s.stop - 1 for s in self.slices], device=self.ridge.device)
 
     @cached_property
     def matrix(self) -> DesignMatrix:
@@ -105,16 +110,16 @@ class Restricted:
         The gradient has no component there, so Newton's direction stays what it was.
         """
         if self.loss.joint and self.inst.layout.free:
-            last = torch.tensor([s.stop - 1 for s in self.slices], device=H.device)
+            last = self._intercepts
             H[last.unsqueeze(1), last] += H[last, last].mean()
 
     def pin_idle_intercepts(self, H: Tensor) -> None:
         """An intercept pays no ridge, so where no sample bends the loss, as between kinks, it has no curvature at all.
 
-        Then it gets as much as all samples together could give it, with which a step cannot go too far.
+        Then it gets as much as all samples together typically give it, so that a step does not go too far.
         """
         if self.inst.layout.free:
-            last = torch.tensor([s.stop - 1 for s in self.slices], device=H.device)
+            last = self._intercepts
             most = self.inst.column_norm**2 * self.loss.typical_curvature(self.inst.mean_target, len(self.outputs))
             H[last, last] += most * (H[last, last] <= IDLE * most)
 
