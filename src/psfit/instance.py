@@ -16,6 +16,7 @@ from torch import Tensor
 from psfit.comm import Grid
 from psfit.data import Affine, DesignMatrix, NodeSplit, Source, Spread
 from psfit.data.moments import Moments
+from psfit.data.ranges import require_moderate_columns, require_moderate_samples, single_precision_suffices
 from psfit.problem import Layout, Problem
 from psfit.watch import Watch
 
@@ -212,7 +213,7 @@ class Instance:
         H = 2 * self.grid.nodes.total(gram)
         H.diagonal().add_(self.ridge[:, 0])
         Q = 2 * self.split.cross.sum(dim=0).double()
-        power = (source.weight * source.target.square()).double().sum(dim=0, keepdim=True)
+        power = (source.weight * source.target.square()).sum(dim=0, keepdim=True)
         summed = self.grid.nodes.total(torch.cat([Q, power]))
         return H, summed[:-1], summed[-1]
 
@@ -221,7 +222,8 @@ class Instance:
         source, loss = self.source, self.problem.loss
         if source.statistics is not None:
             return -2 * self.split.cross.sum(dim=0)
-        return source.matrix.rmv(source.weight * loss.gradient(torch.zeros_like(source.target), source.target))
+        slope = source.weight * loss.gradient(torch.zeros_like(source.target), source.target)
+        return source.matrix.rmv(slope.to(source.matrix.dtype))
 
     @cached_property
     def kappa(self) -> Tensor:
@@ -265,7 +267,7 @@ class Instance:
         """Objective of each problem ``(problems,)`` at coefficients ``Z (n, c)``, one pass over the data."""
         source = self.source
         eta = source.matrix.mv(Z.to(source.matrix.dtype))
-        fit = (source.weight * self.problem.loss.value(eta, source.target)).double().sum(dim=0)
+        fit = (source.weight * self.problem.loss.value(eta.double(), source.target)).sum(dim=0)
         penalty = 0.5 * (self.ridge * Z.double().square()).sum(dim=0)
         return self.per_problem(self.grid.nodes.total(fit)) + self.per_problem(penalty)
 
@@ -299,18 +301,19 @@ def pose(
     All products are made in floating point if they must be `exact`; else integer ones may do on a GPU. The `moments` of
     the source, if they are known already, spare a pass.
     """
-    matrix, weight = source.matrix, source.weight.double()
+    matrix, weight = source.matrix, source.weight
     p, c = matrix.shape[1], source.outputs
     layout = problem.layout(p, c)
     if len(problem.kappa) != layout.problems or not all(1 <= k <= layout.size for k in problem.kappa):
         raise ValueError(f"kappa={problem.kappa} must hold {layout.problems} number(s) from 1 to {layout.size}")
+    require_moderate_samples(source.target, source.weight, grid)
     heights = grid.together(lambda: source.split(len(grid.nodes.hosted)).heights)
     highest, most_rows = grid.nodes.most(torch.tensor([max(heights), sum(heights)])).tolist()
     totals = torch.cat([weight.sum(dim=0), (weight * source.target).sum(dim=0), weight.new_tensor([matrix.shape[0]])])
     totals = grid.nodes.total(totals)
     total_weight, mean_targets, samples = totals[0], totals[1:-1] / totals[0], int(totals[-1])
     level = mean_targets if problem.fit_intercept and problem.loss.of_residual else torch.zeros_like(mean_targets)
-    source = replace(source, target=(source.target.double() - level).to(matrix.dtype))
+    source = replace(source, target=source.target - level)
     if moments is not None:
         moments = moments.with_targets_about(level)
     reference = reference_point(problem, source, grid) if moments is None else moments.reference
@@ -327,12 +330,14 @@ def pose(
     mean = reference + offset
     shift = mean if problem.fit_intercept else torch.zeros_like(mean)
     norms = (squares - (total_weight * offset.square() if problem.fit_intercept else 0.0)).clamp(min=0).sqrt()
-    if not bool(norms.isfinite().all()):
-        worst = int((~norms.isfinite()).nonzero()[0, 0])
-        raise ValueError(f"X: column {worst} is so large that its squares overflow; rescale it")
-    # A column that is constant up to rounding cannot help; left unscaled, it stays a column of (nearly) zeros.
-    rounding = 1e2 * torch.finfo(matrix.dtype).eps * total_weight.sqrt() * mean.abs()
-    useful = norms > rounding if problem.fit_intercept else norms > 0
+    # A column that is constant up to rounding cannot help; left unscaled, it stays a column of (nearly) zeros. Sums are
+    # made in float64; where means leave them only afterwards, half the digits of a spread are lost.
+    share = 1e2 * torch.finfo(torch.float64).eps
+    rounding = (share if matrix.centres_entries else share**0.5) * total_weight.sqrt() * mean.abs()
+    useful = ~(norms <= rounding) if problem.fit_intercept else norms != 0
+    require_moderate_columns(norms, mean, useful, float(total_weight))
+    if matrix.dtype != torch.float64 and not single_precision_suffices(norms, shift, useful, float(total_weight)):
+        matrix = matrix.in_float64()
     common = float(norms[useful].square().mean().sqrt()) if bool(useful.any()) else 1.0
     scale = torch.where(useful, norms / common, 1.0)
     ridge = torch.ones_like(scale) / problem.gamma

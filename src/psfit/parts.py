@@ -130,9 +130,9 @@ def loss_sums(
     outputs = 1 if problem.loss.joint else c
     sums = torch.zeros(parts, models * outputs + 1, dtype=torch.float64, device=source.matrix.device)
     for number, rows, eta in predictors(source, masks, coefs, intercepts):
-        target = source.target[rows].double().unsqueeze(1).expand_as(eta)
+        target = source.target[rows].unsqueeze(1).expand_as(eta)
         values = problem.loss.value(eta.reshape(-1, c), target.reshape(-1, c)).view(len(rows), models * outputs)
-        weight = source.weight[rows].double()
+        weight = source.weight[rows]
         sums[number, :-1] += (weight * values).sum(dim=0)
         sums[number, -1] += weight.sum()
     sums = grid.nodes.total(sums).cpu()

@@ -9,7 +9,7 @@ from torch import Tensor
 from psfit.certificate import Certificate, Certifier, Proof, Standing, prove
 from psfit.instance import Instance
 from psfit.polish import Polished
-from psfit.polish.refit import refit
+from psfit.polish.refit import optimal_slopes, refit
 from psfit.result import Status
 
 # Numbers that the open nodes of a search tree may hold together.
@@ -91,15 +91,18 @@ def search(inst: Instance, answer: Polished, gap_tol: float) -> tuple[Polished, 
                 return False
             return True
 
-        def fit(support: torch.Tensor, problem: int = problem, Z: torch.Tensor = answer.Z) -> float:
-            return refit(inst, problem, support, Z).value
+        def fit(support: Tensor, problem: int = problem, Z: Tensor = answer.Z) -> tuple[float, Tensor]:
+            found = refit(inst, problem, support, Z)
+            return found.value, optimal_slopes(inst, problem, support, found)
 
         proof = prove(inst, problem, answer.Z, value, fit, gap_tol, stop)
         if proof.support is not None:
             answer = _improved(inst, problem, answer, proof)
         proofs.append(proof)
     closed = all(proof.upper - proof.lower <= gap_tol * abs(proof.upper) for proof in proofs)
-    return answer, Proofs.of(proofs), limits[0] if limits and not closed else Status.PROVED
+    if closed:
+        return answer, Proofs.of(proofs), Status.PROVED
+    return answer, Proofs.of(proofs), limits[0] if limits else Status.ROUNDING
 
 
 def _improved(inst: Instance, problem: int, answer: Polished, proof: Proof) -> Polished:

@@ -22,6 +22,10 @@ class Status(Enum):
     TREE_LIMIT = (
         "the search tree filled the memory it may use; the gap is true, a smaller gamma makes it easier to close"
     )
+    ROUNDING = (
+        "every support was looked at, but rounding leaves a larger gap than gap_tol; the gap is true, "
+        "a smaller gamma makes it smaller"
+    )
     DIVERGED = (
         "the iteration left the range of floating-point numbers; the answer is refitted from the last finite point. "
         "Rescale y, or leave rho_c and rho_b at 'auto'"

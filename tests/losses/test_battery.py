@@ -266,20 +266,34 @@ def test_extreme_margins(case, dtype, size):
         assert_stationary(case.loss, w, eta, b, np.full((SAMPLES, 1), step))
 
 
-@pytest.mark.parametrize("step", [1e-3, 0.5, 4.0])
-def test_hinge_prox_slope_is_that_of_the_prox(step):
-    v = torch.linspace(-7, 3, 401, dtype=torch.float64).unsqueeze(1)
-    b = torch.where(torch.arange(401) % 3 > 0, 1.0, -1.0).unsqueeze(1).double()
-    h = 1e-6
-    numeric = (Hinge().prox(v + h, b, step) - Hinge().prox(v - h, b, step)) / (2 * h)
-    margin = b * v
-    away = ((margin - 1).abs() > 2 * h) & ((margin - 1 + step).abs() > 2 * h)
-    assert away.sum() > 390
-    np.testing.assert_allclose(Hinge().prox_slope(v, b, step)[away], numeric[away], atol=1e-6)
+@pytest.mark.parametrize("loss", [Hinge(), Huber(), Huber(0.1)], ids=str)
+def test_a_box_of_slopes_is_the_loss(loss):
+    eta = torch.linspace(-7, 7, 141, dtype=torch.float64).unsqueeze(1)
+    b = torch.where(torch.arange(141) % 3 > 0, 1.0, -1.0).unsqueeze(1).double()
+    box = loss.box(b)
+    share = torch.linspace(0, 1, 20_001, dtype=torch.float64)
+    a = box.low + share * (box.high - box.low)
+    best = (a * (eta - box.centre) - box.bend * a.square() / 2).max(dim=1, keepdim=True).values
+    np.testing.assert_allclose(best, loss.value(eta, b), atol=1e-7)
 
 
 @pytest.mark.parametrize("case", SMOOTH, ids=str)
-def test_smooth_losses_need_no_prox_slope(case):
-    eta, b = draw(case, torch.float64)
-    with pytest.raises(TypeError, match=case.loss.name):
-        case.loss.prox_slope(eta, b, 1.0)
+def test_smooth_losses_have_no_box_but_huber(case):
+    _, b = draw(case, torch.float64)
+    assert (case.loss.box(b) is None) == (case.loss.name != "huber")
+
+
+def test_a_parabola_with_the_broad_curvature_lies_above_the_huber_loss():
+    loss = Huber()
+    start = torch.linspace(-50, 50, 101, dtype=torch.float64).unsqueeze(1)
+    b = torch.zeros_like(start)
+    move = torch.linspace(-100, 100, 2001, dtype=torch.float64)
+    bend = loss.broad_curvature(start, b)
+    above = loss.value(start, b) + loss.gradient(start, b) * move + bend * move.square() / 2
+    assert bool((above >= loss.value(start + move, b) - 1e-9).all())
+
+
+def test_the_broad_curvature_of_the_hinge_adds_up_to_the_change_of_its_slope():
+    margins = torch.linspace(-2, 4, 60_001, dtype=torch.float64).unsqueeze(1)
+    bend = Hinge().broad_curvature(margins, torch.ones_like(margins))
+    np.testing.assert_allclose(float(bend.mean()) * 6, 1.0, rtol=1e-3)

@@ -23,7 +23,7 @@ def bound_by_candidates(inst: Instance, Z: Tensor, objective: float, iterations:
     support = (Z[: inst.layout.features] != 0).any(dim=1).nonzero().flatten()
     start = inst.restricted(support)
     eta = start.source.matrix.mv(inst.part_of(Z, support).to(source.matrix.dtype))
-    slopes = inst.problem.loss.gradient(eta, source.target)
+    slopes = inst.problem.loss.gradient(eta, source.working_target)
     best, scores = dual_bound(inst, slopes, everything)
     index, found = support, scores
     for _ in range(ROUNDS):

@@ -25,17 +25,18 @@ POWER_STEPS = 12
 BALANCE = 0.3
 # Fewer steps than this are over before a recording would pay.
 WORTH_RECORDING = 30
-# Far more than a refit leaves over.
-REFIT_ERROR = 1e-10
+
+# The least objective on a support ``(size,)``, and the slopes ``(m, c)`` of the samples' losses there.
+Fit = Callable[[Tensor], tuple[float, Tensor]]
 
 
 class DataRelaxation(Relaxation):
     """An instance of one problem; an iteration ends with its budget, or when the fit is over.
 
-    `fit` gives the optimum on a support, for a search that tries some.
+    `fit` minimises on a support, for a search that tries some.
     """
 
-    def __init__(self, inst: Instance, fit: Callable[[Tensor], float] | None = None) -> None:
+    def __init__(self, inst: Instance, fit: Fit | None = None) -> None:
         self.inst, self.fit = inst, fit
         layout, c = inst.layout, inst.source.outputs
         self.size, self.kappa, self.device = layout.size, inst.problem.kappa[0], inst.ridge.device
@@ -51,14 +52,14 @@ class DataRelaxation(Relaxation):
         generator = torch.Generator().manual_seed(0)
         v = torch.randn(source.matrix.shape[1], 1, generator=generator).to(source.matrix.device, source.matrix.dtype)
         for _ in range(POWER_STEPS):
-            v = nodes.total(source.matrix.rmv(source.weight * source.matrix.mv(v / v.norm())))
+            v = nodes.total(source.matrix.rmv(source.working_weight * source.matrix.mv(v / v.norm())))
         return 1.05 * float(v.norm()) ** 0.5
 
     def start(self, Z: Tensor) -> tuple[Tensor, ...]:
         source = self.inst.source
         z = Z.to(source.matrix.dtype)
-        a = self.inst.problem.loss.gradient(source.matrix.mv(z), source.target)
-        length = self.inst.grid.nodes.total((source.weight * a.square()).sum().reshape(1)).sqrt()
+        a = self.inst.problem.loss.gradient(source.matrix.mv(z), source.working_target)
+        length = self.inst.grid.nodes.total((source.working_weight * a.square()).sum().reshape(1)).sqrt()
         known = BALANCE * length / z.norm().clamp(min=torch.finfo(z.dtype).tiny)
         balance = known.reshape(1, 1).clamp(1e-3 * self.balance, 1e3 * self.balance)
         return z.unsqueeze(0), a.unsqueeze(0), balance
@@ -87,12 +88,12 @@ class DataRelaxation(Relaxation):
 
         def step(tensors: Tensors) -> Tensors:
             z, a = tensors["z"], tensors["a"]
-            g = inst.grid.nodes.total(source.matrix.rmv(source.weight * a))
+            g = inst.grid.nodes.total(source.matrix.rmv(source.working_weight * a))
             v = z - tau.T * g
             packed = layout.pack(v)
             factor, shares = shrink(packed.abs(), self.ridge, 1 / tau, fixed)
             moved = layout.replace(v, (factor * packed).to(v.dtype))
-            a = loss.dual_point(a / sigma + source.matrix.mv(2 * moved - z), source.target, 1 / sigma)
+            a = loss.dual_point(a / sigma + source.matrix.mv(2 * moved - z), source.working_target, 1 / sigma)
             return {"z": moved, "a": a, "shares": shares}
 
         advance = Replay(step) if self._steady and iterations >= WORTH_RECORDING else step
@@ -129,6 +130,10 @@ class DataRelaxation(Relaxation):
         return columns.unflatten(1, (-1, self.inst.source.outputs)).transpose(0, 1)
 
     def optimum(self, support: Tensor) -> tuple[float, float]:
+        """What the refit's slopes prove on this support counts, however well the refit ended."""
         assert self.fit is not None
-        value = self.fit(support)
-        return value, REFIT_ERROR * abs(value)
+        value, slopes = self.fit(support)
+        chosen = support.unsqueeze(0)
+        lower, _ = dual_bound(self.inst, slopes, Fixed.of(chosen, ~chosen, self.kappa))
+        proved = float(lower)
+        return value, max(value - proved, 0.0) if proved == proved else float("inf")

@@ -23,7 +23,7 @@ from psfit.losses import Loss
 def dual_bound(inst: Instance, slopes: Tensor, fixed: Fixed) -> tuple[Tensor, Tensor]:
     """Lower bounds ``(problems,)`` at ``slopes (m, c)``, rounding counted against them; and the scores behind them."""
     source, layout, loss = inst.source, inst.layout, inst.problem.loss
-    weight, target = source.weight.double(), source.target.double()
+    weight, target = source.weight, source.target
     slopes = slopes.double()
     if layout.free:
         slopes = balanced(loss, slopes, target, weight, inst.grid)
@@ -57,7 +57,7 @@ def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, fixed: Fixed) -
     ridge, as in ``p* >= F(X) - <g, X> - charge`` with ``F = loss - 1/2 sum_j d_j ||x_j||^2`` and ``g`` its gradient.
     """
     source, n, c = inst.source, X.shape[0], X.shape[1]
-    weight, target = source.weight.double(), source.target.double()
+    weight, target = source.weight, source.target
     matrix = source.matrix.columns(slice(0, n))
     own, mine = matrix.own
     residual, sizes = torch.empty_like(target), torch.empty_like(target)
@@ -95,7 +95,7 @@ def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, fixed: Fixed) -
 
 def _weighted_mean(inst: Instance, values: Tensor) -> Tensor:
     """Means ``(1, c)`` over the samples of all nodes."""
-    weight = inst.source.weight.double()
+    weight = inst.source.weight
     sums = inst.grid.nodes.total(torch.cat([weight * values, weight], dim=1).sum(dim=0, keepdim=True))
     return sums[:, :-1] / sums[:, -1:]
 
@@ -108,8 +108,8 @@ def _predictors(inst: Instance, mine: DesignMatrix, X: Tensor) -> Tensor:
 
 def trivial_bound(inst: Instance) -> float:
     """What needs no data: no sample can lose less than the least value of its loss."""
-    target = inst.source.target.double()
-    least = -inst.source.weight.double() * inst.problem.loss.conjugate(torch.zeros_like(target), target)
+    target = inst.source.target
+    least = -inst.source.weight * inst.problem.loss.conjugate(torch.zeros_like(target), target)
     summed = float(inst.grid.nodes.total(least.sum().reshape(1)))
     return summed - 2 * (inst.samples + 32) * EPS * abs(summed)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from psfit.certificate import extraction
 from psfit.certificate.branch import Search, Standing, Tree, screen
-from psfit.certificate.data_relaxation import DataRelaxation
+from psfit.certificate.data_relaxation import DataRelaxation, Fit
 from psfit.certificate.dual import trivial_bound
 from psfit.certificate.perspective import Fixed
 from psfit.certificate.quadratic import Quadratic, pooled
@@ -49,7 +49,7 @@ def prove(
     problem: int,
     Z: Tensor,
     objective: float,
-    fit: Callable[[Tensor], float],
+    fit: Fit,
     gap_tol: float,
     stop: Stop,
 ) -> Proof:
@@ -58,7 +58,7 @@ def prove(
     Parameters
     ----------
     fit : callable
-        The least objective on a support ``(size,)``.
+        The least objective on a support ``(size,)``, and the slopes ``(m, c')`` of the samples' losses there.
     stop : callable
         Hears of the progress between batches of tree nodes; returning True ends the search.
     """
@@ -121,7 +121,7 @@ def _only_support(form: Quadratic, objective: float) -> Tree:
 
 
 def _prove_by_passes(
-    inst: Instance, Z: Tensor, objective: float, fit: Callable[[Tensor], float], gap_tol: float, stop: Stop
+    inst: Instance, Z: Tensor, objective: float, fit: Fit, gap_tol: float, stop: Stop
 ) -> Proof:
     """Branch with bounds from passes over the data."""
     relaxation = DataRelaxation(inst, fit)

@@ -35,7 +35,7 @@ def uniform(form: Quadratic) -> Tensor:
 
 def unpooled(inst: Instance) -> float:
     """A uniform extraction when no Gram matrix leaves its node: the sum of the nodes' own smallest eigenvalues."""
-    weight, total = inst.source.weight.double(), 0.0
+    weight, total = inst.source.weight, 0.0
     features = slice(0, inst.layout.features)
     grams = inst.split.columns(features).per_node(lambda A, rows: 2 * A.gram(weight[rows], torch.float64))
     for G, height in zip(grams, inst.split.heights, strict=True):

@@ -162,7 +162,7 @@ def _statistics(inst: Instance) -> tuple[Tensor, Tensor, Tensor]:
     large, and the error bounds would not hold.
     """
     source, nodes = inst.source, inst.grid.nodes
-    weight, target = source.weight.double(), source.target.double()
+    weight, target = source.weight, source.target
     power = (weight * target.square()).sum(dim=0, keepdim=True)
     if source.statistics is not None:
         known = source.statistics

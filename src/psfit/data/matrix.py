@@ -75,6 +75,10 @@ class DesignMatrix(ABC):
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         """Rows ``start`` to ``stop - 1`` as a dense tensor of the given precision."""
 
+    @abstractmethod
+    def in_float64(self) -> "DesignMatrix":
+        """The same numbers, with products in float64."""
+
     def strips(self, dtype: torch.dtype | None = None) -> Iterator[tuple[slice, Strip]]:
         """All rows, a bounded number of bytes at a time: pairs of a row range and a strip of the given precision."""
         dtype = dtype or self.dtype
@@ -130,6 +134,9 @@ class Dense(DesignMatrix):
 
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         return self.values[start:stop].to(dtype)
+
+    def in_float64(self) -> "Dense":
+        return Dense(self.values.double())
 
 
 class Affine(DesignMatrix):
@@ -192,6 +199,9 @@ class Affine(DesignMatrix):
 
     def rows(self, start: int, stop: int) -> "Affine":
         return self._like(self.base.rows(start, stop), slice(None), self.constant)
+
+    def in_float64(self) -> "Affine":
+        return self._like(self.base.in_float64(), slice(None), self.constant)
 
     def _like(self, base: DesignMatrix, index: slice | Tensor, constant: float) -> "Affine":
         """Another matrix in the units of some of these columns."""

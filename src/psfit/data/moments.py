@@ -49,7 +49,7 @@ class Moments:
 
     @classmethod
     def _summed(cls, split: NodeSplit, reference: Tensor, integers: bool, part: Tensor, count: int) -> list["Moments"]:
-        weight, target = split.source.weight.double(), split.source.target.double()
+        weight, target = split.source.weight, split.source.target
         sides = torch.cat([weight * target, weight], dim=1)
         nodes = [
             node_moments(matrix, weight[rows], sides[rows], reference, integers, part[rows], count)

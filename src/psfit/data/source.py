@@ -32,9 +32,10 @@ class Source:
     ----------
     matrix : DesignMatrix (m, n)
         The features, such as ``Dense(tensor)``.
-    target : Tensor (m, c)
-        Targets as the loss wants them, of the matrix's precision and on its device.
-    weight : Tensor (m, 1)
+    target : Tensor (m, c), float64
+        Targets as the loss wants them, on the matrix's device. Refit and proof need all their digits, so they are kept
+        in float64 whatever the precision of the matrix.
+    weight : Tensor (m, 1), float64
         Weights of the samples' losses.
     bounds : tuple of int or None
         Where one node's rows end and the next one's begin; None deals them out evenly.
@@ -50,6 +51,20 @@ class Source:
     bounds: tuple[int, ...] | None = None
     grams: dict[tuple[int, ...], Tensor] = field(default_factory=dict, repr=False, compare=False)
     statistics: Statistics | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "target", self.target.double())
+        object.__setattr__(self, "weight", self.weight.double())
+
+    @cached_property
+    def working_target(self) -> Tensor:
+        """The targets in the matrix's precision, for the iteration."""
+        return self.target.to(self.matrix.dtype)
+
+    @cached_property
+    def working_weight(self) -> Tensor:
+        """The weights in the matrix's precision, for the iteration."""
+        return self.weight.to(self.matrix.dtype)
 
     @property
     def outputs(self) -> int:
@@ -128,7 +143,7 @@ class NodeSplit:
         if self.bounds not in known:
             matrix = self.source.matrix
             known[self.bounds] = (
-                self.weighted_gram(self.source.weight) if statistics is None else statistics.gram.to(matrix.dtype)
+                self.weighted_gram(self.source.working_weight) if statistics is None else statistics.gram.to(matrix.dtype)
             )
         return known[self.bounds]
 
@@ -138,7 +153,7 @@ class NodeSplit:
         source = self.source
         if source.statistics is not None:
             return source.statistics.cross.to(source.matrix.dtype)
-        return self.rmv(source.weight * source.target)
+        return self.rmv((source.weight * source.target).to(source.matrix.dtype))
 
     def sum_rows(self, V: Tensor) -> Tensor:
         """Sums over each node's rows: ``(m, k) -> (N, k)``."""

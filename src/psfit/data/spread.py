@@ -60,6 +60,9 @@ class Spread(DesignMatrix):
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         return self._gathered(self.part.chunk(start, stop, dtype).T).T
 
+    def in_float64(self) -> "Spread":
+        return Spread(self.part.in_float64(), self.at, self.shape[1], self.axis)
+
     def column_moments(self, weights: Tensor, about: Tensor) -> tuple[Tensor, Tensor]:
         local = torch.stack(self.part.column_moments(weights, about[self.at]), dim=1)
         sums, squares = self._gathered(local).unbind(dim=1)

@@ -131,8 +131,12 @@ class Streamed(DesignMatrix):
     def rows(self, start: int, stop: int) -> "Streamed":
         return self._part(self.first + start, stop - start, self.index)
 
-    def _part(self, first: int, count: int, index: Tensor | None) -> "Streamed":
-        return Streamed(self.source, self.device, self.dtype, self.budget, first, count, index, self.transfers)
+    def in_float64(self) -> "Streamed":
+        return self._part(self.first, self.shape[0], self.index, torch.float64)
+
+    def _part(self, first: int, count: int, index: Tensor | None, dtype: torch.dtype | None = None) -> "Streamed":
+        dtype = dtype or self.dtype
+        return Streamed(self.source, self.device, dtype, self.budget, first, count, index, self.transfers)
 
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         self.source.rows_read += stop - start

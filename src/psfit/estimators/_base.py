@@ -192,7 +192,7 @@ class SparseModel(BaseEstimator, ABC):
         source = Source(
             matrix,
             to_tensor(codes, grid, torch.float64),
-            to_tensor(effective.reshape(-1, 1), grid, matrix.dtype),
+            to_tensor(effective.reshape(-1, 1), grid, torch.float64),
         )
         loss = self._loss(codes)
         kappa = grid.together(lambda: self._limits(loss, *self._shape(source)))

@@ -76,8 +76,8 @@ class FeatureSplit(LocalSolver[FeatureSplitState]):
         for _ in range(self.max_inner):
             previous = state
             state, moved = self._step(sub, state, v)
-            mismatch = source.weight * (state.mean - state.omega_bar).square()
-            drift = source.weight * (state.omega_bar - previous.omega_bar).square()
+            mismatch = source.working_weight * (state.mean - state.omega_bar).square()
+            drift = source.working_weight * (state.omega_bar - previous.omega_bar).square()
             energy = torch.cat([moved, sub.rho_l * sub.axis.size * (mismatch + drift).sum().reshape(1)])
             if bool((energy <= limit).all()):
                 break
@@ -89,11 +89,11 @@ class FeatureSplit(LocalSolver[FeatureSplitState]):
         common = state.omega_bar - state.mean - state.nu
         x, parts = torch.zeros_like(state.x), []
         for block, part in zip(state.blocks, state.parts, strict=True):
-            pull = block.data.rmv(source.weight * (part + common))
+            pull = block.data.rmv(source.working_weight * (part + common))
             x[:, block.at] = block.factor.solve(sub.weight[block.at] * v[:, block.at] + sub.rho_l * pull)
             parts.append(block.data.mv(x[:, block.at]))
         mean, moved = self._mean(sub, tuple(parts), (sub.weight * (x - state.x).square()).sum().reshape(1))
-        omega_bar = sub.loss.prox(M * (mean + state.nu), source.target, M / sub.rho_l) / M
+        omega_bar = sub.loss.prox(M * (mean + state.nu), source.working_target, M / sub.rho_l) / M
         nu = state.nu + mean - omega_bar
         return FeatureSplitState(x, state.blocks, tuple(parts), mean, omega_bar, nu), moved
 

@@ -55,7 +55,7 @@ class _Batch:
 
     def _value(self, X: Tensor, eta: Tensor) -> Tensor:
         source = self.sub.split.source
-        fit = self.sub.split.sum_rows(source.weight * self.sub.loss.value(eta, source.target))
+        fit = self.sub.split.sum_rows(source.working_weight * self.sub.loss.value(eta, source.working_target))
         near = 0.5 * self.sub.weight * (X - self.v).square()
         return fit.flatten() + self.flatten(near).sum(dim=1)
 
@@ -63,20 +63,21 @@ class _Batch:
         sub, source = self.sub, self.sub.split.source
         X = self.unflatten(x)
         eta = sub.split.mv(X)
-        gradient = sub.split.rmv(source.weight * sub.loss.gradient(eta, source.target)) + sub.weight * (X - self.v)
+        slope = source.working_weight * sub.loss.gradient(eta, source.working_target)
+        gradient = sub.split.rmv(slope) + sub.weight * (X - self.v)
         hessian = self._joint_hessian(eta) if self.joint else self._scalar_hessian(eta)
         hessian.diagonal(dim1=1, dim2=2).add_(self.flatten(sub.weight.expand_as(X)))
         return self._value(X, eta), self.flatten(gradient), hessian
 
     def _scalar_hessian(self, eta: Tensor) -> Tensor:
         source = self.sub.split.source
-        curvature = source.weight * self.sub.loss.curvature(eta, source.target)
+        curvature = source.working_weight * self.sub.loss.curvature(eta, source.working_target)
         grams = [self.sub.split.weighted_gram(curvature[:, k : k + 1]) for k in range(self.outputs)]
         return torch.stack(grams, dim=1).reshape(-1, self.n, self.n)
 
     def _joint_hessian(self, eta: Tensor) -> Tensor:
         source = self.sub.split.source
-        cross = source.weight.unsqueeze(2) * self.sub.loss.cross_curvature(eta, source.target)
+        cross = source.working_weight.unsqueeze(2) * self.sub.loss.cross_curvature(eta, source.working_target)
         H = eta.new_zeros(self.nodes, self.outputs, self.n, self.outputs, self.n)
         for k in range(self.outputs):
             for q in range(k + 1):

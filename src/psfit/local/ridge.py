@@ -56,7 +56,7 @@ class WoodburyFactor(RidgeFactor):
     def __init__(self, split: NodeSplit, weight: Tensor, sigma: float) -> None:
         self.split = split
         self.weight = weight
-        self.root = split.source.weight.sqrt()
+        self.root = split.source.working_weight.sqrt()
         self.inverses = split.per_node(lambda A, rows: self._inverse(A, rows, sigma))
 
     def _inverse(self, A: DesignMatrix, rows: slice, sigma: float) -> Tensor:

@@ -1,6 +1,6 @@
 """Losses: one small file each, all with the contract of `Loss`."""
 
-from psfit.losses.base import Loss
+from psfit.losses.base import Box, Loss
 from psfit.losses.hinge import Hinge
 from psfit.losses.huber import Huber
 from psfit.losses.logistic import Logistic
@@ -9,4 +9,4 @@ from psfit.losses.softmax import Softmax
 from psfit.losses.squared import Squared
 from psfit.losses.squared_hinge import SquaredHinge
 
-__all__ = ["Hinge", "Huber", "Logistic", "Loss", "Poisson", "Softmax", "Squared", "SquaredHinge"]
+__all__ = ["Box", "Hinge", "Huber", "Logistic", "Loss", "Poisson", "Softmax", "Squared", "SquaredHinge"]

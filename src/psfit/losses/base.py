@@ -6,9 +6,20 @@ independent problems; for a *joint* loss (softmax) they are the outputs of one p
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Box:
+    """A loss as ``max over low <= a <= high of a (eta - centre) - bend a^2 / 2``; tensors are ``(m, c)``."""
+
+    low: Tensor
+    high: Tensor
+    centre: Tensor
+    bend: float
 
 
 class Loss(ABC):
@@ -63,6 +74,13 @@ class Loss(ABC):
         u = self.coupling(eta, b)
         return (diagonal + u.square()).diag_embed() - u.unsqueeze(2) * u.unsqueeze(1)
 
-    def prox_slope(self, v: Tensor, b: Tensor, step: float) -> Tensor:
-        """Derivative of `prox` in ``v`` of a loss that is not smooth, shape ``(m, c)``."""
-        raise TypeError(f"the {self.name} loss is smooth and needs no envelope")
+    def broad_curvature(self, eta: Tensor, b: Tensor) -> Tensor:
+        """Curvature over moves of the usual size, ``(m, c)``: for models that compare supports.
+
+        A loss with kinks bends nowhere or only in a small range, and its curvature at a point says nothing.
+        """
+        return self.curvature(eta, b)
+
+    def box(self, b: Tensor) -> Box | None:
+        """The loss as a maximum over a box of slopes; None if it is not made of lines and parabolas."""
+        return None

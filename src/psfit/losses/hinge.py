@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from psfit.losses.base import Loss
+from psfit.losses.base import Box, Loss
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,12 @@ class Hinge(Loss):
     def dual_point(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
         return -b * ((1 - b * v) / step).clamp(0, 1)
 
-    def prox_slope(self, v: Tensor, b: Tensor, step: float) -> Tensor:
-        margin = b * v
-        return ((margin >= 1) | (margin <= 1 - step)).to(v.dtype)
+    def broad_curvature(self, eta: Tensor, b: Tensor) -> Tensor:
+        # The slope changes by one over margins from zero to two.
+        return 0.5 * ((1 - b * eta).abs() <= 1).to(eta.dtype)
+
+    def box(self, b: Tensor) -> Box:
+        return Box((-b).clamp(max=0), (-b).clamp(min=0), b, 0.0)
 
     def conjugate(self, a: Tensor, b: Tensor) -> Tensor:
         margin = a * b

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from psfit.losses.base import Loss
+from psfit.losses.base import Box, Loss
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,14 @@ class Huber(Loss):
 
     def curvature(self, eta: Tensor, b: Tensor) -> Tensor:
         return 2 * ((eta - b).abs() <= self.delta).to(eta.dtype)
+
+    def broad_curvature(self, eta: Tensor, b: Tensor) -> Tensor:
+        # That of the parabola that touches the loss at both residuals of this size.
+        return 2 * self.delta / (eta - b).abs().clamp(min=self.delta)
+
+    def box(self, b: Tensor) -> Box:
+        most = torch.full_like(b, 2 * self.delta)
+        return Box(-most, most, b, 0.5)
 
     def prox(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
         r = v - b

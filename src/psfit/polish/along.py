@@ -122,7 +122,7 @@ def refit_along(
         return [refit(inst, problem, stop.chosen, stop.fit.Z) for stop in stops]
     source, known = inst.source, steps is not None
     steps = steps or _newton_steps(inst, stops)
-    target, weight = source.target[:, [problem]].double(), source.weight.double()
+    target, weight = source.target[:, [problem]], source.weight
     Z = torch.stack([stop.fit.Z[:, problem] for stop in stops], dim=1)
     for step in range(REFIT_STEPS + 1):
         local = Z.new_zeros(len(Z) + 1, Z.shape[1])

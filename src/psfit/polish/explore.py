@@ -8,6 +8,8 @@ answer on every rank, device and day.
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
+from math import comb
 
 import torch
 from torch import Tensor
@@ -23,6 +25,8 @@ FREE_WORK = 2e9
 PASSES = 20
 REPEATS = 2
 GREEDY_STEPS = 10
+# So few supports are all tried: that is no more work than the restarts, and leaves nothing to be missed.
+FEW_SUPPORTS = 300
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,23 @@ def explore(
             return chosen, fit
     if fit is not first and done(chosen, fit):
         return chosen, fit
+    if comb(chosen.numel(), int(chosen.sum())) <= FEW_SUPPORTS:
+        return try_all(scene, chosen, fit)
     return restart(scene, chosen, fit, rel_tol, plan, passes)
+
+
+def try_all(scene: Landscape, chosen: Tensor, fit: Fit) -> tuple[Tensor, Fit]:
+    """The best of all supports of this size, or the best until the fit is over."""
+    for support in combinations(range(chosen.numel()), int(chosen.sum())):
+        trial = torch.zeros_like(chosen)
+        trial[list(support)] = True
+        reached = scene.fit(trial, fit.Z, fit.value)
+        if reached.value < fit.value:
+            chosen, fit = trial, reached
+            scene.inst.watch.found(scene.problem, fit.value)
+        if scene.inst.watch.over():
+            break
+    return chosen, fit
 
 
 def restart(

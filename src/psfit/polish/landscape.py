@@ -14,7 +14,6 @@ from torch import Tensor
 
 from psfit.instance import Instance
 from psfit.linalg import solve_spd
-from psfit.polish.envelope import Envelope, with_multiplier
 from psfit.polish.refit import Fit, refit, support_mask
 from psfit.polish.restricted import Restricted
 
@@ -112,7 +111,7 @@ class DataLandscape(Landscape):
         own, dtype = inst.source.matrix.own[0], inst.source.matrix.dtype
         for at, strip, fitted in inst.source.matrix.strips_beside(view.rows):
             eta = fitted.mv(Z[view.rows].to(dtype))
-            b, weight = view.target[at], inst.source.weight[at]
+            b, weight = view.target[at].to(dtype), inst.source.weight[at].to(dtype)
             slope = inst.problem.loss.gradient(eta, b) if fit.slope is None else fit.slope[at].to(eta.dtype)
             gradient[own] += strip.rmv(weight * slope)
             curvature = weight.unsqueeze(2) * self._curvature(eta, b)
@@ -136,12 +135,9 @@ class DataLandscape(Landscape):
         return Model(gradient[:p], blocks[:p], columns[:p], inner, x[0], self._items(view))
 
     def _curvature(self, eta: Tensor, b: Tensor) -> Tensor:
-        """Second derivatives in all pairs of outputs; those of the envelope where a loss has kinks."""
+        """Second derivatives in all pairs of outputs."""
         loss = self.inst.problem.loss
-        if loss.smooth:
-            return loss.cross_curvature(eta, b)
-        # Smoothed over the margins from zero to two: the multiplier -b / 2 centres the envelope on the kink.
-        return Envelope(loss, 2.0).cross_curvature(eta, with_multiplier(b, -b / 2))
+        return loss.cross_curvature(eta, b) if loss.joint else loss.broad_curvature(eta, b).diag_embed()
 
 
 class GramLandscape(Landscape):

@@ -7,12 +7,16 @@ from torch import Tensor
 
 from psfit.instance import Instance
 from psfit.linalg import newton
-from psfit.polish.envelope import Envelope, with_multiplier
+from psfit.polish.interior import Interior
 from psfit.polish.restricted import Restricted
 
 TOL = 1e-9
-GAP_TOL = 1e-11
-ENVELOPE_ROUNDS = 30
+# Duality gaps, as shares of the objective, at which an answer counts as exact, and at which supports can be compared.
+GAP_TOL = 1e-12
+SEARCH_GAP_TOL = 1e-8
+NEWTON_STEPS = 60
+# A loss of lines and parabolas has Newton's answer after a few steps or, in other units than the kinks', never.
+FEW_STEPS = 15
 
 
 @dataclass(frozen=True)
@@ -35,20 +39,43 @@ def refit(
     """Minimise problem number `problem` over the items ``chosen (size,)`` and the intercepts, from `Z`.
 
     A minimum that would clearly lie above `give_up` is not sought to the end. The objective is off by about the square
-    of `tol`, relatively.
+    of `tol`, relatively. Smooth losses are minimised by Newton's method; where kinks defeat it, by an interior point
+    method.
     """
     outputs = inst.layout.outputs_of(problem)
-    mask = support_mask(inst, chosen)
     target = inst.source.target[:, outputs]
+    view = Restricted(inst, outputs, support_mask(inst, chosen), inst.problem.loss, target)
+    box = inst.problem.loss.box(target)
     if inst.problem.loss.smooth:
-        view = Restricted(inst, outputs, mask, inst.problem.loss, target)
-        if inst.gram_at_hand:
-            # Steps with it need not be perfect: values and gradients come from the data.
-            view.take_hessian(inst.normal_equations[0])
-        result = newton(view.evaluate, view.value, view.gather(Z), tol=tol, max_iter=60, give_up=give_up)
-        answer = view.scatter(result.x, Z)
-        return Fit(answer, float(result.value), float(result.residual), evaluations=result.evaluations)
-    return _refit_kinked(inst, outputs, mask, target, Z)
+        fit = _by_newton(view, Z, give_up, tol, NEWTON_STEPS if box is None else FEW_STEPS)
+        if box is None or fit.residual <= TOL or fit.value - 0.5 * fit.residual**2 * abs(fit.value) > give_up:
+            return fit
+    if box is None:
+        raise TypeError(f"the {inst.problem.loss.name} loss is not smooth: it needs a `box` to be refitted")
+    if not view.size:
+        return Fit(view.scatter(view.gather(Z), Z), float(view.value(view.gather(Z))), 0.0)
+    gap_tol = GAP_TOL if tol <= TOL else SEARCH_GAP_TOL
+    found = Interior(view, box, inst.source.weight).minimise(view.gather(Z), gap_tol, give_up)
+    relative = found.gap / max(abs(found.value), torch.finfo(torch.float64).tiny)
+    return Fit(view.scatter(found.x, Z), found.value, relative, found.slopes, found.steps)
+
+
+def _by_newton(view: Restricted, Z: Tensor, give_up: float, tol: float, steps: int) -> Fit:
+    if view.inst.gram_at_hand:
+        # Steps with it need not be perfect: values and gradients come from the data.
+        view.take_hessian(view.inst.normal_equations[0])
+    result = newton(view.evaluate, view.value, view.gather(Z), tol=tol, max_iter=steps, give_up=give_up)
+    return Fit(view.scatter(result.x, Z), float(result.value), float(result.residual), evaluations=result.evaluations)
+
+
+def optimal_slopes(inst: Instance, problem: int, chosen: Tensor, fit: Fit) -> Tensor:
+    """The slope of every sample's loss ``(m, c')`` at a fit: the dual point that belongs to it."""
+    if fit.slope is not None:
+        return fit.slope
+    outputs = inst.layout.outputs_of(problem)
+    target = inst.source.target[:, outputs]
+    view = Restricted(inst, outputs, support_mask(inst, chosen), inst.problem.loss, target)
+    return inst.problem.loss.gradient(view.predictors(view.gather(fit.Z)), target)
 
 
 def support_mask(inst: Instance, chosen: Tensor) -> Tensor:
@@ -56,31 +83,3 @@ def support_mask(inst: Instance, chosen: Tensor) -> Tensor:
     if inst.layout.kind == "columns":
         return chosen.unsqueeze(1)
     return inst.layout.mask(chosen.unsqueeze(0))
-
-
-def _refit_kinked(inst: Instance, outputs: list[int], mask: Tensor, target: Tensor, Z: Tensor) -> Fit:
-    """Method of multipliers with Newton steps inside, until the duality gap is at rounding level."""
-    loss = inst.problem.loss
-    y, step = torch.zeros_like(target, dtype=torch.float64), 2.0
-    gap = value = residual = float("inf")
-    evaluations = 0
-    exact = Restricted(inst, outputs, mask, loss, target)
-    x = exact.gather(Z)
-    for _ in range(ENVELOPE_ROUNDS):
-        envelope = Envelope(loss, step)
-        joined = with_multiplier(target, y)
-        view = Restricted(inst, outputs, mask, envelope, joined)
-        smooth = newton(view.evaluate, view.value, x, tol=TOL, max_iter=60)
-        x, residual = smooth.x, float(smooth.residual)
-        evaluations += smooth.evaluations
-        eta = view.predictors(x)
-        local = (inst.source.weight * envelope.duality_gap(eta, joined)).sum().reshape(1)
-        gap = float(inst.grid.nodes.total(local))
-        value = float(exact.value(x))
-        y = envelope.gradient(eta, joined)
-        if gap <= GAP_TOL * abs(value) and residual <= TOL:
-            break
-        # Narrower envelopes than this gain nothing and only lose digits.
-        step = max(step / 3, 1e-6)
-    relative_gap = gap / max(abs(value), torch.finfo(torch.float64).tiny)
-    return Fit(exact.scatter(x, Z), value, max(relative_gap, residual), y, evaluations)

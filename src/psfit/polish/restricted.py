@@ -70,7 +70,7 @@ class Restricted:
     def value(self, x: Tensor) -> Tensor:
         """The objective ``(1,)`` at ``x (1, size)``."""
         total = sum((weight * self.loss.value(eta, b)).sum() for _, _, eta, b, weight in self._passes(x))
-        return self._reduce(torch.as_tensor(total, device=x.device).reshape(1)) + self._penalty(x)
+        return self.total(torch.as_tensor(total, device=x.device).reshape(1)) + self._penalty(x)
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Objective, gradient and Hessian as `newton` takes them; the Hessian of a quadratic loss is made once."""
@@ -85,7 +85,7 @@ class Restricted:
             if known is None:
                 self._add_hessian(hessian, parts, eta, b, weight)
         summed = [value, gradient] if known is not None else [value, gradient, hessian.flatten()]
-        total = self._reduce(torch.cat(summed))
+        total = self.total(torch.cat(summed))
         if known is None:
             hessian = total[1 + self.size :].view(self.size, self.size) + torch.diag(self.ridge)
             self.pin_common_shift(hessian)
@@ -126,15 +126,37 @@ class Restricted:
     def _penalty(self, x: Tensor) -> Tensor:
         return 0.5 * (self.ridge * x.square()).sum(dim=1)
 
-    def _reduce(self, local: Tensor) -> Tensor:
+    def total(self, local: Tensor) -> Tensor:
+        """The sum over all nodes."""
         return self.inst.grid.nodes.total(local)
+
+    def products(self, weights: Tensor | None, sides: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """``A' diag(weights) A (size, size)``, zero without weights, and ``A' side (size,)`` for each of the sides.
+
+        Weights and sides are ``(m, c')``; sums over all nodes, from one pass over the support's columns.
+        """
+        gram = self.ridge.new_zeros(self.size, self.size)
+        sums = self.ridge.new_zeros(len(sides), self.size)
+        for at, parts in self._strips():
+            for k, s in enumerate(self.slices):
+                if weights is not None:
+                    gram[s, s] += parts[k].cross([parts[k]], weights[at, k : k + 1])
+                sums[:, s] += parts[k].rmv(torch.stack([side[at, k] for side in sides], dim=1)).T
+        if weights is None:
+            return gram, list(self.total(sums))
+        summed = self.total(torch.cat([gram, sums]))
+        return summed[: self.size], list(summed[self.size :])
+
+    def _strips(self) -> Iterator[tuple[slice, list[Strip]]]:
+        """Ranges of rows, each with the columns of every output."""
+        for at, strip in self.matrix.strips(torch.float64):
+            yield at, [strip if len(a) == strip.shape[1] else strip.columns(a) for a in self.at]
 
     def _passes(self, x: Tensor) -> Iterator[tuple[slice, list[Strip], Tensor, Tensor, Tensor]]:
         """Strips of rows: their range, the columns of each output, predictors, targets and weights."""
-        for at, strip in self.matrix.strips(torch.float64):
-            parts = [strip if len(a) == strip.shape[1] else strip.columns(a) for a in self.at]
+        for at, parts in self._strips():
             eta = torch.cat([part.mv(x[0, s].unsqueeze(1)) for part, s in zip(parts, self.slices, strict=True)], dim=1)
-            yield at, parts, eta, self.target[at].double(), self.inst.source.weight[at].double()
+            yield at, parts, eta, self.target[at], self.inst.source.weight[at]
 
     def predictors(self, x: Tensor) -> Tensor:
         """``(m, c')`` on this rank's samples."""

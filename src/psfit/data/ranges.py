@@ -1,0 +1,54 @@
+"""The range of numbers that a fit can work with: squares, products and quotients of them stay finite and exact."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from psfit.comm import Grid
+
+# Squares of numbers within these limits, times weights and numbers of samples, neither overflow nor vanish.
+LARGEST = 1e100
+SMALLEST = 1e-100
+# Products of float32 numbers keep their digits within narrower limits, and while means are not too far from zero.
+LARGEST_SINGLE = 1e12
+SMALLEST_SINGLE = 1e-12
+FAR_FROM_ZERO = 1e3
+
+
+def require_moderate(name: str, magnitude: float, remedy: str) -> None:
+    """Refuse a magnitude that is neither zero nor within the limits; `name` tells what has it."""
+    if magnitude == 0 or SMALLEST <= magnitude <= LARGEST:
+        return
+    kind = "large" if not magnitude < SMALLEST else "small"
+    raise ValueError(f"{name}: values of size {magnitude:.2g} are too {kind} to be computed with; {remedy}")
+
+
+def require_moderate_samples(target: Tensor, weight: Tensor, grid: Grid) -> None:
+    """Refuse targets and weights, of all ranks, that are too large or too small to be computed with."""
+    used = weight > 0
+    values = torch.where(used, target, 0.0).abs()
+    smallest = torch.where(used, weight, torch.inf).amin()
+    local = torch.stack([values.amax(), weight.amax(), 1 / smallest.clamp(min=torch.finfo(torch.float64).tiny)])
+    most_target, most_weight, inverse = grid.world.all_reduce(local, "max").tolist()
+    require_moderate("y", most_target, "change its unit")
+    require_moderate("sample_weight", most_weight, "divide all weights by a common number")
+    if inverse > 0 and math.isfinite(most_weight):
+        require_moderate("sample_weight", 1 / inverse, "set such weights to zero, or change the unit of all")
+
+
+def require_moderate_columns(norms: Tensor, means: Tensor, used: Tensor, total_weight: float) -> None:
+    """Refuse columns ``(p,)`` that are too large or too small to be computed with, those whose squares vanish included."""
+    sizes = torch.where(used, norms / math.sqrt(total_weight), means.abs())
+    bad = torch.where(used, ~((sizes >= SMALLEST) & (sizes <= LARGEST)), (sizes > 0) & (sizes < SMALLEST))
+    if bool(bad.any()):
+        worst = int(bad.nonzero()[0, 0])
+        require_moderate(f"X, column {worst}", float(sizes[worst]), "change its unit")
+
+
+def single_precision_suffices(norms: Tensor, means: Tensor, used: Tensor, total_weight: float) -> bool:
+    """Whether products of columns ``(p,)`` with these norms about their means keep enough digits in float32."""
+    sizes = norms / math.sqrt(total_weight)
+    near = means.abs() <= FAR_FROM_ZERO * sizes
+    good = (sizes >= SMALLEST_SINGLE) & (sizes <= LARGEST_SINGLE) & near
+    return bool((good | ~used).all())
