@@ -31,7 +31,7 @@ def main() -> None:
     inst = pose(regression(made.kappa), source_of(made.A, made.b), grid)
     rows, ends = [], []
     for rho_b in PENALTIES:
-        found = residuals(inst, BiCADMM(effort="low", rho_b=rho_b, rho_c=rho_b / ALPHA))
+        found = residuals(inst, rho_b)
         rows += [{"rho_b": rho_b, "iteration": k + 1, **numbers} for k, numbers in enumerate(found)]
         ends.append([f"{rho_b:g}", *(f"{found[-1][name]:.1e}" for name in RESIDUALS)])
     write_csv(rows, here.file("convergence", "csv"))
@@ -47,14 +47,17 @@ def main() -> None:
 
 
 @torch.inference_mode()
-def residuals(inst: Instance, solver: BiCADMM) -> list[dict[str, float]]:
-    """The residuals of every iteration."""
+def residuals(inst: Instance, rho_b: float) -> list[dict[str, float]]:
+    """The residuals of every iteration, in the coordinates of the paper, whose columns have norm one in every node."""
+    unit = inst.column_norm / NODES**0.5
+    solver = BiCADMM(effort="low", rho_b=rho_b * unit**2, rho_c=rho_b * unit**2 / ALPHA)
     setup, state = solver.init(inst)
+    to_paper = torch.tensor([unit, 1 / unit, unit], dtype=torch.float64)
     found = []
     for _ in range(ITERATIONS):
         state = solver.step(setup, state)
         values = solver.residuals(setup, solver.measure(setup, state).cpu())[0][:, 0]
-        found.append(dict(zip(RESIDUALS, values.tolist(), strict=True)))
+        found.append(dict(zip(RESIDUALS, (to_paper * values).tolist(), strict=True)))
     return found
 
 

@@ -115,8 +115,8 @@ class BiCADMM:
     Parameters
     ----------
     rho_c, rho_b, rho_l : float or "auto"
-        Penalties of consensus, of the bilinear constraint and of the feature decomposition, in coordinates where all
-        columns have the same norm. "auto" follows the curvature of the data.
+        Penalties of consensus, of the bilinear constraint and of the feature decomposition, for columns divided by
+        their standard deviations (about zero without an intercept). "auto" follows the curvature of the data.
     tol : float, default=1e-4
         Relative tolerance of the residuals.
     max_iter : int, default=1000

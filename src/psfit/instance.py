@@ -1,10 +1,10 @@
 """A problem posed on data: the coordinates in which everything below `solve` works.
 
 The limit on nonzeros does not care for the scale of a column, but penalties and tolerances do. So each column is
-divided by its norm (relative to the root mean square of all norms, which leaves data of the paper's kind as they
-are) and, when an intercept absorbs the means, centred. Both are implicit and exact: the ridge becomes a weight per
-coordinate and the objective keeps its value. Targets of a loss of residuals are centred then as well, so that a large
-mean does not use up the digits in which they differ.
+divided by its standard deviation (about zero without an intercept) and, when an intercept absorbs the means, centred.
+No number below depends on the units of the columns then, except the ridge of those who want it to. Both are implicit
+and exact: the ridge becomes a weight per coordinate and the objective keeps its value. Targets of a loss of residuals
+are centred as well, so that a large mean does not use up the digits in which they differ.
 """
 
 from dataclasses import dataclass, replace
@@ -338,16 +338,13 @@ def pose(
     require_moderate_columns(norms, mean, useful, float(total_weight))
     if matrix.dtype != torch.float64 and not single_precision_suffices(norms, shift, useful, float(total_weight)):
         matrix = matrix.in_float64()
-    common = float(norms[useful].square().mean().sqrt()) if bool(useful.any()) else 1.0
+    # The norm of a column whose standard deviation is one, such as the intercept's column of ones.
+    common, constant = float(total_weight.sqrt()), 1.0
     scale = torch.where(useful, norms / common, 1.0)
     ridge = torch.ones_like(scale) / problem.gamma
-    if problem.standardize:
-        ridge = torch.where(useful, ridge * (common**2 / total_weight), ridge)
-    else:
+    if not problem.standardize:
         ridge = ridge / scale.square()
     free = ridge.new_zeros(layout.free)
-    # The intercept's column gets the same norm, so that its unit follows that of the data.
-    constant = common / float(total_weight.sqrt())
     standard = Affine(matrix, shift, scale, constant if problem.fit_intercept else 0.0, integers=not exact)
     # What sums over samples leave to be corrected afterwards: all of the mean, or what the reference missed.
     late = torch.zeros_like(shift) if moments is None else shift - reference

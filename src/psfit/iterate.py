@@ -117,6 +117,9 @@ def _history(solver: BiCADMM, setup: Setup, rows: list[Row], last: torch.Tensor)
 
 
 def _described(solver: BiCADMM, setup: Setup, measured: torch.Tensor) -> tuple[list[list[float]], list[float]]:
-    """The residuals p, d, b and the nonzeros of some iterations, the largest of all problems."""
-    residuals = solver.residuals(setup, measured)[0].amax(dim=2).tolist()
-    return residuals, measured[:, MEASURED.index("nonzeros")].amax(dim=1).nan_to_num().tolist()
+    """The residuals p, d, b as shares of what they compare, and the nonzeros; of some iterations, the largest of all
+    problems.
+    """
+    residuals, limits = solver.residuals(setup, measured)
+    shares = torch.where(residuals == 0, 0.0, solver.tol * residuals / limits)
+    return shares.amax(dim=2).tolist(), measured[:, MEASURED.index("nonzeros")].amax(dim=1).nan_to_num().tolist()

@@ -72,7 +72,7 @@ class StabilityLike(Protocol):
 
 
 def plot_convergence(result: Result, ax: Any = None, title: str | None = None) -> Any:
-    """The paper's three residuals against the iteration, on a logarithmic scale."""
+    """The paper's three residuals, as shares of what they compare, against the iteration; on a logarithmic scale."""
     axes = ax if ax is not None else _pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")[1]
     iterations = [record.iteration for record in result.history]
     styles = {
@@ -87,7 +87,7 @@ def plot_convergence(result: Result, ax: Any = None, title: str | None = None) -
         axes.plot(iterations, drawn, style, label=label)
     axes.set_yscale("log")
     axes.set_xlabel("iteration")
-    axes.set_ylabel("residual")
+    axes.set_ylabel("relative residual")
     axes.set_title(title or f"Convergence of the {result.loss} fit, {result.nodes} nodes")
     axes.grid(True, which="major", alpha=0.3)
     axes.legend()

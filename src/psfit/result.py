@@ -47,7 +47,9 @@ class Record:
     iteration : int
         Its number, from one.
     primal, dual, bilinear : float
-        The residuals ``p = sum_i ||x_i - z||``, ``d = sqrt(N) rho_c ||z - z_old||`` and ``b = |s'z - t|``.
+        The residuals ``p = sum_i ||x_i - z||``, ``d = sqrt(N) rho_c ||z - z_old||`` and ``b = |s'z - t|``, as shares of
+        the sizes of what they compare. They are within tolerance if they are at most `tol`, whatever the units of the
+        data.
     nonzeros : int
         Nonzero items of z.
     seconds : float

@@ -36,7 +36,7 @@ class Progress:
     iteration : int
         The last outer iteration.
     primal, dual, bilinear : float
-        The paper's residuals of the iteration before, the largest of all problems.
+        The paper's residuals of the iteration before, the largest of all problems; shares, as in `Record`.
     nonzeros : int
         Nonzero coefficients of the iterate, the most of any problem.
     objective : float

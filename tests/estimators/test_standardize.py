@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 
-from psfit import SparseLinearRegression, SparseLogisticRegression
+from psfit import BiCADMM, SparseLinearRegression, SparseLogisticRegression, Status
 
 X, JOBS = jobs.data()
 LOW = jobs.plain(JOBS)
@@ -48,6 +48,35 @@ def test_units_do_not_matter(name):
     units = 10.0 ** np.random.default_rng(3).integers(-6, 7, size=X.shape[1])
     expected = fitted(name, X, standardize=True)
     check_same(fitted(name, X * units, standardize=True), expected, units, np.zeros(X.shape[1]))
+
+
+@pytest.mark.parametrize("factor", [1e-12, 1e12])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_column_in_huge_or_tiny_units_changes_neither_residuals_nor_the_proof(factor, dtype):
+    """Numbers that follow the largest column leave the range of float32, and the proof with it."""
+    y = X[:, 0] - X[:, 1] + np.random.default_rng(4).normal(size=len(X)) > 0
+    scaled = X.copy()
+    scaled[:, 1] *= factor
+    model = SparseLogisticRegression(2, standardize=True, solver=BiCADMM(effort="low"))
+    expected, got = (model.fit(values.astype(dtype), y).result_ for values in (X, scaled))
+    assert 0 < expected.gap < 0.9
+    assert got.gap == pytest.approx(expected.gap, rel=1e-3)
+    assert got.support.tolist() == expected.support.tolist()
+    for name in ("primal", "dual"):
+        assert getattr(got.history[3], name) == pytest.approx(getattr(expected.history[3], name), rel=1e-3)
+
+
+@pytest.mark.parametrize("factor", [1e-9, 1e9])
+def test_recorded_residuals_do_not_depend_on_the_units_of_y(factor):
+    y = X[:, 0] - X[:, 1] + np.random.default_rng(4).normal(size=len(X))
+    solver = BiCADMM(effort="low", tol=1e-3)
+    expected, got = (SparseLinearRegression(2, solver=solver).fit(X, t).result_ for t in (y, factor * y))
+    assert got.status is expected.status is Status.CONVERGED
+    for record, other in zip(got.history, expected.history, strict=True):
+        assert [record.primal, record.dual, record.bilinear] == pytest.approx(
+            [other.primal, other.dual, other.bilinear], rel=1e-4, abs=1e-9
+        )
+    assert max(got.history[-1].primal, got.history[-1].dual, got.history[-1].bilinear) <= 1e-3
 
 
 def test_without_it_the_ridge_sees_the_units():
