@@ -64,7 +64,8 @@ def test_kinks_are_minimised_in_any_unit_and_with_any_weights(loss, unit, spread
     chosen = torch.tensor([True, True, False, False, False])
     fit = refit(inst, 0, chosen, torch.zeros(6, 1, dtype=torch.float64))
     expected = conic_optimum(loss, X[:, :2], y, weight, 1 / gamma)
-    assert fit.value == pytest.approx(expected, rel=1e-8)
+    assert fit.value <= expected * (1 + 1e-9)
+    assert fit.value == pytest.approx(expected, rel=1e-7)
     assert fit.residual < 1e-8
     coef, intercept = inst.to_user(fit.Z)
     eta = torch.tensor(X) @ coef + intercept

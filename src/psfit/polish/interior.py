@@ -9,8 +9,8 @@ a quadratic problem with one bounded slope ``a_i`` for each sample. With slacks 
     R x + A'(w a) = 0,   eta - centre - bend a = up - down,   up (high - a) = 0,   down (a - low) = 0.
 
 Each step solves these equations to first order with zero replaced by a falling target (Mehrotra's predictor and
-corrector). It needs ``A' diag(w / D) A`` and a few products: sums over samples, whatever their scale, and some fifteen of
-them for any data. The slopes are a valid dual point at all times, which gives the duality gap.
+corrector). A step needs ``A' diag(w / D) A`` and a few products, all of them sums over samples; five to twenty steps do
+for data of any scale. The slopes are a valid dual point at all times, which gives the duality gap.
 """
 
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ from psfit.linalg import cholesky
 from psfit.losses import Box
 from psfit.polish.restricted import Restricted
 
-MAX_STEPS = 80
+MAX_STEPS = 100
 # The share of the way to the boundary that a step may go.
 NEARLY = 0.995
 # Steps that may pass without a smaller gap before rounding is taken to be in the way.
-PATIENCE = 6
+PATIENCE = 10
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,10 @@ class Interior:
 
     def __init__(self, view: Restricted, box: Box, weight: Tensor) -> None:
         self.view, self.box, self.weight = view, box, weight.expand_as(box.centre)
-        self.total_weight = float(view.total(self.weight.sum()))
+        counted = self.weight > 0
+        self.total_weight, self.count = view.total(torch.stack([self.weight.sum(), counted.sum()])).tolist()
+        # Every sample is to contribute the same to the gap on the way; one without a weight goes with the average.
+        self.unit = torch.where(counted, self.weight, self.total_weight / self.count)
 
     def minimise(self, x: Tensor, tol: float, give_up: float = float("inf")) -> InteriorResult:
         """Start at ``x (1, size)`` and stop when the duality gap is `tol` times the objective, or cannot shrink further.
@@ -74,11 +77,7 @@ class Interior:
             if not bool(self.view.total((~x.isfinite()).sum()) == 0):
                 break
             found = self._measure(x, eta, state, steps)
-            # A gap below rounding no longer tells two points apart, but a smaller objective does.
-            if found.gap < best.gap or (found.gap == best.gap and found.value < best.value):
-                idle, best = (0 if found.gap < 0.9 * best.gap else idle + 1), found
-            else:
-                idle += 1
+            idle, best = (0, found) if found.gap < best.gap else (idle + 1, best)
         return InteriorResult(best.x, best.value, best.gap, best.slopes, steps)
 
     def _start(self, eta: Tensor) -> _Slack:
@@ -127,7 +126,7 @@ class Interior:
         _, _, ahead = direction(-left - pull, 0.0, 0.0)
         reach = self._longest(state, ahead)
         now, then = self._complementarity(state, state.moved(reach, ahead))
-        target = (then / now) ** 3 * now / (2 * self.total_weight)
+        target = (then / now) ** 3 * now / (2 * self.count * self.unit)
         up, down = target + ahead.up * ahead.a, target - ahead.down * ahead.a
         _, (shift,) = view.products(None, [w * (e - up / above + down / below) / D])
         dx, deta, move = direction(-left - shift, up, down)
