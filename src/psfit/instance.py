@@ -16,7 +16,7 @@ from torch import Tensor
 from psfit.comm import Grid
 from psfit.data import Affine, DesignMatrix, NodeSplit, Source, Spread
 from psfit.data.moments import Moments
-from psfit.data.ranges import require_moderate_columns, require_moderate_samples, single_precision_suffices
+from psfit.data.ranges import products_lose_digits, require_moderate_columns, require_moderate_samples
 from psfit.problem import Layout, Problem
 from psfit.watch import Watch
 
@@ -44,7 +44,7 @@ class Instance:
     ridge : Tensor (n, 1), float64
         Weight of ``x_j^2 / 2`` in the objective; zero for the intercept.
     shift, scale : Tensor (p,), float64
-        What was subtracted from each column, and what it was divided by then.
+        What was subtracted from each column, and what it was divided by then: infinity if it is constant.
     level : Tensor (c,), float64
         What was subtracted from the targets of each output.
     constant : float
@@ -284,7 +284,8 @@ class Instance:
     def from_user(self, coef: Tensor, intercept: Tensor) -> Tensor:
         """The inverse of `to_user`."""
         moved = (intercept - self.level + (self.shift.unsqueeze(1) * coef).sum(dim=0)).unsqueeze(0)
-        Z = torch.cat([coef * self.scale.unsqueeze(1), moved[: self.layout.free] / self.constant])
+        scaled = torch.where(self.scale.isinf().unsqueeze(1), 0.0, coef * self.scale.unsqueeze(1))
+        Z = torch.cat([scaled, moved[: self.layout.free] / self.constant])
         return Z.to(self.source.matrix.dtype)
 
 
@@ -330,25 +331,27 @@ def pose(
     mean = reference + offset
     shift = mean if problem.fit_intercept else torch.zeros_like(mean)
     norms = (squares - (total_weight * offset.square() if problem.fit_intercept else 0.0)).clamp(min=0).sqrt()
-    # A column that is constant up to rounding cannot help; left unscaled, it stays a column of (nearly) zeros. Sums are
-    # made in float64; where means leave them only afterwards, half the digits of a spread are lost.
+    # A column that is constant up to rounding cannot help beside an intercept. Sums are made in float64; where means leave
+    # them only afterwards, half the digits of a spread are lost.
     share = 1e2 * torch.finfo(torch.float64).eps
     rounding = (share if matrix.centres_entries else share**0.5) * total_weight.sqrt() * mean.abs()
     useful = ~(norms <= rounding) if problem.fit_intercept else norms != 0
     require_moderate_columns(norms, mean, useful, float(total_weight))
-    if matrix.dtype != torch.float64 and not single_precision_suffices(norms, shift, useful, float(total_weight)):
-        matrix = matrix.in_float64()
+    left = shift
+    if products_lose_digits(norms, shift, useful, float(total_weight), matrix.dtype):
+        matrix, left = matrix.refined(shift)
     # The norm of a column whose standard deviation is one, such as the intercept's column of ones.
     common, constant = float(total_weight.sqrt()), 1.0
-    scale = torch.where(useful, norms / common, 1.0)
+    # A column without use is divided by infinity, so that its entries and its coefficient are zero.
+    scale = torch.where(useful, norms / common, torch.inf)
     ridge = torch.ones_like(scale) / problem.gamma
     if not problem.standardize:
-        ridge = ridge / scale.square()
+        ridge = torch.where(useful, ridge / scale.square(), ridge)
     free = ridge.new_zeros(layout.free)
-    standard = Affine(matrix, shift, scale, constant if problem.fit_intercept else 0.0, integers=not exact)
+    standard = Affine(matrix, left, scale, constant if problem.fit_intercept else 0.0, integers=not exact)
     # What sums over samples leave to be corrected afterwards: all of the mean, or what the reference missed.
     late = torch.zeros_like(shift) if moments is None else shift - reference
-    late = late if matrix.centres_entries else shift
+    late = late if matrix.centres_entries else left
     rounding_norm = common + 2 * total_weight.sqrt() * late.abs() / scale
     return Instance(
         problem=problem,

@@ -11,6 +11,9 @@ from psfit.kernels import kernel
 # A product with more columns than this is an ordinary one.
 MOST_COLUMNS = 16
 
+# Newton's decrement, as a root of its share of the objective, below which a step that does not help is the last.
+NEAR = 1e-5
+
 Evaluation = tuple[Tensor, Tensor, Tensor]
 
 
@@ -70,6 +73,7 @@ def newton(
     tol: float,
     max_iter: int,
     give_up: float = float("inf"),
+    least_pivot: float = 0.0,
 ) -> NewtonResult:
     """Damped Newton's method for a batch of convex problems.
 
@@ -86,19 +90,24 @@ def newton(
         keeps it from shrinking any further.
     give_up : float
         Stop when the objective is so far above this value that four times the predicted decrease would not reach it.
+    least_pivot : float
+        Stop where a pivot of the Hessian's factor is less than this share of its diagonal entry: the variables are
+        nearly dependent, and steps cannot be trusted.
     """
     damping = x.new_zeros(len(x))
+    ended = torch.zeros_like(damping, dtype=torch.bool)
     previous = torch.full_like(damping, torch.inf)
     evaluation, evaluations = evaluate(x), 1
     for k in range(max_iter + 1):
         current, gradient, hessian = evaluation
         scale = current.abs()
-        direction = -solve_spd(hessian, gradient.unsqueeze(-1)).squeeze(-1)
+        factor = cholesky(hessian)
+        direction = -torch.cholesky_solve(gradient.unsqueeze(-1), factor).squeeze(-1)
         decrement = -(gradient * direction).sum(dim=-1)
         residual = (decrement.clamp(min=0) / scale.clamp(min=torch.finfo(x.dtype).tiny)).sqrt()
         at_rounding = (residual < torch.finfo(x.dtype).eps ** 0.5) & (residual > previous / 4)
-        done = (residual <= tol) | at_rounding | (current - 2 * decrement > give_up)
-        if k == max_iter or bool(done.all()):
+        done = (residual <= tol) | at_rounding | ended | (current - 2 * decrement > give_up)
+        if k == max_iter or bool(done.all()) or (least_pivot and _smallest_pivot(factor, hessian) < least_pivot):
             break
         previous = residual
         if bool((damping > 0).any()):
@@ -113,10 +122,18 @@ def newton(
         evaluation = ahead if whole else evaluate(x)
         evaluations += 1 if whole else 2
         # Where no step helps, the curvature ahead is larger than the Hessian says: stay closer, then let go again.
+        # Close to the minimum it is rounding that hides the decrease, and there is nothing left to gain.
+        ended = ended | ((step == 0) & (residual < NEAR))
         damping = torch.where(step > 0, (damping / 10) * (damping > 1e-6), (10 * damping).clamp(min=1e-3))
         if bool((damping > 1e9).any()):
             break
     return NewtonResult(x, current, residual, evaluations)
+
+
+def _smallest_pivot(factor: Tensor, H: Tensor) -> float:
+    """The least share of a diagonal entry of `H` that elimination of the variables before it has left."""
+    pivots = factor.diagonal(dim1=-2, dim2=-1).square()
+    return float((pivots / H.diagonal(dim1=-2, dim2=-1).clamp(min=torch.finfo(H.dtype).tiny)).min())
 
 
 def _diagonal_unit(H: Tensor) -> Tensor:

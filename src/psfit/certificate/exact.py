@@ -120,9 +120,7 @@ def _only_support(form: Quadratic, objective: float) -> Tree:
     return Tree(min(value - error, objective), min(value, objective), chosen if value < objective else None, 1)
 
 
-def _prove_by_passes(
-    inst: Instance, Z: Tensor, objective: float, fit: Fit, gap_tol: float, stop: Stop
-) -> Proof:
+def _prove_by_passes(inst: Instance, Z: Tensor, objective: float, fit: Fit, gap_tol: float, stop: Stop) -> Proof:
     """Branch with bounds from passes over the data."""
     relaxation = DataRelaxation(inst, fit)
     root = _undecided(relaxation)

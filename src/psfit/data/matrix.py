@@ -79,6 +79,13 @@ class DesignMatrix(ABC):
     def in_float64(self) -> "DesignMatrix":
         """The same numbers, with products in float64."""
 
+    def refined(self, shift: Tensor) -> tuple["DesignMatrix", Tensor]:
+        """The same numbers for exact products with columns far from zero: in float64, ``shift (n,)`` subtracted.
+
+        What could not be subtracted from the entries, because it would not fit in memory, is returned as well.
+        """
+        return self.in_float64(), shift
+
     def strips(self, dtype: torch.dtype | None = None) -> Iterator[tuple[slice, Strip]]:
         """All rows, a bounded number of bytes at a time: pairs of a row range and a strip of the given precision."""
         dtype = dtype or self.dtype
@@ -137,6 +144,9 @@ class Dense(DesignMatrix):
 
     def in_float64(self) -> "Dense":
         return Dense(self.values.double())
+
+    def refined(self, shift: Tensor) -> tuple["Dense", Tensor]:
+        return Dense(self.values - shift), torch.zeros_like(shift)
 
 
 class Affine(DesignMatrix):

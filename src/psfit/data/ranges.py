@@ -10,9 +10,10 @@ from psfit.comm import Grid
 # Squares of numbers within these limits, times weights and numbers of samples, neither overflow nor vanish.
 LARGEST = 1e100
 SMALLEST = 1e-100
-# Products of float32 numbers keep their digits within narrower limits, and while means are not too far from zero.
+# Products of float32 numbers keep their digits within narrower limits.
 LARGEST_SINGLE = 1e12
 SMALLEST_SINGLE = 1e-12
+# Means that are so many standard deviations from zero use up digits of products with the bare entries.
 FAR_FROM_ZERO = 1e3
 
 
@@ -46,9 +47,10 @@ def require_moderate_columns(norms: Tensor, means: Tensor, used: Tensor, total_w
         require_moderate(f"X, column {worst}", float(sizes[worst]), "change its unit")
 
 
-def single_precision_suffices(norms: Tensor, means: Tensor, used: Tensor, total_weight: float) -> bool:
-    """Whether products of columns ``(p,)`` with these norms about their means keep enough digits in float32."""
+def products_lose_digits(norms: Tensor, shift: Tensor, used: Tensor, total_weight: float, dtype: torch.dtype) -> bool:
+    """Whether products with the bare entries of columns ``(p,)`` with these norms about `shift` lose too many digits."""
     sizes = norms / math.sqrt(total_weight)
-    near = means.abs() <= FAR_FROM_ZERO * sizes
-    good = (sizes >= SMALLEST_SINGLE) & (sizes <= LARGEST_SINGLE) & near
-    return bool((good | ~used).all())
+    bad = shift.abs() > FAR_FROM_ZERO * sizes
+    if dtype == torch.float32:
+        bad |= (sizes < SMALLEST_SINGLE) | (sizes > LARGEST_SINGLE)
+    return bool((bad & used).any())

@@ -143,7 +143,9 @@ class NodeSplit:
         if self.bounds not in known:
             matrix = self.source.matrix
             known[self.bounds] = (
-                self.weighted_gram(self.source.working_weight) if statistics is None else statistics.gram.to(matrix.dtype)
+                self.weighted_gram(self.source.working_weight)
+                if statistics is None
+                else statistics.gram.to(matrix.dtype)
             )
         return known[self.bounds]
 

@@ -63,6 +63,10 @@ class Spread(DesignMatrix):
     def in_float64(self) -> "Spread":
         return Spread(self.part.in_float64(), self.at, self.shape[1], self.axis)
 
+    def refined(self, shift: Tensor) -> tuple["Spread", Tensor]:
+        part, left = self.part.refined(shift[self.at])
+        return Spread(part, self.at, self.shape[1], self.axis), self._gathered(left)
+
     def column_moments(self, weights: Tensor, about: Tensor) -> tuple[Tensor, Tensor]:
         local = torch.stack(self.part.column_moments(weights, about[self.at]), dim=1)
         sums, squares = self._gathered(local).unbind(dim=1)

@@ -93,8 +93,9 @@ class Interior:
         loss = view.loss.value(eta, view.target.double())
         missed = loss - state.a * (eta - box.centre - 0.5 * box.bend * state.a)
         sums = view.total(torch.stack([(self.weight * loss).sum(), (self.weight * missed.clamp(min=0)).sum()]))
-        penalty = 0.5 * (view.ridge * x[0].square()).sum()
-        left = view.ridge * x[0] + view.products(None, [self.weight * state.a])[1][0]
+        coefficients = view.coefficients(x)[0]
+        penalty = 0.5 * (view.ridge * coefficients.square()).sum()
+        left = view.ridge * coefficients + view.push_forward(view.products(None, [self.weight * state.a])[1][0])
         ridged = view.ridge > 0
         off = 0.5 * (left[ridged].square() / view.ridge[ridged]).sum()
         return InteriorResult(x, float(sums[0] + penalty), float(sums[1] + off), state.a, steps)
@@ -105,8 +106,7 @@ class Interior:
         e = eta - box.centre - box.bend * state.a
         D = box.bend + state.up / above + state.down / below
         H, (slope, pull) = view.products(w / D, [w * state.a, w * e / D])
-        H = H + torch.diag(view.ridge)
-        factor, left = cholesky(H), slope + view.ridge * x[0]
+        factor, left = cholesky(H + view.ridge_matrix), slope + view.pull_back(view.ridge * view.coefficients(x)[0])
 
         def direction(rhs: Tensor, up: Tensor | float, down: Tensor | float) -> tuple[Tensor, Tensor, _Slack]:
             """Where both products of slack and distance would become `up` and `down`."""

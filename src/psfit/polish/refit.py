@@ -14,6 +14,9 @@ TOL = 1e-9
 # Duality gaps, as shares of the objective, at which an answer counts as exact, and at which supports can be compared.
 GAP_TOL = 1e-12
 SEARCH_GAP_TOL = 1e-8
+# Residuals above the one and pivots below the other call for an orthogonal basis.
+POOR = 1e-7
+LEAST_PIVOT = 1e-11
 NEWTON_STEPS = 60
 # A loss of lines and parabolas has Newton's answer after a few steps or, in other units than the kinks', never.
 FEW_STEPS = 15
@@ -40,32 +43,61 @@ def refit(
 
     A minimum that would clearly lie above `give_up` is not sought to the end. The objective is off by about the square
     of `tol`, relatively. Smooth losses are minimised by Newton's method; where kinks defeat it, by an interior point
-    method.
+    method; where nearly dependent columns defeat both, in an orthogonal basis.
     """
     outputs = inst.layout.outputs_of(problem)
-    target = inst.source.target[:, outputs]
-    view = Restricted(inst, outputs, support_mask(inst, chosen), inst.problem.loss, target)
-    box = inst.problem.loss.box(target)
-    if inst.problem.loss.smooth:
-        fit = _by_newton(view, Z, give_up, tol, NEWTON_STEPS if box is None else FEW_STEPS)
-        if box is None or fit.residual <= TOL or fit.value - 0.5 * fit.residual**2 * abs(fit.value) > give_up:
-            return fit
-    if box is None:
-        raise TypeError(f"the {inst.problem.loss.name} loss is not smooth: it needs a `box` to be refitted")
+    view = Restricted(inst, outputs, support_mask(inst, chosen), inst.problem.loss, inst.source.target[:, outputs])
     if not view.size:
         return Fit(view.scatter(view.gather(Z), Z), float(view.value(view.gather(Z))), 0.0)
-    gap_tol = GAP_TOL if tol <= TOL else SEARCH_GAP_TOL
-    found = Interior(view, box, inst.source.weight).minimise(view.gather(Z), gap_tol, give_up)
+    fit, ended = _minimise(view, Z, give_up, tol)
+    if ended and fit.residual > POOR:
+        view.orthogonalise()
+        again, _ = _minimise(view, fit.Z, give_up, tol)
+        fit = again if again.value < fit.value else fit
+    return fit
+
+
+def _minimise(view: Restricted, Z: Tensor, give_up: float, tol: float) -> tuple[Fit, bool]:
+    """The fit, and whether it was followed to its end."""
+    loss = view.loss
+    box = loss.box(view.target)
+    if loss.smooth:
+        fit = _by_newton(view, Z, give_up, tol, NEWTON_STEPS if box is None else FEW_STEPS)
+        ended = not fit.value - 2 * fit.residual**2 * abs(fit.value) > give_up
+        if box is None or fit.residual <= TOL or not ended:
+            return fit, ended
+    if box is None:
+        raise TypeError(f"the {loss.name} loss is not smooth: it needs a `box` to be refitted")
+    interior = Interior(view, box, view.inst.source.weight)
+    found = interior.minimise(view.gather(Z), GAP_TOL if tol <= TOL else SEARCH_GAP_TOL, give_up)
     relative = found.gap / max(abs(found.value), torch.finfo(torch.float64).tiny)
-    return Fit(view.scatter(found.x, Z), found.value, relative, found.slopes, found.steps)
+    fit = Fit(view.scatter(found.x, Z), found.value, relative, found.slopes, found.steps)
+    return fit, not found.value - found.gap > give_up
 
 
 def _by_newton(view: Restricted, Z: Tensor, give_up: float, tol: float, steps: int) -> Fit:
-    if view.inst.gram_at_hand:
+    first = view.basis is None
+    if view.inst.gram_at_hand and first:
         # Steps with it need not be perfect: values and gradients come from the data.
         view.take_hessian(view.inst.normal_equations[0])
-    result = newton(view.evaluate, view.value, view.gather(Z), tol=tol, max_iter=steps, give_up=give_up)
+    result = newton(
+        view.evaluate,
+        view.value,
+        _better_start(view, view.gather(Z)),
+        tol=tol,
+        max_iter=steps,
+        give_up=give_up,
+        least_pivot=LEAST_PIVOT if first else 0.0,
+    )
     return Fit(view.scatter(result.x, Z), float(result.value), float(result.residual), evaluations=result.evaluations)
+
+
+def _better_start(view: Restricted, x: Tensor) -> Tensor:
+    """The variables ``x``, or zero where these are worse: another support's coefficients can miss by far."""
+    zero = torch.zeros_like(x)
+    if view.loss.quadratic or bool(view.value(x) <= view.value(zero)):
+        return x
+    return zero
 
 
 def optimal_slopes(inst: Instance, problem: int, chosen: Tensor, fit: Fit) -> Tensor:

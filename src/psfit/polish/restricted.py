@@ -11,18 +11,22 @@ import torch
 from torch import Tensor
 
 from psfit.data import DesignMatrix, Strip
+from psfit.data.strip import DenseStrip
 from psfit.instance import Instance
-from psfit.linalg import Evaluation
+from psfit.linalg import Evaluation, cholesky
 from psfit.losses import Loss
 
 # The share of the curvature that all samples together typically have, below which an intercept has none.
 IDLE = 1e-12
+# Each round of orthogonalisation takes the root of what is left of the condition number, about 1e8 at a time.
+ROUNDS = 3
 
 
 class Restricted:
     """One problem of an instance on the coefficients where ``mask (p, c')`` is true, and its free intercepts.
 
-    The variables form one vector: for each of the problem's c' outputs its chosen rows in order, intercept last.
+    The variables form one vector: for each of the problem's c' outputs its chosen rows in order, intercept last. In an
+    orthogonal `basis`, a matrix for each output, they are the coordinates there.
     """
 
     def __init__(self, inst: Instance, outputs: list[int], mask: Tensor, loss: Loss, target: Tensor) -> None:
@@ -38,6 +42,24 @@ class Restricted:
         self.size = ends[-1]
         self.ridge = torch.cat([inst.ridge[self.rows[a], 0] for a in self.at])
         self._hessian: Tensor | None = None
+        self.basis: list[Tensor] | None = None
+
+    def orthogonalise(self) -> None:
+        """Turn to variables whose columns are orthonormal: of nearly dependent columns a Gram matrix knows too little.
+
+        Cholesky factors of Gram matrices, made again in the basis found so far, need only sums over samples.
+        """
+        self._hessian = None
+        basis = [torch.eye(len(a), dtype=torch.float64, device=self.ridge.device) for a in self.at]
+        weight = self.inst.source.weight.expand(-1, len(self.outputs))
+        for _ in range(ROUNDS):
+            self.basis = basis
+            gram, _ = self.products(weight, [])
+            basis = [
+                torch.linalg.solve_triangular(cholesky(gram[s, s]), T.T, upper=False).T
+                for T, s in zip(basis, self.slices, strict=True)
+            ]
+        self.basis = basis
 
     @cached_property
     def _intercepts(self) -> Tensor:
@@ -56,12 +78,41 @@ class Restricted:
 
     def gather(self, Z: Tensor) -> Tensor:
         """The variables ``(1, size)`` of coefficients ``Z (n, c)``."""
-        parts = [Z[self.rows[a], k] for a, k in zip(self.at, self.outputs, strict=True)]
-        return torch.cat(parts).double().unsqueeze(0)
+        parts = [Z[self.rows[a], k].double() for a, k in zip(self.at, self.outputs, strict=True)]
+        if self.basis is not None:
+            parts = [torch.linalg.solve(T, part) for T, part in zip(self.basis, parts, strict=True)]
+        return torch.cat(parts).unsqueeze(0)
+
+    def coefficients(self, x: Tensor) -> Tensor:
+        """The coefficients ``(1, size)`` of variables ``x (1, size)``."""
+        if self.basis is None:
+            return x
+        parts = [T @ x[0, s] for T, s in zip(self.basis, self.slices, strict=True)]
+        return torch.cat(parts).unsqueeze(0)
+
+    def pull_back(self, g: Tensor) -> Tensor:
+        """The derivatives ``(size,)`` with respect to the variables from those with respect to the coefficients."""
+        if self.basis is None:
+            return g
+        return torch.cat([T.T @ g[s] for T, s in zip(self.basis, self.slices, strict=True)])
+
+    def push_forward(self, g: Tensor) -> Tensor:
+        """The inverse of `pull_back`."""
+        if self.basis is None:
+            return g
+        return torch.cat([torch.linalg.solve(T.T, g[s]) for T, s in zip(self.basis, self.slices, strict=True)])
+
+    @property
+    def ridge_matrix(self) -> Tensor:
+        """The second derivatives of the ridge ``(size, size)`` with respect to the variables."""
+        if self.basis is None:
+            return torch.diag(self.ridge)
+        pairs = zip(self.basis, self.slices, strict=True)
+        return torch.block_diag(*(T.T @ (self.ridge[s].unsqueeze(1) * T) for T, s in pairs))
 
     def scatter(self, x: Tensor, Z: Tensor) -> Tensor:
         """`Z` with this problem's outputs set to the variables ``x (1, size)``, zero elsewhere."""
-        Z = Z.clone()
+        Z, x = Z.clone(), self.coefficients(x)
         for a, k, s in zip(self.at, self.outputs, self.slices, strict=True):
             Z[:, k] = 0
             Z[self.rows[a], k] = x[0, s]
@@ -87,11 +138,12 @@ class Restricted:
         summed = [value, gradient] if known is not None else [value, gradient, hessian.flatten()]
         total = self.total(torch.cat(summed))
         if known is None:
-            hessian = total[1 + self.size :].view(self.size, self.size) + torch.diag(self.ridge)
-            self.pin_common_shift(hessian)
-            self.pin_idle_intercepts(hessian)
+            hessian = total[1 + self.size :].view(self.size, self.size) + self.ridge_matrix
+            if self.basis is None:
+                self.pin_common_shift(hessian)
+                self.pin_idle_intercepts(hessian)
             self._hessian = hessian if self.loss.quadratic else None
-        gradient = total[1 : 1 + self.size] + self.ridge * x[0]
+        gradient = total[1 : 1 + self.size] + self.pull_back(self.ridge * self.coefficients(x)[0])
         return total[:1] + self._penalty(x), gradient.unsqueeze(0), hessian.unsqueeze(0)
 
     def _add_hessian(self, H: Tensor, parts: list[Strip], eta: Tensor, b: Tensor, weight: Tensor) -> None:
@@ -124,7 +176,7 @@ class Restricted:
             H[last, last] += most * (H[last, last] <= IDLE * most)
 
     def _penalty(self, x: Tensor) -> Tensor:
-        return 0.5 * (self.ridge * x.square()).sum(dim=1)
+        return 0.5 * (self.ridge * self.coefficients(x).square()).sum(dim=1)
 
     def total(self, local: Tensor) -> Tensor:
         """The sum over all nodes."""
@@ -141,7 +193,8 @@ class Restricted:
             for k, s in enumerate(self.slices):
                 if weights is not None:
                     gram[s, s] += parts[k].cross([parts[k]], weights[at, k : k + 1])
-                sums[:, s] += parts[k].rmv(torch.stack([side[at, k] for side in sides], dim=1)).T
+                if sides:
+                    sums[:, s] += parts[k].rmv(torch.stack([side[at, k] for side in sides], dim=1)).T
         if weights is None:
             return gram, list(self.total(sums))
         summed = self.total(torch.cat([gram, sums]))
@@ -150,7 +203,10 @@ class Restricted:
     def _strips(self) -> Iterator[tuple[slice, list[Strip]]]:
         """Ranges of rows, each with the columns of every output."""
         for at, strip in self.matrix.strips(torch.float64):
-            yield at, [strip if len(a) == strip.shape[1] else strip.columns(a) for a in self.at]
+            parts = [strip if len(a) == strip.shape[1] else strip.columns(a) for a in self.at]
+            if self.basis is not None:
+                parts = [DenseStrip(part.dense() @ T) for part, T in zip(parts, self.basis, strict=True)]
+            yield at, parts
 
     def _passes(self, x: Tensor) -> Iterator[tuple[slice, list[Strip], Tensor, Tensor, Tensor]]:
         """Strips of rows: their range, the columns of each output, predictors, targets and weights."""
