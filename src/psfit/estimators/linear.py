@@ -22,9 +22,10 @@ class _Regressor(RegressorMixin, SparseModel):
 
     def _read_target(self, y: Any, rows: int) -> np.ndarray:
         if getattr(y, "dtype", np.dtype(float)).kind in "US":
-            first = next(iter(np.ravel(y)), "")
+            entry, text = _first_text(np.ravel(y))
             raise ValueError(
-                f"y holds text, such as {str(first)!r}: for classes use the logistic loss (SparseLogisticRegression)"
+                f"y holds text, {text!r} in entry {entry} (counted from 0): for classes use the logistic loss "
+                "(SparseLogisticRegression)"
             )
         target = check_array(y, ensure_2d=False, allow_nd=False, dtype=np.float64, input_name="y")
         check_consistent_length(np.empty(rows), target)
@@ -142,3 +143,13 @@ class SparsePoissonRegression(_Regressor):
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = True
         return tags
+
+
+def _first_text(y: np.ndarray) -> tuple[int, str]:
+    """The first entry that does not even look like a number; where all do, the first."""
+    for entry, text in enumerate(y.astype(str).tolist()):
+        try:
+            float(text)
+        except ValueError:
+            return entry, text
+    return 0, str(next(iter(y), ""))
