@@ -210,9 +210,9 @@ def _first_index(part: Part, grid: Grid, known: int | None, features: int | None
         return known
     if features is not None and not zero and width <= features:
         raise DataFileError(
-            "path: nothing in the svmlight files tells whether their columns count from zero or from one, and the model "
-            "was not fitted to such files; read them with sklearn.datasets.load_svmlight_file(path, n_features="
-            f"{features}, zero_based=...) and pass the matrix"
+            "path: nothing in the svmlight files tells whether their columns count from zero or from one, and the "
+            "model was not fitted to such files; read them with sklearn.datasets.load_svmlight_file(path, "
+            f"n_features={features}, zero_based=...) and pass the matrix"
         )
     return 0 if zero else 1
 

@@ -1,5 +1,6 @@
 """What all files of all ranks make of their columns: kinds and levels that no single file knows."""
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 
@@ -11,6 +12,7 @@ UNLIKE = (
     "path: the files differ in their columns, in their order, or in whether they hold targets and sample weights; "
     "all must be alike"
 )
+DIGEST = hashlib.sha256().digest_size
 # Ranges of files: the samples of a rank.
 Pieces = list[tuple[DataFile, int, int]]
 
@@ -21,7 +23,7 @@ def learn(pieces: Pieces, grid: Grid) -> Schema:
     A column is what all of its cells can be: numbers, else booleans, else a category. All ranks must call this.
     """
     local = grid.together(lambda: _merge([file.possible(start, stop) for file, start, stop in pieces]))
-    found = _merge([_unpacked(payload) for payload in grid.world.all_gather(_packed(local))])
+    found = _merge([_unpacked(payload, local) for payload in grid.world.all_gather(_packed(local))])
     if found is None:
         return Schema()
     kinds = {name: possible[0] for name, possible in found.columns.items()}
@@ -68,12 +70,28 @@ def _union(several: Iterable[Mapping[str, Iterable[str]]]) -> dict[str, set[str]
 
 
 def _packed(found: Possible | None) -> bytes:
-    return json.dumps(None if found is None else [found.columns, found.target]).encode()
-
-
-def _unpacked(payload: bytes) -> Possible | None:
-    found = json.loads(payload)
+    """Short, as tables may have very many columns: a digest of their names, and a digit for the kinds of each."""
     if found is None:
+        return b""
+    digest = hashlib.sha256(json.dumps(list(found.columns)).encode()).digest()
+    digits = "".join(map(_digit, found.columns.values())) + ("-" if found.target is None else _digit(found.target))
+    return digest + digits.encode()
+
+
+def _unpacked(payload: bytes, local: Possible | None) -> Possible | None:
+    """What another rank found; its columns must have the names of this rank's."""
+    if not payload:
         return None
-    columns, target = found
-    return Possible({name: tuple(kinds) for name, kinds in columns.items()}, None if target is None else tuple(target))
+    if local is None or payload[:DIGEST] != _packed(local)[:DIGEST]:
+        raise DataFileError(UNLIKE)
+    digits, target = payload[DIGEST:-1].decode(), payload[-1:].decode()
+    columns = {name: _kinds(digit) for name, digit in zip(local.columns, digits, strict=True)}
+    return Possible(columns, None if target == "-" else _kinds(target))
+
+
+def _digit(kinds: tuple[Kind, ...]) -> str:
+    return str(sum(1 << k for k, kind in enumerate(KINDS) if kind in kinds))
+
+
+def _kinds(digit: str) -> tuple[Kind, ...]:
+    return tuple(kind for k, kind in enumerate(KINDS) if int(digit) >> k & 1)

@@ -69,6 +69,9 @@ def level_texts(values: pa.Array) -> pa.Array:
     """
     if is_text(values.type):
         return values.cast(pa.string())
+    if pa.types.is_float16(values.type):
+        # Arrow cannot look for what is different among these.
+        values = values.cast(pa.float32())
     encoded = values.dictionary_encode()
     texts = [_text(value) for value in encoded.dictionary.to_numpy(zero_copy_only=False)]
     return pa.array(texts, pa.string()).take(encoded.indices)

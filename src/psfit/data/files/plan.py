@@ -144,8 +144,10 @@ class Plan:
             return "sample weights must be numbers"
         if self.wanted.fitted:
             return "the model was fitted to another kind of data there; correct such cells or drop their rows"
-        if name == self.target:
+        if name == self.target and self.wanted.numeric:
             return "correct such cells; for classes use the logistic loss (SparseLogisticRegression)"
+        if name == self.target:
+            return "write all labels as numbers, or all as text"
         if self.wanted.one_hot:
             return "write the column alike in all rows and files"
         return "correct such cells, leave the column out (columns), or ask for one_hot"
