@@ -41,10 +41,6 @@ def refused(said, action):
         assert part in str(error.value)
 
 
-def columns_of(model):
-    return {column.name: (column.kind, column.levels) for column in model._schema.columns}
-
-
 # At fit -------------------------------------------------------------------------------------------
 
 
@@ -120,6 +116,16 @@ def test_some_levels_can_be_asked_for(tmp_path):
     assert samples.matrix.values.tolist() == [[1, 0], [2, 1], [3, 0]]
     with pytest.raises(SchemaError, match="columns='a=z'"):
         FileSource(path, one_hot=True, columns=("a=z",)).read(GRID)
+
+
+def test_a_number_that_is_missing_is_no_level(tmp_path):
+    a, b = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    pq.write_table(pa.table({"code": ["X", "Y"], "y": [1.0, 2.0]}), a)
+    pq.write_table(pa.table({"code": [1.0, np.nan], "y": [1.0, 2.0]}), b)
+    refused(
+        ["b.parquet: column 'code' has a missing value, first in row 1 "],
+        lambda: FileSource([a, b], one_hot=True).read(GRID),
+    )
 
 
 # The text of a level ------------------------------------------------------------------------------

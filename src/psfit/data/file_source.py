@@ -95,18 +95,18 @@ class FileSource:
         fitted = features is not None
         known = schema if schema is not None and schema.columns else None
         wanted = Wanted(
-            self.target,
-            self.sample_weight,
-            names or self.columns,
-            self.one_hot and not fitted,
-            labelled,
-            numeric,
-            known,
-            fitted,
+            target=self.target,
+            weight=self.sample_weight,
+            columns=names or self.columns,
+            one_hot=self.one_hot and not fitted,
+            labelled=labelled,
+            numeric=numeric,
+            schema=known,
+            fitted=fitted,
         )
         budget = memory.budget(torch.device("cpu")) if self.memory is None else memory.parse(self.memory)
         pieces = grid.together(lambda: self._pieces(wanted, grid))
-        found = self._agreed(pieces, schema, labelled, grid)
+        found = _agreed(pieces, schema, labelled, grid)
         part = grid.together(lambda: _joined([file.part(a, b, found, budget) for file, a, b in pieces]))
         grid.together(lambda: _require_rows(part, grid))
         _require_same(part, grid)
@@ -115,15 +115,6 @@ class FileSource:
         first = _first_index(part, grid, found.first_index, features) if part.open_ended else None
         matrix = _sparse(part, grid, first, features or 0)
         return Samples(matrix, part.y, part.weight, part.names, replace(found, first_index=first))
-
-    def _agreed(self, pieces: Pieces, known: Schema | None, labelled: bool, grid: Grid) -> Schema:
-        """What the model knows about the columns, or else what all files of all ranks tell."""
-        if known is not None and known.columns and (known.target is not None or not labelled):
-            return known
-        found = learn(pieces, grid)
-        if known is None:
-            return found
-        return replace(found, columns=known.columns or found.columns, first_index=known.first_index)
 
     def _pieces(self, wanted: Wanted, grid: Grid) -> Pieces:
         """The files that hold this rank's samples, each with the range of them.
@@ -159,6 +150,16 @@ class FileSource:
         if bool(grid.world.all_reduce(torch.tensor([float(not fits)])) > 0):
             return matrix
         return grid.together(matrix.resident)
+
+
+def _agreed(pieces: Pieces, known: Schema | None, labelled: bool, grid: Grid) -> Schema:
+    """What the model knows about the columns, or else what all files of all ranks tell."""
+    if known is not None and known.columns and (known.target is not None or not labelled):
+        return known
+    found = learn(pieces, grid)
+    if known is None:
+        return found
+    return replace(found, columns=known.columns or found.columns, first_index=known.first_index)
 
 
 def _joined(parts: list[Part]) -> Part:

@@ -71,10 +71,6 @@ class Schema:
             twice = next(name for k, name in enumerate(names) if name in names[:k])
             raise SchemaError(f"two features would be called {twice!r}; rename one of their columns")
 
-    def column(self, name: str) -> Column:
-        """The column of that name."""
-        return next(column for column in self.columns if column.name == name)
-
     def features(self, asked: Sequence[str] | None = None) -> list[Feature]:
         """All features, or those asked for: by their own names, or all of a column by the column's name."""
         every = {feature.name: [feature] for column in self.columns for feature in column.features}

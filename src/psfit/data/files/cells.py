@@ -39,7 +39,7 @@ def misfit(values: pa.Array, kind: Kind) -> int | None:
     if not len(values):
         return None
     if is_text(values.type):
-        return None if kind == "category" else _first_other(values, kind)
+        return None if kind == "category" else first_other(values.to_pylist(), kind)
     if not is_number(values.type):
         return 0
     if pa.types.is_boolean(values.type):
@@ -50,9 +50,9 @@ def misfit(values: pa.Array, kind: Kind) -> int | None:
     return None if place < 0 else int(place)
 
 
-def _first_other(texts: pa.Array, kind: Kind) -> int:
-    """The first text that does not even look like the kind; where all do, the first."""
-    for place, text in enumerate(texts.to_pylist()):
+def first_other(texts: list[str], kind: Kind) -> int:
+    """The place of the first text that does not even look like the kind; where all do, that of the first."""
+    for place, text in enumerate(texts):
         try:
             float(text)
         except ValueError:

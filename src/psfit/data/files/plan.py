@@ -162,6 +162,9 @@ class Plan:
         place = misfit(cells, column.kind)
         if place is not None:
             raise self.misplaced(column.name, column.kind, first + place, cells[place].as_py())
+        if column.kind == "category" and pa.types.is_floating(cells.type):
+            # A number that is missing is no level.
+            require_finite(cells.to_numpy(zero_copy_only=False).reshape(-1, 1), self.path, (column.name,), first)
         return cells.cast(pa.float64()) if pa.types.is_decimal(cells.type) else cells
 
     def _codes(self, texts: pa.Array, column: Column, first: int) -> np.ndarray:
