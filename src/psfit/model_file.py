@@ -18,6 +18,7 @@ from psfit import estimators
 from psfit._version import __version__
 from psfit.bicadmm import BiCADMM
 from psfit.comm import GridSpec
+from psfit.data.schema import Schema
 from psfit.estimators._base import SparseModel
 from psfit.estimators._selection import SelectingModel, Selection
 from psfit.files import write_whole
@@ -61,6 +62,7 @@ def save(model: SparseModel, path: str | Path) -> None:
         "parameters": _parameters(model),
         "learned": {name: _listed(vars(model)[name]) for name in LEARNED if name in vars(model)},
         "surroundings": getattr(model, "_surroundings", None),
+        "schema": None if model._schema is None else model._schema.to_dict(),
         "shape": result.coef.shape,
         "result": {f.name: getattr(result, f.name) for f in fields(Result) if f.name not in apart},
     }
@@ -88,6 +90,8 @@ def load(path: str | Path) -> SparseModel:
     if content.get("surroundings") is not None:
         # Absent from files of the first versions.
         model._surroundings = content["surroundings"]
+    if content.get("schema") is not None:
+        model._schema = Schema.from_dict(content["schema"])
     model.result_ = _result(content, arrays)
     if isinstance(model, SelectingModel) and "selection" in content:
         chosen = content["selection"]

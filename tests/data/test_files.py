@@ -15,7 +15,8 @@ import torch
 import psfit
 from psfit.comm import GridSpec
 from psfit.data import FileSource, memory, streamed
-from psfit.data.files import DataFileError, Wanted, open_file, tables, text
+from psfit.data.files import DataFileError, Wanted, learn, open_file, tables, text
+from psfit.data.schema import Schema
 
 ROWS = 57
 GRID = GridSpec(backend="serial", device="cpu").build()
@@ -78,12 +79,17 @@ def write_svmlight(path, X, y, base=1, start="", newline="\n"):
     return path
 
 
-def read(path, names=None, labelled=True, features=None, **options):
-    return FileSource(path, **options).read(GRID, names, labelled, features)
+def read(path, names=None, labelled=True, features=None, schema=None, **options):
+    return FileSource(path, **options).read(GRID, names, labelled, features, schema=schema)
 
 
 def values(samples):
     return samples.matrix.chunk(0, samples.matrix.shape[0], torch.float64).numpy()
+
+
+def whole(file):
+    """What all rows of a file tell about its columns."""
+    return learn([(file, 0, file.length)], GRID)
 
 
 def refused(said, path, **options):
@@ -227,7 +233,8 @@ def test_svmlight_comes_back(base, ending, tmp_path):
 def test_svmlight_has_at_least_as_many_columns_as_the_model(tmp_path):
     X = sparse_rows(columns=5)
     path = write_svmlight(tmp_path / "data.svm", X, Y)
-    np.testing.assert_array_equal(values(read(path, features=8)), np.hstack([X, np.zeros((ROWS, 3))]))
+    samples = read(path, features=8, schema=Schema(first_index=1))
+    np.testing.assert_array_equal(values(samples), np.hstack([X, np.zeros((ROWS, 3))]))
 
 
 def test_tables_know_decimals_categories_and_single_precision(tmp_path):
@@ -275,7 +282,8 @@ def test_integers_may_have_fractions_further_down(tmp_path, blocks):
 def parts(path, cuts, wanted):
     """Features and targets of consecutive ranges, one after the other."""
     file = open_file(path, wanted)
-    found = [file.part(a, b, {}, 1 << 30) for a, b in pairwise([0, *cuts, file.length])]
+    schema = whole(file)
+    found = [file.part(a, b, schema, 1 << 30) for a, b in pairwise([0, *cuts, file.length])]
     width = max(part.features.shape[1] for part in found)
     rows = []
     for part in found:
@@ -374,7 +382,7 @@ def test_a_model_of_texts_predicts_from_other_files(ending, tmp_path):
     model = psfit.SparseLinearRegression(3, gamma=10.0, certify=False)
     model.fit(FileSource(write_table(tmp_path / f"fit{ending}", frame), one_hot=True))
     coef = dict(zip(model.feature_names_in_, model.coef_, strict=True))
-    new = pd.DataFrame({"size": [1, 2, 3], "other": ["x", "y", "z"], "colour": ["red", "never seen", "green"]})
+    new = pd.DataFrame({"size": [1, 2, 3], "other": ["x", "y", "z"], "colour": ["red", "ö", "green"]})
     expected = [
         model.intercept_ + coef["size"] * row.size_ + coef.get(f"colour={row.colour}", 0.0)
         for row in new.rename(columns={"size": "size_"}).itertuples()
@@ -432,7 +440,7 @@ def test_text_goes_to_disk_when_it_does_not_fit(tmp_path, blocks):
     file = open_file(write_table(tmp_path / "data.csv", FRAME), Wanted("y", columns=NAMES))
     size = X.nbytes
     for budget, kind in ((1, streamed.BinaryRows), (size, streamed.BinaryRows), (2 * size, streamed.ArrayRows)):
-        rows = file.part(0, file.length, {}, budget).features
+        rows = file.part(0, file.length, whole(file), budget).features
         assert type(rows) is kind
         np.testing.assert_array_equal(rows.read(0, ROWS), X)
 
@@ -515,7 +523,7 @@ def test_rows_are_counted_in_the_whole_file_whichever_part_is_read(ending, tmp_p
     file = open_file(path, Wanted(labelled=ending != ".npy"))
 
     def look(start, stop):
-        features = file.part(start, stop, {}, 1 << 30).features
+        features = file.part(start, stop, whole(file), 1 << 30).features
         return features if ending == ".svm" else features.read(0, features.shape[0])
 
     assert 20 < look(0, file.length // 2).shape[0] < 40
@@ -646,7 +654,7 @@ def test_names_may_be_numbers(header, tmp_path):
 @pytest.mark.parametrize(
     ("last", "said"),
     [
-        (b"1,x\n", "column 'b': row 200 (counted from 0): CSV conversion error to double: invalid value 'x'"),
+        (b"1,x\n", "column 'b' holds text ('x') in place of a number, first in row 200 (counted from 0)"),
         (b"1\n", "row 200 (counted from 0): Expected 2 columns, got 1"),
         (b"1,\n", "column 'b' has a missing value, first in row 200 (counted from 0)"),
     ],
@@ -658,7 +666,7 @@ def test_mistakes_after_the_first_block_are_told(last, said, share, tmp_path, mo
     path.write_bytes(b"a,b\n" + b"1,2\n" * 200 + last)
     file = open_file(path, Wanted())
     with pytest.raises(DataFileError) as error:
-        file.part(int(share * file.length), file.length, {}, 1 << 30)
+        file.part(int(share * file.length), file.length, whole(file), 1 << 30)
     assert "data.csv: " in str(error.value)
     assert said in str(error.value)
 
@@ -824,7 +832,7 @@ def test_text_cut_short_gives_whole_rows_or_an_error(ending, tmp_path):
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
         try:
-            samples = read(path, features=3)
+            samples = read(path, features=3, schema=Schema(first_index=1))
         except DataFileError as error:
             errors.append(str(error))
             continue

@@ -30,6 +30,14 @@ def colours():
     return colour
 
 
+def codes():
+    """Codes that are numbers but for two, which only the last third holds; and what one-hot columns make of them."""
+    code = np.array([str(k % 2 + 1) for k in range(ROWS)], dtype="U3")
+    code[70], code[80] = "X", "010"
+    names = ["010", "1", "2", "X"]
+    return code, np.column_stack([code == name for name in names]).astype(float), [f"code={name}" for name in names]
+
+
 def svmlight(X, y, base):
     return "".join(
         " ".join([repr(t), *(f"{j + base}:{value!r}" for j, value in enumerate(row) if value)]) + "\n"
@@ -79,12 +87,20 @@ def test_ranks_read_their_own_parts(backend, tmp_path):
         frame[at].to_parquet(tmp_path / "pair" / f"part{k}.parquet", index=False)
     coloured.to_csv(tmp_path / "coloured.csv", index=False)
     coloured.astype({"colour": "category"}).to_parquet(tmp_path / "coloured.parquet")
+    code, indicators, levels = codes()
+    coded = frame.assign(code=code)[["code", *NAMES, "y"]]
+    coded.to_csv(tmp_path / "coded.csv", index=False)
+    for folder, ending in (("lines", "csv"), ("typed", "parquet")):
+        (tmp_path / folder).mkdir()
+        for k, at in enumerate([slice(0, 30), slice(30, 60), slice(60, ROWS)]):
+            part, file = coded[at].astype({"code": str if k == 2 else int}), tmp_path / folder / f"part{k}.{ending}"
+            part.to_csv(file, index=False) if ending == "csv" else part.to_parquet(file)
     np.savez(tmp_path / "data.npz", X=X, y=y)
     cases = {
         name: {"path": str(tmp_path / name)} for name in ("data.csv", "data.parquet", "data.npz", "folder", "pair")
     }
     cases["streamed"] = {"path": str(tmp_path / "data.parquet"), "memory": 100}
-    for name in ("coloured.csv", "coloured.parquet"):
+    for name in ("coloured.csv", "coloured.parquet", "coded.csv", "lines", "typed"):
         cases[name] = {"path": str(tmp_path / name), "one_hot": True}
     for base in (0, 1):
         (tmp_path / f"from{base}.svm").write_text(svmlight(X, y, base))
@@ -99,6 +115,9 @@ def test_ranks_read_their_own_parts(backend, tmp_path):
     check(answers["pair"], X, y, NAMES)
     check(answers["coloured.csv"], encoded.to_numpy(), y, list(encoded.columns))
     check(answers["coloured.parquet"], encoded.to_numpy(), y, list(encoded.columns))
+    # Kinds and levels are those of all files, though two ranks see nothing but numbers.
+    for name, counts in (("coded.csv", None), ("lines", [30, 30, 30]), ("typed", [30, 30, 30])):
+        check(answers[name], np.hstack([indicators, X]), y, [*levels, *NAMES], counts)
     check(answers["from0.svm"], X, y, None)
     check(answers["from1.svm"], X, y, None)
 
@@ -118,6 +137,10 @@ def test_what_one_rank_cannot_read_all_refuse(tmp_path):
         (tmp_path / name).mkdir()
         for k, frame in enumerate([good, good, other]):
             frame.to_parquet(tmp_path / name / f"part{k}.parquet")
+    good.assign(y=[*good["y"][:85], "oops", *good["y"][86:]]).to_csv(tmp_path / "y.csv", index=False)
+    (tmp_path / "text").mkdir()
+    for k, frame in enumerate([good, good, good.astype({"c": object}).assign(c=["1", "oops", *["2"] * 88])]):
+        frame.to_parquet(tmp_path / "text" / f"part{k}.parquet")
     place = "column 'c' has a missing value, first in row 85 (counted from 0)"
     said = {
         "bad.csv": [2, f"bad.csv: {place}"],
@@ -128,6 +151,8 @@ def test_what_one_rank_cannot_read_all_refuse(tmp_path):
         "labels.svm": [None, "no feature"],
         "swapped": [None, "the files differ"],
         "fewer": [None, "the files differ"],
+        "y.csv": [None, "y.csv: column 'y' holds text ('oops') in place of a number, first in row 85 "],
+        "text": [2, "part2.parquet: column 'c' holds text ('oops') in place of a number, first in row 1 "],
         "no target": [None, "target='z': there is no such column"],
     }
     cases = {name: {"path": str(tmp_path / name)} for name in said}

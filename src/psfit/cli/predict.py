@@ -10,6 +10,7 @@ import numpy as np
 import typer
 
 from psfit.cli.options import require_folder
+from psfit.estimators._scores import answering
 from psfit.files import write_whole
 from psfit.model_file import load
 
@@ -29,13 +30,15 @@ def predict(
     fitted: Any = load(model)
     if proba and not hasattr(fitted, "predict_proba"):
         raise ValueError(f"--proba: {type(fitted).__name__} has no probabilities; leave it out")
-    predicted = np.asarray(fitted.predict(data))
+    # The file is read once, whatever is asked about it.
+    known: Any = answering(fitted, fitted._predictor(data))
+    predicted = np.asarray(known.predict(None))
     columns = predicted.reshape(len(predicted), -1).tolist()
     several = predicted.ndim > 1
     head = [f"prediction_{k}" for k in range(predicted.shape[1])] if several else ["prediction"]
     if proba:
         head += [f"probability_{label}" for label in fitted.classes_]
-        columns = [one + more for one, more in zip(columns, fitted.predict_proba(data).tolist(), strict=True)]
+        columns = [one + more for one, more in zip(columns, known.predict_proba(None).tolist(), strict=True)]
     if out is None:
         csv.writer(sys.stdout, lineterminator="\n").writerows([head, *columns])
         return

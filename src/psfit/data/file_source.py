@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,25 +11,25 @@ import torch
 
 from psfit.comm import Grid, even_bounds
 from psfit.data import memory
-from psfit.data.files import DataFile, DataFileError, JoinedRows, Part, Wanted, find, open_file
+from psfit.data.files import UNLIKE, DataFileError, JoinedRows, Part, Pieces, Wanted, find, learn, open_file
 from psfit.data.matrix import DesignMatrix
+from psfit.data.schema import Schema
 from psfit.data.sparse import Sparse
 from psfit.data.streamed import Rows, Streamed
-
-UNLIKE = (
-    "path: the files differ in their columns, in their order, or in whether they hold targets and sample weights; "
-    "all must be alike"
-)
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples of this rank: the features where the solver wants them, targets and weights as they were written."""
+    """Samples of this rank: the features where the solver wants them, targets and weights as they were written.
+
+    `schema` says how they were read, the same on all ranks.
+    """
 
     matrix: DesignMatrix
     y: np.ndarray | None
     weight: np.ndarray | None
     names: tuple[str, ...] | None
+    schema: Schema
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class FileSource:
     columns : sequence of str or None
         Use only these features.
     one_hot : bool, default=False
-        Turn each column of text into one column for every text in it, named ``column=text``.
+        Turn each column of text into one column for every text in it, named ``column=text``. A column is text if any
+        of its cells in any file is; then all of them are taken as they are written.
     memory : int, str or None
         Bytes (or text such as ``"2GB"``) that the features may take in memory; None takes half of what is free.
     """
@@ -76,26 +77,46 @@ class FileSource:
                 object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def read(
-        self, grid: Grid, names: tuple[str, ...] | None = None, labelled: bool = True, features: int | None = None
+        self,
+        grid: Grid,
+        names: tuple[str, ...] | None = None,
+        labelled: bool = True,
+        features: int | None = None,
+        *,
+        schema: Schema | None = None,
+        numeric: bool = False,
     ) -> Samples:
         """Read the samples of this rank to its device.
 
-        With `names`, the features of a fitted model in its order; `features` is their number where a file may tell of
-        fewer. All ranks must call this; if it fails on one, it fails on all with the reason.
+        For a fitted model `features` is the number of its features, `names` are those to read, in their order, and
+        `schema` is what the fit has learnt about the columns. `numeric` wants numbers as targets. All ranks must call
+        this; if it fails on one, it fails on all with the reason.
         """
-        one_hot = self.one_hot or (names is not None and any("=" in name for name in names))
-        wanted = Wanted(self.target, self.sample_weight, names or self.columns, one_hot, labelled)
+        fitted = features is not None
+        known = schema if schema is not None and schema.columns else None
+        wanted = Wanted(
+            target=self.target,
+            weight=self.sample_weight,
+            columns=names or self.columns,
+            one_hot=self.one_hot and not fitted,
+            labelled=labelled,
+            numeric=numeric,
+            schema=known,
+            fitted=fitted,
+        )
         budget = memory.budget(torch.device("cpu")) if self.memory is None else memory.parse(self.memory)
         pieces = grid.together(lambda: self._pieces(wanted, grid))
-        texts = _all_texts(grid.together(lambda: _texts(pieces)), grid)
-        part = grid.together(lambda: _joined([file.part(a, b, texts, budget) for file, a, b in pieces]))
+        found = _agreed(pieces, schema, labelled, grid)
+        part = grid.together(lambda: _joined([file.part(a, b, found, budget) for file, a, b in pieces]))
         grid.together(lambda: _require_rows(part, grid))
         _require_same(part, grid)
-        if scipy.sparse.issparse(part.features):
-            return Samples(_sparse(part, grid, features or 0), part.y, part.weight, part.names)
-        return Samples(self._placed(part.features, grid), part.y, part.weight, part.names)
+        if not scipy.sparse.issparse(part.features):
+            return Samples(self._placed(part.features, grid), part.y, part.weight, part.names, found)
+        first = _first_index(part, grid, found.first_index, features) if part.open_ended else None
+        matrix = _sparse(part, grid, first, features or 0)
+        return Samples(matrix, part.y, part.weight, part.names, replace(found, first_index=first))
 
-    def _pieces(self, wanted: Wanted, grid: Grid) -> list[tuple[DataFile, int, int]]:
+    def _pieces(self, wanted: Wanted, grid: Grid) -> Pieces:
         """The files that hold this rank's samples, each with the range of them.
 
         Where every rank can have files of its own, it looks at no other: they may lie on other machines.
@@ -131,22 +152,14 @@ class FileSource:
         return grid.together(matrix.resident)
 
 
-def _texts(pieces: list[tuple[DataFile, int, int]]) -> dict[str, set[str]]:
-    """The texts of one-hot columns in this rank's samples."""
-    merged: dict[str, set[str]] = {}
-    for file, start, stop in pieces:
-        for name, found in file.texts(start, stop).items():
-            merged[name] = merged.get(name, set()) | found
-    return merged
-
-
-def _all_texts(local: dict[str, set[str]], grid: Grid) -> dict[str, list[str]]:
-    """The texts of all ranks, sorted."""
-    merged: dict[str, set[str]] = {}
-    for payload in grid.world.all_gather(json.dumps({name: sorted(found) for name, found in local.items()}).encode()):
-        for name, found in json.loads(payload).items():
-            merged[name] = merged.get(name, set()) | set(found)
-    return {name: sorted(found) for name, found in merged.items()}
+def _agreed(pieces: Pieces, known: Schema | None, labelled: bool, grid: Grid) -> Schema:
+    """What the model knows about the columns, or else what all files of all ranks tell."""
+    if known is not None and known.columns and (known.target is not None or not labelled):
+        return known
+    found = learn(pieces, grid)
+    if known is None:
+        return found
+    return replace(found, columns=known.columns or found.columns, first_index=known.first_index)
 
 
 def _joined(parts: list[Part]) -> Part:
@@ -187,15 +200,30 @@ def _require_rows(part: Part, grid: Grid) -> None:
         )
 
 
-def _sparse(part: Part, grid: Grid, features: int) -> Sparse:
-    """Columns that all ranks agree on: as many as the widest has, counted from one unless some rank saw a zero."""
+def _first_index(part: Part, grid: Grid, known: int | None, features: int | None) -> int:
+    """What all ranks call the first column: zero if some rank saw a zero, else one.
+
+    A fitted model may know it. If it does not, its last feature must occur, or a shifted file would pass unseen.
+    """
+    seen = torch.tensor([float(part.features.shape[1]), float((part.features.indices == 0).any())])
+    width, zero = grid.world.all_reduce(seen, "max").tolist()
+    if known is not None:
+        return known
+    if features is not None and not zero and width <= features:
+        raise DataFileError(
+            "path: nothing in the svmlight files tells whether their columns count from zero or from one, and the "
+            "model was not fitted to such files; read them with sklearn.datasets.load_svmlight_file(path, "
+            f"n_features={features}, zero_based=...) and pass the matrix"
+        )
+    return 0 if zero else 1
+
+
+def _sparse(part: Part, grid: Grid, first_index: int | None, features: int) -> Sparse:
+    """Columns that all ranks agree on: as many as the widest has, or the model."""
     csr = part.features
-    counted_from_zero = not part.open_ended or bool((csr.indices == 0).any())
-    width, zero = grid.world.all_reduce(torch.tensor([float(csr.shape[1]), float(counted_from_zero)]), "max").tolist()
-    if part.open_ended:
-        csr = _widened(csr, max(int(width), features + (not zero)))
-    if not zero:
-        csr = csr[:, 1:]
+    if first_index is not None:
+        width = int(grid.world.all_reduce(torch.tensor([float(csr.shape[1])]), "max"))
+        csr = _widened(csr, max(width, features + first_index))[:, first_index:]
     if not csr.shape[1]:
         raise DataFileError("path: the files hold labels, but no feature; write index:value pairs after them")
     return Sparse.of(csr, grid.device, grid.dtype, grid.transfers)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -15,6 +15,7 @@ from psfit.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.data import DesignMatrix, FileSource, Samples, Source, Spread
 from psfit.data.moments import Moments
+from psfit.data.schema import Schema
 from psfit.environment import environment
 from psfit.estimators._documented import gather
 from psfit.estimators._export import as_sklearn, write_coefficients, write_onnx
@@ -102,6 +103,8 @@ class SparseModel(BaseEstimator, ABC):
     n_features_in_: int
     # Where the data were read and fitted, for reports.
     _surroundings: dict[str, str]
+    # What files told about their columns; None if the model was fitted to arrays.
+    _schema: Schema | None = None
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
@@ -206,13 +209,14 @@ class SparseModel(BaseEstimator, ABC):
         source = grid.together(lambda: as_file(X, y, sample_weight, target))
         if source is None:
             return grid.together(lambda: self._read_arrays(X, y, sample_weight, grid))
-        samples = source.read(grid, labelled=y is None)
+        samples = source.read(grid, labelled=y is None, numeric=is_regressor(self))
         return grid.together(lambda: self._read_samples(samples, y, sample_weight))
 
     def _read_arrays(
         self, X: Any, y: Any, sample_weight: Any, grid: Grid
     ) -> tuple[DesignMatrix, np.ndarray, np.ndarray]:
         values = read_design(self, X, reset=True)
+        self._schema = None
         weights = read_weights(sample_weight, values.shape[0])
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
@@ -226,6 +230,7 @@ class SparseModel(BaseEstimator, ABC):
     ) -> tuple[DesignMatrix, np.ndarray, np.ndarray]:
         rows, self.n_features_in_ = samples.matrix.shape
         forget_names(self)
+        self._schema = samples.schema
         if samples.names is not None:
             self.feature_names_in_ = np.array(samples.names, dtype=object)
         given = None if isinstance(sample_weight, str) else sample_weight
@@ -271,7 +276,7 @@ class SparseModel(BaseEstimator, ABC):
         return self._product(matrix, self.result_.coef)
 
     def _predictor_of(self, source: FileSource) -> np.ndarray:
-        """The same for the samples of a file, whatever else it holds; with names, only features that count are read."""
+        """The same for the samples of a file, read as those of the fit were; with names, only features that count."""
         coef = self.result_.coef
         names = getattr(self, "feature_names_in_", None)
         if names is not None and len(self.support_) > 0:
@@ -279,7 +284,7 @@ class SparseModel(BaseEstimator, ABC):
         grid = GridSpec(backend="serial", device="cpu").build()
         bare = replace(source, sample_weight=None)
         known = None if names is None else tuple(names)
-        matrix = bare.read(grid, known, labelled=False, features=self.n_features_in_).matrix
+        matrix = bare.read(grid, known, labelled=False, features=self.n_features_in_, schema=self._schema).matrix
         if matrix.shape[1] != len(coef):
             raise ValueError(f"X has {matrix.shape[1]} features, but {type(self).__name__} is expecting {len(coef)}")
         return self._product(matrix, coef)

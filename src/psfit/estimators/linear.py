@@ -8,6 +8,7 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from psfit.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
+from psfit.data.files.cells import first_other
 from psfit.estimators._base import SparseModel
 from psfit.estimators._inputs import summed
 from psfit.losses import Huber, Loss, Poisson, Squared
@@ -22,10 +23,10 @@ class _Regressor(RegressorMixin, SparseModel):
 
     def _read_target(self, y: Any, rows: int) -> np.ndarray:
         if getattr(y, "dtype", np.dtype(float)).kind in "US":
-            first = next(iter(np.ravel(y)), "")
-            raise ValueError(
-                f"y holds text, such as {str(first)!r}: for classes use the logistic loss (SparseLogisticRegression)"
-            )
+            texts = np.ravel(y).astype(str).tolist()
+            entry = first_other(texts, "number")
+            such = f", {texts[entry]!r} in entry {entry} (counted from 0)" if texts else ""
+            raise ValueError(f"y holds text{such}: for classes use the logistic loss (SparseLogisticRegression)")
         target = check_array(y, ensure_2d=False, allow_nd=False, dtype=np.float64, input_name="y")
         check_consistent_length(np.empty(rows), target)
         return np.asarray(target)

@@ -10,6 +10,7 @@ import numpy as np
 
 from psfit.bicadmm import BiCADMM
 from psfit.comm import GridSpec
+from psfit.data.schema import Schema
 from psfit.estimators._base import Posed, SparseModel
 from psfit.estimators._inputs import summed
 from psfit.estimators._progress import shown
@@ -57,6 +58,8 @@ class Path:
         The labels, where the outputs are classes.
     surroundings : dict of str
         Where it was fitted.
+    schema : Schema or None
+        What files told about their columns.
     ended : Status or None
         Why the search ended before it was done, if it did: a time limit, or somebody asked for it.
     """
@@ -74,6 +77,7 @@ class Path:
     settings: dict[str, Any]
     classes: np.ndarray | None
     surroundings: dict[str, str]
+    schema: Schema | None = None
     ended: Status | None = None
 
     @property
@@ -227,6 +231,7 @@ def sparse_path(
         settings={"fit_intercept": fit_intercept, "standardize": standardize, "sparsity": sparsity},
         classes=getattr(model, "classes_", None),
         surroundings=model._surroundings,
+        schema=model._schema,
         ended=paths[-1].ended,
     )
     if speaks:

@@ -84,6 +84,7 @@ def _reader(path: Path) -> SparseModel:
         model.feature_names_in_ = path.feature_names
     if path.classes is not None:
         model.classes_ = path.classes
+    model._schema = path.schema
     return model
 
 
@@ -96,7 +97,14 @@ def _read(
         return grid.together(lambda: _read_arrays(model, X, y, sample_weight, grid))
     names = tuple(getattr(model, "feature_names_in_", ())) or None
     given = None if sample_weight is None or isinstance(sample_weight, str) else sample_weight
-    found = source.read(grid, names, labelled=y is None, features=model.n_features_in_)
+    found = source.read(
+        grid,
+        names,
+        labelled=y is None,
+        features=model.n_features_in_,
+        schema=model._schema,
+        numeric=not is_classifier(model),
+    )
     return grid.together(
         lambda: _checked(model, found.matrix, found.y if y is None else y, found.weight if given is None else given)
     )

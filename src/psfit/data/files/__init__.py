@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from psfit.data.files.agree import UNLIKE, Pieces, learn
 from psfit.data.files.arrays import Hdf5File, NpyFile, NpzFile
 from psfit.data.files.base import DataFile, DataFileError, JoinedRows, Part, Wanted
 from psfit.data.files.svmlight import SvmlightFile
@@ -56,4 +57,16 @@ def expand(path: Path) -> list[Path]:
     return [path]
 
 
-__all__ = ["FORMATS", "DataFile", "DataFileError", "JoinedRows", "Part", "Wanted", "find", "open_file"]
+__all__ = [
+    "FORMATS",
+    "UNLIKE",
+    "DataFile",
+    "DataFileError",
+    "JoinedRows",
+    "Part",
+    "Pieces",
+    "Wanted",
+    "find",
+    "learn",
+    "open_file",
+]

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from psfit.data.files.base import CheckedRows, DataFile, Part, Wanted, require_finite, require_finite_entries
+from psfit.data.schema import Schema
 from psfit.data.streamed import BinaryRows, Rows
 
 COLUMN_ROWS = 1 << 14
@@ -20,8 +21,7 @@ class _ArrayFile(DataFile):
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
         self.path, self.wanted = path, wanted
-        # With columns by name, those of a fitted model may come from texts; here they have been encoded already.
-        if wanted.one_hot and wanted.columns is None:
+        if wanted.one_hot:
             raise self.fail("one_hot is for columns of text; an array has none")
         self.X, self.names = self._features()
         if self.X.ndim != 2:
@@ -71,7 +71,7 @@ class _ArrayFile(DataFile):
             raise self.fail(f"there is no column {lacking[0]!r}; its columns are {', '.join(self.names[:20])}")
         return [self.names.index(name) for name in self.wanted.columns]
 
-    def part(self, start: int, stop: int, texts: dict[str, list[str]], budget: int) -> Part:
+    def part(self, start: int, stop: int, schema: Schema, budget: int) -> Part:
         chosen = self._chosen()
         names = self.names if isinstance(chosen, slice) else self.wanted.columns
         features: Any

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from psfit.data.schema import Kind, Schema
 from psfit.data.streamed import Rows
 
 
@@ -17,18 +18,23 @@ class DataFileError(ValueError):
     """A data file that cannot be used as it is, with the reason and the remedy."""
 
 
-class MissingError(DataFileError):
-    """An entry that is no finite number, and its place."""
+class CellError(DataFileError):
+    """A cell that cannot be used, its place and the remedy."""
+
+    def __init__(self, path: Path, column: str | int, row: int, problem: str, remedy: str) -> None:
+        super().__init__(f"{path}: column {column!r} {problem}, first in row {row} (counted from 0); {remedy}")
+        self.path, self.column, self.row, self.problem, self.remedy = path, column, row, problem, remedy
+
+    def moved(self, rows: int) -> "CellError":
+        """The same about rows of the whole file, for a part that has `rows` of them before it."""
+        return CellError(self.path, self.column, self.row + rows, self.problem, self.remedy)
+
+
+class MissingError(CellError):
+    """An entry that is no finite number."""
 
     def __init__(self, path: Path, column: str | int, row: int, kind: str = "a missing value") -> None:
-        super().__init__(
-            f"{path}: column {column!r} has {kind}, first in row {row} (counted from 0); impute or drop such entries"
-        )
-        self.path, self.column, self.row, self.kind = path, column, row, kind
-
-    def moved(self, rows: int) -> "MissingError":
-        """The same about rows of the whole file, for a part that has `rows` of them before it."""
-        return MissingError(self.path, self.column, self.row + rows, self.kind)
+        super().__init__(path, column, row, f"has {kind}", "impute or drop such entries")
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,12 @@ class Wanted:
         Turn columns of text into one column for each text, named ``column=text``.
     labelled : bool
         Whether there is a target at all.
+    numeric : bool
+        Whether the target must be numbers.
+    schema : Schema or None
+        How a fitted model reads its columns; None before a fit, or where the model has learnt nothing about them.
+    fitted : bool
+        Whether the samples are for a model that is fitted already.
     """
 
     target: str | int | None = None
@@ -54,6 +66,17 @@ class Wanted:
     columns: tuple[str, ...] | None = None
     one_hot: bool = False
     labelled: bool = True
+    numeric: bool = False
+    schema: Schema | None = None
+    fitted: bool = False
+
+
+@dataclass(frozen=True)
+class Possible:
+    """The kinds that the cells of a file allow: for each column of features in its order, and for the target."""
+
+    columns: dict[str, tuple[Kind, ...]]
+    target: tuple[Kind, ...] | None
 
 
 @dataclass(frozen=True)
@@ -76,13 +99,17 @@ class DataFile(ABC):
     path: Path
     length: int
 
-    def texts(self, start: int, stop: int) -> dict[str, set[str]]:
-        """The different texts in each column to be turned into several, in a part of the file."""
+    def possible(self, start: int, stop: int) -> Possible | None:
+        """What the columns can be, by the cells of a range; None where columns have no kinds."""
+        return None
+
+    def levels(self, start: int, stop: int, names: list[str]) -> dict[str, set[str]]:
+        """The different texts of some columns in a range."""
         return {}
 
     @abstractmethod
-    def part(self, start: int, stop: int, texts: dict[str, list[str]], budget: int) -> Part:
-        """The samples of a range; what does not fit the budget of bytes stays on disk."""
+    def part(self, start: int, stop: int, schema: Schema, budget: int) -> Part:
+        """The samples of a range, read by a schema; what does not fit the budget of bytes stays on disk."""
 
     def fail(self, reason: object) -> DataFileError:
         """An error that names the file."""

@@ -1,5 +1,6 @@
-"""From the columns of a table to features: which column each of them is, or which text of a column it stands for."""
+"""From the columns of a table to features, target and weights: which columns are read, and what their cells give."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -8,53 +9,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from psfit.data.files.base import DataFileError, MissingError, Wanted, require_finite
+from psfit.data.files.base import CellError, DataFileError, MissingError, Possible, Wanted, require_finite
+from psfit.data.files.cells import is_text, level_texts, misfit, possible_kinds
+from psfit.data.schema import Column, Feature, Kind, Schema
 
-# Columns that a message lists.
+# Columns, and levels of a column, that a message lists.
 MOST_LISTED = 20
 
 
 @dataclass(frozen=True)
-class Feature:
-    """A feature: a column of numbers, or whether a column holds a certain text."""
-
-    name: str
-    column: str
-    text: str | None = None
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether a column holds text or categories."""
-    kind = _value(kind)
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-
-
-def is_number(kind: pa.DataType) -> bool:
-    """Whether a column holds numbers; a column of nothing but gaps counts as one, and its gaps are reported."""
-    types, kind = pa.types, _value(kind)
-    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
-    return any(test(kind) for test in tests)
-
-
-def _value(kind: pa.DataType) -> pa.DataType:
-    """What the categories of a column are."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-@dataclass(frozen=True)
 class Plan:
-    """How the columns of one table are used."""
+    """How the columns of one table are used; `types` are those that the file has or suggests."""
 
     path: Path
-    schema: pa.Schema
+    types: pa.Schema
+    wanted: Wanted
     target: str | None
     weight: str | None
-    asked: tuple[Feature, ...]
+    sources: tuple[str, ...]
 
     @classmethod
-    def of(cls, path: Path, schema: pa.Schema, wanted: Wanted) -> "Plan":
+    def of(cls, path: Path, types: pa.Schema, wanted: Wanted) -> "Plan":
         """Check what is wanted against what there is."""
-        names = schema.names
+        names = types.names
         if not names:
             raise DataFileError(f"{path}: the table has no columns")
         if len(set(names)) < len(names):
@@ -63,105 +40,180 @@ class Plan:
         if wanted.labelled:
             target = _named(path, names, "target", names[-1] if wanted.target is None else wanted.target)
         weight = None if wanted.weight is None else _named(path, names, "sample_weight", wanted.weight)
-        if wanted.columns is None:
-            # A target that nobody asks for is no feature either.
-            asked = tuple(Feature(name, name) for name in names if name not in (target, weight, wanted.target))
-        else:
-            asked = tuple(_feature(path, names, name, wanted.one_hot) for name in wanted.columns)
-        if not asked:
+        # A target that nobody asks for is no feature either.
+        others = [name for name in names if name not in (target, weight, wanted.target)]
+        sources = _sources(path, names, others, wanted)
+        if not sources:
             hint = "; it looks as if semicolons part its cells, but .csv means commas" if ";" in str(target) else ""
             raise DataFileError(f"{path}: there is no column left for features besides {target!r}{hint}")
-        for feature in asked:
-            _require_usable(path, feature.column, schema.field(feature.column).type, wanted.one_hot)
-        if any(feature.column == target for feature in asked):
+        if target in sources:
             raise DataFileError(f"{path}: column {target!r} is the target; leave it out of columns, or name another")
-        if weight is not None:
-            _require_usable(path, weight, schema.field(weight).type, False)
-        return cls(path, schema, target, weight, asked)
+        return cls(path, types, wanted, target, weight, sources)
+
+    def possible(self) -> Possible:
+        """What the types allow the columns to be; nothing for a column that cannot be used.
+
+        Columns of features that a model knows are not asked about.
+        """
+        unknown = self.sources if self.wanted.schema is None else ()
+        columns = {name: self._allowed(name, self.wanted.one_hot) for name in unknown}
+        target = None if self.target is None else self._allowed(self.target, not self.wanted.numeric)
+        return Possible(columns, target)
+
+    def _allowed(self, name: str, texts: bool) -> tuple[Kind, ...]:
+        kinds = possible_kinds(self.types.field(name).type)
+        return kinds if texts else tuple(kind for kind in kinds if kind != "category")
+
+    def refuse(self, name: str, batches: Iterable[tuple[int, pa.RecordBatch]]) -> None:
+        """Fail because of a column that cannot be used; `batches` of it tell where its first text is."""
+        kind = self.types.field(name).type
+        if is_text(kind):
+            for first, batch in batches:
+                self._cells(batch, Column(name, "number"), first)
+        use = "use numbers or text" if name == self.target else "turn it into numbers or leave it out (columns)"
+        raise DataFileError(f"{self.path}: column {name!r} holds {kind}; {use}")
+
+    def features(self, schema: Schema) -> list[Feature]:
+        """The features to read, in the order asked for."""
+        return schema.features(self.wanted.columns)
+
+    def columns(self, schema: Schema) -> dict[str, Column]:
+        """How every column is read, by name: those of the features, the target and the weights."""
+        known = {column.name: column for column in schema.columns}
+        found = {name: known[name] for name in self.sources}
+        if self.target is not None:
+            found[self.target] = Column(self.target, schema.target or "number")
+        if self.weight is not None:
+            boolean = pa.types.is_boolean(self.types.field(self.weight).type)
+            found[self.weight] = Column(self.weight, "boolean" if boolean else "number")
+        return found
 
     @property
-    def sources(self) -> list[str]:
-        """The columns behind the features."""
-        return list(dict.fromkeys(feature.column for feature in self.asked))
-
-    @property
-    def textual(self) -> list[str]:
-        """Columns that become as many as they have texts."""
-        return [f.column for f in self.asked if f.text is None and is_text(self.schema.field(f.column).type)]
+    def beside(self) -> list[str]:
+        """Columns that are no features."""
+        return [name for name in (self.target, self.weight) if name is not None]
 
     @property
     def dtype(self) -> np.dtype:
         """Single precision if no column holds more."""
-        kinds = [self.schema.field(name).type for name in self.sources]
+        kinds = [self.types.field(name).type for name in self.sources]
         single = all(pa.types.is_float32(kind) or pa.types.is_float16(kind) for kind in kinds)
         return np.dtype(np.float32 if single else np.float64)
 
-    def features(self, texts: dict[str, list[str]]) -> list[Feature]:
-        """Features in the order asked for; those of a column of text in the order of `texts`."""
-        found: list[Feature] = []
-        for feature in self.asked:
-            name = feature.column
-            several = feature.text is None and name in texts
-            found += [Feature(f"{name}={text}", name, text) for text in texts[name]] if several else [feature]
-        return found
-
-    def block(self, batch: pa.RecordBatch, features: list[Feature], first: int) -> np.ndarray:
+    def block(
+        self, batch: pa.RecordBatch, features: list[Feature], columns: dict[str, Column], first: int
+    ) -> np.ndarray:
         """The features ``(rows, p)`` of a batch that begins with row `first`."""
         out = np.empty((batch.num_rows, len(features)), dtype=self.dtype)
+        places: dict[str, list[int]] = {}
         for j, feature in enumerate(features):
-            column = self._complete(batch, feature.column, first)
-            if feature.text is not None:
-                column = pc.equal(column.cast(pa.string()), feature.text)
-            out[:, j] = column.to_numpy(zero_copy_only=False)
+            places.setdefault(feature.column, []).append(j)
+        for name, at in places.items():
+            column = columns[name]
+            cells = self._cells(batch, column, first)
+            if column.kind == "category":
+                codes = self._codes(level_texts(cells), column, first)
+                numbers = {level: code for code, level in enumerate(column.levels)}
+                for j in at:
+                    out[:, j] = codes == numbers[str(features[j].level)]
+            else:
+                out[:, at] = cells.to_numpy(zero_copy_only=False).reshape(-1, 1)
         require_finite(out, self.path, tuple(feature.name for feature in features), first)
         return out
 
-    def beside(self, batch: pa.RecordBatch, name: str, first: int) -> np.ndarray:
+    def values(self, batch: pa.RecordBatch, column: Column, first: int) -> np.ndarray:
         """A column that is no feature, as it is."""
-        column = self._complete(batch, name, first)
-        if is_text(column.type):
-            return np.asarray(column.cast(pa.string()).to_numpy(zero_copy_only=False), dtype=str)
-        if not is_number(column.type):
-            raise DataFileError(f"{self.path}: column {name!r} holds {column.type}; use numbers or text")
-        values = np.asarray(column.to_numpy(zero_copy_only=False))
-        require_finite(values.reshape(-1, 1), self.path, (name,), first)
-        return values
+        cells = self._cells(batch, column, first)
+        if column.kind == "category":
+            return np.asarray(level_texts(cells).to_numpy(zero_copy_only=False), dtype=str)
+        values = np.asarray(cells.to_numpy(zero_copy_only=False))
+        require_finite(values.reshape(-1, 1), self.path, (column.name,), first)
+        return values.astype(bool) if column.kind == "boolean" else values
 
-    def _complete(self, batch: pa.RecordBatch, name: str, first: int) -> pa.Array:
-        column = batch.column(batch.schema.get_field_index(name))
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        if column.null_count:
-            raise MissingError(self.path, name, first + pc.index(column.is_null(), True).as_py())
-        return column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column
+    def levels(self, batch: pa.RecordBatch, name: str, first: int) -> set[str]:
+        """The different texts of a column."""
+        return set(pc.unique(level_texts(self._cells(batch, Column(name, "category"), first))).to_pylist())
+
+    def misplaced(self, name: str, kind: Kind, row: int, value: object) -> CellError:
+        """The error of a cell that is not of the kind of its column."""
+        what = f"text ({value!r})" if isinstance(value, str) else repr(value)
+        return CellError(self.path, name, row, f"holds {what} in place of a {kind}", self._remedy(name))
+
+    def _remedy(self, name: str) -> str:
+        if name == self.weight:
+            return "sample weights must be numbers"
+        if self.wanted.fitted:
+            return "the model was fitted to another kind of data there; correct such cells or drop their rows"
+        if name == self.target and self.wanted.numeric:
+            return "correct such cells; for classes use the logistic loss (SparseLogisticRegression)"
+        if name == self.target:
+            return "write all labels as numbers, or all as text"
+        if self.wanted.one_hot:
+            return "write the column alike in all rows and files"
+        return "correct such cells, leave the column out (columns), or ask for one_hot"
+
+    def _cells(self, batch: pa.RecordBatch, column: Column, first: int) -> pa.Array:
+        """The cells of a column, all there and all of its kind."""
+        cells = batch.column(batch.schema.get_field_index(column.name))
+        if pa.types.is_dictionary(cells.type):
+            cells = cells.dictionary_decode()
+        if cells.null_count:
+            raise MissingError(self.path, column.name, first + pc.index(cells.is_null(), True).as_py())
+        place = misfit(cells, column.kind)
+        if place is not None:
+            raise self.misplaced(column.name, column.kind, first + place, cells[place].as_py())
+        if column.kind == "category" and pa.types.is_floating(cells.type):
+            # A number that is missing is no level.
+            require_finite(cells.to_numpy(zero_copy_only=False).reshape(-1, 1), self.path, (column.name,), first)
+        return cells.cast(pa.float64()) if pa.types.is_decimal(cells.type) else cells
+
+    def _codes(self, texts: pa.Array, column: Column, first: int) -> np.ndarray:
+        """The places of texts among the levels of their column."""
+        codes = pc.index_in(texts, value_set=pa.array(column.levels, pa.string()))
+        if codes.null_count:
+            row = pc.index(codes.is_null(), True).as_py()
+            raise CellError(
+                self.path,
+                column.name,
+                first + row,
+                f"holds the level {texts[row].as_py()!r}, which the fit did not see",
+                f"it saw {_listed(column.levels)}; correct such cells, drop their rows, or fit again with them",
+            )
+        return np.asarray(codes.to_numpy(zero_copy_only=False))
+
+
+def _sources(path: Path, names: list[str], others: list[str], wanted: Wanted) -> tuple[str, ...]:
+    """The columns behind the features."""
+    if wanted.columns is None:
+        return tuple(others)
+    if wanted.schema is None:
+        asked = [_source(names, name) if wanted.one_hot else name for name in wanted.columns]
+    else:
+        asked = [feature.column for feature in wanted.schema.features(wanted.columns)]
+    return tuple(_named(path, names, "columns", name) for name in dict.fromkeys(asked))
+
+
+def _source(names: list[str], name: str) -> str:
+    """With one-hot columns ``colour=red`` comes from ``colour``."""
+    cuts = (at for at, letter in enumerate(name) if letter == "=")
+    return name if name in names else next((name[:cut] for cut in cuts if name[:cut] in names), name)
 
 
 def _named(path: Path, names: list[str], argument: str, name: str | int) -> str:
     if name not in names:
         near = get_close_matches(str(name).lower(), [one.lower() for one in names], 1)
         meant = f" (did you mean {next(one for one in names if one.lower() == near[0])!r}?)" if near else ""
-        shown = ", ".join(names[:MOST_LISTED]) + (f" and {len(names) - MOST_LISTED} more" * (len(names) > MOST_LISTED))
-        raise DataFileError(f"{path}: {argument}={name!r}: there is no such column{meant}; its columns are {shown}")
+        raise DataFileError(
+            f"{path}: {argument}={name!r}: there is no such column{meant}; its columns are {_listed(names)}"
+        )
     return str(name)
 
 
-def _feature(path: Path, names: list[str], name: str, one_hot: bool) -> Feature:
-    """A feature by its name; with one-hot columns ``colour=red`` comes from ``colour``."""
-    if name not in names and one_hot:
-        for cut in (at for at, letter in enumerate(name) if letter == "="):
-            if name[:cut] in names:
-                return Feature(name, name[:cut], name[cut + 1 :])
-    return Feature(name, _named(path, names, "columns", name))
-
-
-def _require_usable(path: Path, name: str, kind: pa.DataType, one_hot: bool) -> None:
-    if is_number(kind) or (one_hot and is_text(kind)):
-        return
-    if is_text(kind):
-        raise DataFileError(
-            f"{path}: column {name!r} holds text; leave it out (columns), encode it as numbers, or ask for one_hot"
-        )
-    raise DataFileError(f"{path}: column {name!r} holds {kind}; turn it into numbers or leave it out (columns)")
+def _listed(names: Iterable[str]) -> str:
+    """Names in a message, not too many."""
+    every = list(names)
+    more = len(every) - MOST_LISTED
+    return ", ".join(every[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _twice(names: list[str]) -> str:

@@ -3,14 +3,19 @@
 import io
 from pathlib import Path
 
-from psfit.data.files.base import DataFile, MissingError, Part, Wanted, require_finite_entries
+import numpy as np
+import scipy.sparse
+
+from psfit.data.files.base import CellError, DataFile, Part, Wanted, require_finite_entries
 from psfit.data.files.lines import Lines
+from psfit.data.schema import Schema
 
 
 class SvmlightFile(DataFile):
     """A part is a range of bytes, moved to the beginnings of lines.
 
-    Columns are counted as they are written; whether from zero or from one shows only when all parts are read.
+    Columns are counted as they are written; whether from zero or from one shows only when all parts are read, unless a
+    fitted model knows it.
     """
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
@@ -20,7 +25,7 @@ class SvmlightFile(DataFile):
         if not self.length:
             raise self.fail("is empty")
 
-    def part(self, start: int, stop: int, texts: dict[str, list[str]], budget: int) -> Part:
+    def part(self, start: int, stop: int, schema: Schema, budget: int) -> Part:
         from sklearn.datasets import load_svmlight_file
 
         # Not by the loader's own offset and length: around comments it would read lines twice.
@@ -31,9 +36,24 @@ class SvmlightFile(DataFile):
                 raise self.fail(f"cannot be read as svmlight ({error}); it may be cut short") from None
         try:
             require_finite_entries(X, self.path, 0)
-        except MissingError as error:
+            if schema.first_index == 1:
+                self._require_from_one(X)
+        except CellError as error:
             raise error.moved(self._rows_before(start)) from None
         return Part(X, y, None, None, open_ended=True)
+
+    def _require_from_one(self, X: scipy.sparse.csr_matrix) -> None:
+        """Refuse a file whose columns are counted in another way than those of the fit."""
+        entries = X.indices == 0
+        if entries.any():
+            row = int(np.searchsorted(X.indptr, int(entries.argmax()), side="right")) - 1
+            raise CellError(
+                self.path,
+                0,
+                row,
+                "has an entry",
+                "but the files of the fit count columns from one; count them so here too, or fit again",
+            )
 
     def _rows_before(self, start: int) -> int:
         """How many samples lie before a range, for messages."""

@@ -11,9 +11,13 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from psfit.data.files.base import DataFile, Part, Wanted
-from psfit.data.files.plan import Feature, Plan
+from psfit.data.files.base import DataFile, Part, Possible, Wanted
+from psfit.data.files.plan import Plan
+from psfit.data.schema import Schema
 from psfit.data.streamed import BLOCK_BYTES, Rows
+
+# Rows in a batch of few columns.
+HEIGHT = 1 << 16
 
 
 class TableFile(DataFile):
@@ -40,25 +44,30 @@ class TableFile(DataFile):
     def batches(self, start: int, columns: list[str], height: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Batches of at most about `height` rows, with the numbers of their first rows, from the one with `start`."""
 
-    def texts(self, start: int, stop: int) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {name: set() for name in self.plan.textual}
-        if found:
-            for first, batch in self.within(start, stop, list(found), 1 << 16):
-                for name in found:
-                    found[name] |= set(np.unique(self.plan.beside(batch, name, first)).tolist())
+    def possible(self, start: int, stop: int) -> Possible:
+        found = self.plan.possible()
+        for name, kinds in ({self.plan.target: found.target} | found.columns).items():
+            if name is not None and not kinds:
+                self.plan.refuse(name, self.within(0, self.length, [name], HEIGHT))
         return found
 
-    def part(self, start: int, stop: int, texts: dict[str, list[str]], budget: int) -> Part:
-        plan, beside = self.plan, [name for name in (self.plan.target, self.plan.weight) if name is not None]
-        columns: dict[str, list[np.ndarray]] = {name: [] for name in beside}
+    def levels(self, start: int, stop: int, names: list[str]) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {name: set() for name in names}
+        for first, batch in self.within(start, stop, names, HEIGHT):
+            for name in names:
+                found[name] |= self.plan.levels(batch, name, first)
+        return found
+
+    def part(self, start: int, stop: int, schema: Schema, budget: int) -> Part:
+        plan, columns = self.plan, self.plan.columns(schema)
+        beside: dict[str, list[np.ndarray]] = {name: [] for name in plan.beside}
         if beside:
-            for first, batch in self.within(start, stop, beside, 1 << 16):
-                for name in beside:
-                    columns[name].append(plan.beside(batch, name, first))
-        known = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in columns.items()}
-        features = plan.features(texts)
-        names = tuple(feature.name for feature in features)
-        rows = TableRows(self, start, stop, features)
+            for first, batch in self.within(start, stop, plan.beside, HEIGHT):
+                for name, parts in beside.items():
+                    parts.append(plan.values(batch, columns[name], first))
+        known = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in beside.items()}
+        rows = TableRows(self, start, stop, schema)
+        names = tuple(feature.name for feature in rows.features)
         return Part(rows, known.get(plan.target or ""), known.get(plan.weight or ""), names)
 
     def within(self, start: int, stop: int, columns: list[str], height: int) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -77,10 +86,11 @@ class TableFile(DataFile):
 class TableRows(Rows):
     """Features of a table; reading on from where the last range ended costs no second look at anything."""
 
-    def __init__(self, table: TableFile, start: int, stop: int, features: list[Feature]) -> None:
-        self.table, self.start, self.stop, self.features = table, start, stop, features
+    def __init__(self, table: TableFile, start: int, stop: int, schema: Schema) -> None:
+        self.table, self.start, self.stop = table, start, stop
+        self.features, self.columns = table.plan.features(schema), table.plan.columns(schema)
+        features = self.features
         self.shape, self.dtype = (stop - start, len(features)), table.plan.dtype
-        self.columns = list(dict.fromkeys(feature.column for feature in features))
         self.height = max(1, BLOCK_BYTES // max(1, len(features) * self.dtype.itemsize))
         self.cursor: Iterator[tuple[int, pa.RecordBatch]] = iter(())
         self.next, self.left = -1, np.empty((0, len(features)), self.dtype)
@@ -88,14 +98,14 @@ class TableRows(Rows):
     def read(self, start: int, stop: int) -> np.ndarray:
         start, stop = self.start + start, self.start + stop
         if start != self.next:
-            self.cursor = self.table.within(start, self.stop, self.columns, self.height)
+            self.cursor = self.table.within(start, self.stop, list(self.table.plan.sources), self.height)
             self.left = self.left[:0]
         found, count = [self.left], len(self.left)
         # Until all is read, no other range goes on from here: not after an error either.
         self.next = -1
         while count < stop - start:
             first, batch = next(self.cursor)
-            found.append(self.table.plan.block(batch, self.features, first))
+            found.append(self.table.plan.block(batch, self.features, self.columns, first))
             count += batch.num_rows
         values = np.concatenate(found)
         self.next, self.left = stop, values[stop - start :].copy()

@@ -3,7 +3,7 @@
 import io
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
 
-from psfit.data.files.base import DataFile, DataFileError, MissingError, Part, Wanted
+from psfit.data.files.base import CellError, DataFile, DataFileError, Part, Possible, Wanted
+from psfit.data.files.cells import is_number, misfit
 from psfit.data.files.lines import Lines
-from psfit.data.files.plan import Plan, is_number
+from psfit.data.files.plan import Plan
+from psfit.data.schema import Kind, Schema
 from psfit.data.streamed import ArrayRows, BinaryRows, Rows
 
 BLOCK = 8 << 20
+# Letters of a cell that a message shows.
+MOST_LETTERS = 100
 NO_ROWS = "needs a header and at least one row below it"
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
+# As what the cells of each kind are read.
+TYPES: dict[Kind, pa.DataType] = {"number": pa.float64(), "boolean": pa.bool_(), "category": pa.string()}
+READ_AS: dict[str, Kind] = {"double": "number", "bool": "boolean"}
+CONVERSION = re.compile(r"In CSV column #(\d+): Row #(\d+): CSV conversion error to (\w+): invalid value '(.*)'", re.S)
 
 
 class TextFile(DataFile):
@@ -77,6 +85,10 @@ class TextFile(DataFile):
         try:
             yield from self._reader(stream, types)
         except pa.ArrowInvalid as error:
+            found = CONVERSION.match(str(error))
+            if found is not None and found[3] in READ_AS:
+                name, row = self.names[int(found[1])], int(found[2]) - 1
+                raise self.plan.misplaced(name, READ_AS[found[3]], row, found[4][:MOST_LETTERS]) from None
             raise self._said(str(error).splitlines()[0][:300], start) from None
 
     def _said(self, reason: str, start: int) -> DataFileError:
@@ -89,14 +101,11 @@ class TextFile(DataFile):
         )
         return self.fail(f"{reason}; every row needs a cell for each name in the header, of one kind in each column")
 
-    def _types(self, names: list[str]) -> dict[str, pa.DataType]:
-        return {name: self.plan.schema.field(name).type for name in names}
-
-    def _within(self, start: int, stop: int, columns: list[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _within(self, start: int, stop: int, kinds: Mapping[str, Kind]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Batches of a range of bytes below the header, each with the number of its first row in the range."""
         lines, rows = Lines(self.path, self.body + start, self.body + stop), 0
         if lines.left:
-            for batch in self._batches(lines, self._types(columns), start):
+            for batch in self._batches(lines, {name: TYPES[kind] for name, kind in kinds.items()}, start):
                 yield rows, batch
                 rows += batch.num_rows
 
@@ -105,33 +114,57 @@ class TextFile(DataFile):
         """Rows before a range are counted when a message needs them, not before."""
         try:
             yield
-        except MissingError as error:
+        except CellError as error:
             raise error.moved(self._rows_before(start)) from None
 
     def _rows_before(self, start: int) -> int:
         with io.BufferedReader(Lines(self.path, self.body, self.body + start)) as lines:
             return sum(1 for line in lines if line.strip(b"\r\n"))
 
-    def texts(self, start: int, stop: int) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {name: set() for name in self.plan.textual}
-        if found:
-            with self._counting(start):
-                for first, batch in self._within(start, stop, list(found)):
-                    for name in found:
-                        found[name] |= set(np.unique(self.plan.beside(batch, name, first)).tolist())
+    def possible(self, start: int, stop: int) -> Possible:
+        found = self.plan.possible()
+        for name, kinds in ({self.plan.target: found.target} | found.columns).items():
+            if name is not None and not kinds:
+                self.plan.refuse(name, self._within(0, self.length, {name: "number"}))
+        return Possible(self._narrowed(found.columns, start, stop), found.target) if self.plan.wanted.one_hot else found
+
+    def _narrowed(self, columns: dict[str, tuple[Kind, ...]], start: int, stop: int) -> dict[str, tuple[Kind, ...]]:
+        """What all cells of a range allow: text may follow on numbers anywhere, not only in the first lines."""
+        columns = dict(columns)
+        while True:
+            tried = {name: kinds[0] for name, kinds in columns.items() if kinds[0] != "category"}
+            # Numbers that may as well be booleans.
+            both = {name for name, kind in tried.items() if kind == "number"}
+            try:
+                for _, batch in self._within(start, stop, tried) if tried else ():
+                    both = {name for name in both if misfit(batch.column(name).drop_null(), "boolean") is None}
+            except CellError as error:
+                name = str(error.column)
+                columns[name] = columns[name][1:]
+                continue
+            return {
+                name: kinds if kinds[0] != "number" or name in both else ("number", "category")
+                for name, kinds in columns.items()
+            }
+
+    def levels(self, start: int, stop: int, names: list[str]) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {name: set() for name in names}
+        with self._counting(start):
+            for first, batch in self._within(start, stop, dict.fromkeys(names, "category")):
+                for name in names:
+                    found[name] |= self.plan.levels(batch, name, first)
         return found
 
-    def part(self, start: int, stop: int, texts: dict[str, list[str]], budget: int) -> Part:
-        plan, features = self.plan, self.plan.features(texts)
-        beside = [name for name in (plan.target, plan.weight) if name is not None]
-        columns: dict[str, list[np.ndarray]] = {name: [] for name in beside}
+    def part(self, start: int, stop: int, schema: Schema, budget: int) -> Part:
+        plan, features, columns = self.plan, self.plan.features(schema), self.plan.columns(schema)
+        beside: dict[str, list[np.ndarray]] = {name: [] for name in plan.beside}
         spool = _Spool(len(features), plan.dtype, budget)
         with self._counting(start):
-            for first, batch in self._within(start, stop, [*plan.sources, *beside]):
-                spool.add(plan.block(batch, features, first))
-                for name in beside:
-                    columns[name].append(plan.beside(batch, name, first))
-        known = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in columns.items()}
+            for first, batch in self._within(start, stop, {name: one.kind for name, one in columns.items()}):
+                spool.add(plan.block(batch, features, columns, first))
+                for name, parts in beside.items():
+                    parts.append(plan.values(batch, columns[name], first))
+        known = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in beside.items()}
         names = tuple(feature.name for feature in features)
         return Part(spool.all_rows(), known.get(plan.target or ""), known.get(plan.weight or ""), names)
 
