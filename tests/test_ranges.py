@@ -86,7 +86,7 @@ def test_bounds_of_float32_data_count_all_digits_of_the_targets():
 def test_columns_beyond_the_range_are_refused(name, size):
     X, y = draw(name)
     X[:, 3] *= size
-    with pytest.raises(ValueError, match="X, column 3: values of size .* change its unit"):
+    with pytest.raises(ValueError, match=r"X, column 3: values of size .* change its unit"):
         MODELS[name]().fit(X, y)
 
 
@@ -94,7 +94,7 @@ def test_columns_beyond_the_range_are_refused(name, size):
 @pytest.mark.parametrize("name", ["squared", "huber", "poisson"])
 def test_targets_beyond_the_range_are_refused(name, size):
     X, y = draw(name)
-    with pytest.raises(ValueError, match="y: values of size .* change its unit"):
+    with pytest.raises(ValueError, match=r"y: values of size .* change its unit"):
         MODELS[name]().fit(X, y * size)
 
 

@@ -331,8 +331,8 @@ def pose(
     mean = reference + offset
     shift = mean if problem.fit_intercept else torch.zeros_like(mean)
     norms = (squares - (total_weight * offset.square() if problem.fit_intercept else 0.0)).clamp(min=0).sqrt()
-    # A column that is constant up to rounding cannot help beside an intercept. Sums are made in float64; where means leave
-    # them only afterwards, half the digits of a spread are lost.
+    # A column that is constant up to rounding cannot help beside an intercept. Sums are made in float64; where means
+    # leave them only afterwards, half the digits of a spread are lost.
     share = 1e2 * torch.finfo(torch.float64).eps
     rounding = (share if matrix.centres_entries else share**0.5) * total_weight.sqrt() * mean.abs()
     useful = ~(norms <= rounding) if problem.fit_intercept else norms != 0

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from psfit.certificate import Certificate, Certifier, Proof, Standing, prove

@@ -39,7 +39,7 @@ def require_moderate_samples(target: Tensor, weight: Tensor, grid: Grid) -> None
 
 
 def require_moderate_columns(norms: Tensor, means: Tensor, used: Tensor, total_weight: float) -> None:
-    """Refuse columns ``(p,)`` that are too large or too small to be computed with, those whose squares vanish included."""
+    """Refuse columns ``(p,)`` that are too large or too small to be computed with, also where their squares vanish."""
     sizes = torch.where(used, norms / math.sqrt(total_weight), means.abs())
     bad = torch.where(used, ~((sizes >= SMALLEST) & (sizes <= LARGEST)), (sizes > 0) & (sizes < SMALLEST))
     if bool(bad.any()):
@@ -48,7 +48,7 @@ def require_moderate_columns(norms: Tensor, means: Tensor, used: Tensor, total_w
 
 
 def products_lose_digits(norms: Tensor, shift: Tensor, used: Tensor, total_weight: float, dtype: torch.dtype) -> bool:
-    """Whether products with the bare entries of columns ``(p,)`` with these norms about `shift` lose too many digits."""
+    """Whether products with the bare entries of columns ``(p,)``, whose norms are about `shift`, lose too many digits."""
     sizes = norms / math.sqrt(total_weight)
     bad = shift.abs() > FAR_FROM_ZERO * sizes
     if dtype == torch.float32:

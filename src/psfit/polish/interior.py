@@ -63,7 +63,7 @@ class Interior:
         self.unit = torch.where(counted, self.weight, self.total_weight / self.count)
 
     def minimise(self, x: Tensor, tol: float, give_up: float = float("inf")) -> InteriorResult:
-        """Start at ``x (1, size)`` and stop when the duality gap is `tol` times the objective, or cannot shrink further.
+        """Start at ``x (1, size)``; stop when the duality gap is `tol` times the objective, or cannot shrink further.
 
         A problem whose optimum is found to lie above `give_up` is not followed to the end.
         """
@@ -134,7 +134,7 @@ class Interior:
         return x + step * dx, eta + step * deta, state.moved(step, move)
 
     def _longest(self, state: _Slack, move: _Slack) -> float:
-        """How far all samples of all nodes can go before a slack or a distance to a bound is used up, up to 1 / NEARLY."""
+        """How far all samples of all nodes can go before a slack or a distance to a bound is used up; 1 / NEARLY at most."""
         left = torch.stack([self.box.high - state.a, state.a - self.box.low, state.up, state.down])
         use = torch.stack([move.a, -move.a, -move.up, -move.down])
         most = (use / left).max().clamp(min=NEARLY).reshape(1)
