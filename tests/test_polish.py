@@ -1,17 +1,23 @@
 """Refit and swap search against references that share no code with them."""
 
+from itertools import combinations
+
+import clarabel
 import numpy as np
 import pytest
 import torch
 from enumeration import _fit
 from oracles import loss_value
 from problems import LOSSES, make_source
+from scipy import sparse
 from scipy.optimize import minimize_scalar
+from scipy.special import expit
 
-from psfit import GridSpec, Problem
+from psfit import Dense, GridSpec, Problem, Source
 from psfit.instance import pose
 from psfit.losses import Hinge, Logistic, Softmax, Squared
 from psfit.polish import polish
+from psfit.polish.explore import try_all
 from psfit.polish.landscape import DataLandscape, GramLandscape, landscape
 from psfit.polish.refit import refit
 from psfit.polish.swap import propose, swap_search
@@ -170,3 +176,76 @@ def test_duplicate_columns_with_hardly_any_ridge():
     expected = polish(single, torch.ones_like(zero(single)))
     assert answer.Z.isfinite().all()
     assert float(answer.objectives) == pytest.approx(float(expected.objectives), rel=1e-9)
+
+
+@pytest.mark.parametrize("spread", [1e-3, 1e-6])
+@pytest.mark.parametrize("name", ["logistic", "hinge"])
+def test_nearly_dependent_columns_are_refitted_to_the_end(name, spread):
+    """Without an intercept, columns far from zero are nearly parallel. The reference works in a basis of its own."""
+    rng = np.random.default_rng(0)
+    A = 1 + spread * rng.normal(size=(60, 3))
+    b = np.where(A[:, 0] - A[:, 1] + spread * rng.normal(size=60) > 0, 1.0, -1.0)
+    gamma = 1e3 / spread**2
+    Q, R = np.linalg.qr(A)
+    pays = np.linalg.inv(R @ R.T) / gamma
+    u = damped_newton(Q, b, pays) if name == "logistic" else conic_hinge(Q, b, pays)
+    eta = Q @ u
+    losses = np.logaddexp(0, -b * eta) if name == "logistic" else np.maximum(0, 1 - b * eta)
+    expected = losses.sum() + u @ pays @ u / 2
+    source = Source(Dense(torch.tensor(A)), torch.tensor(b).unsqueeze(1), torch.ones(60, 1, dtype=torch.float64))
+    loss = Logistic() if name == "logistic" else Hinge()
+    inst = pose(Problem(loss, (3,), gamma, fit_intercept=False), source, GridSpec(nodes=2).build(torch.device("cpu")))
+    fit = refit(inst, 0, torch.ones(3, dtype=torch.bool), zero(inst))
+    assert fit.value == pytest.approx(expected, rel=1e-7)
+
+
+def damped_newton(Q, b, pays):
+    """Damped Newton steps for the logistic loss in a well-conditioned basis."""
+    u = np.zeros(Q.shape[1])
+
+    def value(u):
+        return np.logaddexp(0, -b * (Q @ u)).sum() + u @ pays @ u / 2
+
+    for _ in range(100):
+        p = expit(-b * (Q @ u))
+        g = -Q.T @ (b * p) + pays @ u
+        step = np.linalg.solve(Q.T @ ((p * (1 - p))[:, None] * Q) + pays, g)
+        length = 1.0
+        while value(u - length * step) > value(u) and length > 1e-12:
+            length /= 2
+        u = u - length * step
+    return u
+
+
+def conic_hinge(Q, b, pays):
+    """The hinge loss as a quadratic problem in coordinates and slacks."""
+    m, n = Q.shape
+    P = sparse.block_diag([sparse.csc_matrix(pays), sparse.csc_matrix((m, m))], format="csc")
+    rows = sparse.csc_matrix(np.block([[-b[:, None] * Q, -np.eye(m)], [np.zeros((m, n)), -np.eye(m)]]))
+    rhs = np.concatenate([-np.ones(m), np.zeros(m)])
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
+    q = np.concatenate([np.zeros(n), np.ones(m)])
+    solved = clarabel.DefaultSolver(
+        sparse.triu(P, format="csc"), q, rows, rhs, [clarabel.NonnegativeConeT(2 * m)], settings
+    )
+    return np.array(solved.solve().x)[:n]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_few_supports_are_all_tried(loss):
+    inst = posed(loss, 2, features=5, samples=40)
+    scene = landscape(inst, 0)
+    worst = max(
+        (items(inst, pair) for pair in combinations(range(inst.layout.size), 2)),
+        key=lambda chosen: scene.fit(chosen, zero(inst)).value,
+    )
+    chosen, fit = try_all(scene, worst, scene.fit(worst, zero(inst)))
+    base, target = inst.source.matrix.base.values.numpy(), inst.source.target.numpy()
+    best = min(
+        _fit(inst.problem, base, target, inst.layout.mask(items(inst, pair).unsqueeze(0)).numpy())
+        for pair in combinations(range(inst.layout.size), 2)
+    )
+    assert fit.value == pytest.approx(best, rel=1e-6)
+    assert int(chosen.sum()) == 2

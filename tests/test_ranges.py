@@ -2,14 +2,20 @@
 
 import numpy as np
 import pytest
+import torch
 
 from psfit import (
+    Dense,
+    Problem,
+    Source,
     SparseLinearRegression,
     SparseLogisticRegression,
     SparsePoissonRegression,
     SparseSoftmaxRegression,
     SparseSVC,
+    solve,
 )
+from psfit.losses import Squared
 
 MODELS = {
     "squared": lambda: SparseLinearRegression(2, standardize=True),
@@ -119,3 +125,17 @@ def test_a_ridge_that_is_nearly_nothing_does_not_spoil_the_answer(name):
         assert weaker.objective_ == pytest.approx(weak.objective_, rel=1e-6)
         assert weaker.gap_ >= 0
         assert weaker.lower_bound_ <= weak.objective_
+
+
+def test_an_objective_that_is_no_number_never_leaves_the_fit():
+    class Undefined(Squared):
+        quadratic = False
+
+        def value(self, eta, b):
+            return super().value(eta, b) + torch.nan
+
+    source = Source(
+        Dense(torch.randn(20, 3).double()), torch.randn(20, 1).double(), torch.ones(20, 1, dtype=torch.float64)
+    )
+    with pytest.raises(ArithmeticError, match="Rescale"):
+        solve(Problem(Undefined(), (2,), 1.0), source)

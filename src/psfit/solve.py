@@ -105,6 +105,7 @@ def _solved(inst: Instance, solver: BiCADMM, start: tuple[Tensor, Tensor] | None
     if watch.ended is not None and status is not Status.PROVED:
         status = watch.ended
     coef, intercept = inst.to_user(answer.Z)
+    _require_finite(coef, intercept, answer.objectives)
     if not grid.same(torch.stack([coef.sum(), coef.square().sum(), answer.objectives.sum().to(coef)])):
         raise RuntimeError(
             "the ranks ended with different answers; run all of them on the same kind of processor, with the same "
@@ -134,6 +135,14 @@ def _solved(inst: Instance, solver: BiCADMM, start: tuple[Tensor, Tensor] | None
         passes=inst.source.matrix.rows_read / inst.source.matrix.shape[0],
         history=fitted.history,
     )
+
+
+def _require_finite(*numbers: Tensor) -> None:
+    if not all(bool(part.isfinite().all()) for part in numbers):
+        raise ArithmeticError(
+            "the fit left the range of floating-point numbers: the loss of some samples is infinite or undefined. "
+            "Rescale X, y or sample_weight, or use a smaller gamma"
+        )
 
 
 def _built(grid: Grid | GridSpec | None, source: Source) -> Grid:

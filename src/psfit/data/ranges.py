@@ -48,7 +48,7 @@ def require_moderate_columns(norms: Tensor, means: Tensor, used: Tensor, total_w
 
 
 def products_lose_digits(norms: Tensor, shift: Tensor, used: Tensor, total_weight: float, dtype: torch.dtype) -> bool:
-    """Whether products with the bare entries of columns ``(p,)``, whose norms are about `shift`, lose too many digits."""
+    """Whether products with the bare entries lose too many digits; ``norms (p,)`` are those about ``shift (p,)``."""
     sizes = norms / math.sqrt(total_weight)
     bad = shift.abs() > FAR_FROM_ZERO * sizes
     if dtype == torch.float32:

@@ -134,7 +134,7 @@ class Interior:
         return x + step * dx, eta + step * deta, state.moved(step, move)
 
     def _longest(self, state: _Slack, move: _Slack) -> float:
-        """How far all samples of all nodes can go before a slack or a distance to a bound is used up; 1 / NEARLY at most."""
+        """How far all samples can go before a slack or a distance to a bound is used up; 1 / NEARLY at most."""
         left = torch.stack([self.box.high - state.a, state.a - self.box.low, state.up, state.down])
         use = torch.stack([move.a, -move.a, -move.up, -move.down])
         most = (use / left).max().clamp(min=NEARLY).reshape(1)
