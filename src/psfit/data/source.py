@@ -80,7 +80,7 @@ class NodeSplit:
     Coefficients carry a leading axis of nodes, ``(N, n, c)``; predictors do not, ``(m, c)``, since the rows of all
     nodes lie one after the other. So whatever works on samples works on all nodes at once, however uneven they are.
 
-    With `precise`, Gram matrices in the data's precision are copies of those in float64, which someone will need anyway.
+    With `precise`, Gram matrices in the data's precision are copies of those in float64, which a proof needs anyway.
     """
 
     source: Source
