@@ -23,10 +23,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from psfit.arguments import BOOLEAN, NONE, POSITIVE, Rule, check, instance, integer, number, one_of
 from psfit.bilinear import BilinearState, bilinear_start, bilinear_step
 from psfit.comm import even_bounds
 from psfit.instance import Instance
-from psfit.local import LocalSolver, LocalState, Subproblem, choose
+from psfit.local import BY_NAME, LocalSolver, LocalState, Subproblem, choose
 from psfit.result import Status
 from psfit.watch import REASONS
 
@@ -51,6 +52,26 @@ GROWTH = 1.05
 MOST_PRESSURE = 1e3
 # A search with the effort "high" ends early only where the certificate leaves as good as nothing to find.
 THOROUGH_GAP = 1e-9
+
+# What each setting of the solver may be.
+RULES: dict[str, Rule] = {
+    "rho_c": POSITIVE | one_of("auto"),
+    "rho_b": POSITIVE | one_of("auto"),
+    "rho_l": POSITIVE | one_of("auto"),
+    "tol": number("a number above 0 and below 1", lambda value: 0 < value < 1),
+    "max_iter": integer(1),
+    "time_limit": number("a positive number of seconds", lambda value: value > 0) | NONE,
+    "local": one_of(*BY_NAME) | instance("a psfit.local.LocalSolver", LocalSolver) | NONE,
+    "effort": one_of("low", "medium", "high"),
+    "exact": BOOLEAN,
+    "gap_tol": number("a number of at least 0 and below 1", lambda value: 0 <= value < 1),
+    "checkpoint": instance("the path of a folder", str, Path) | NONE,
+    "checkpoint_every": integer(1),
+    "portfolio": BOOLEAN,
+    "precision": one_of("auto", "highest"),
+    "record_objective": BOOLEAN,
+    "interruptible": BOOLEAN,
+}
 
 
 @dataclass(frozen=True)
@@ -169,23 +190,8 @@ class BiCADMM:
     interruptible: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("rho_c", "rho_b", "rho_l"):
-            value = getattr(self, name)
-            if value != "auto" and not (isinstance(value, (int, float)) and 0 < value < float("inf")):
-                raise ValueError(f"{name}={value!r} must be a positive number or 'auto'")
-        if self.effort not in ("low", "medium", "high"):
-            raise ValueError(f"effort={self.effort!r} is unknown; use 'low', 'medium' or 'high'")
-        if self.precision not in ("auto", "highest"):
-            raise ValueError(f"precision={self.precision!r} is unknown; use 'auto' or 'highest'")
-        if not 0 < self.tol < 1:
-            raise ValueError(f"tol={self.tol!r} must lie between 0 and 1")
-        if not 0 <= self.gap_tol < 1:
-            raise ValueError(f"gap_tol={self.gap_tol!r} must be at least 0 and below 1")
-        for name in ("max_iter", "checkpoint_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)!r} must be at least 1")
-        if self.time_limit is not None and not self.time_limit > 0:
-            raise ValueError(f"time_limit={self.time_limit!r} must be positive, or None")
+        for name, value in check(self, RULES).items():
+            object.__setattr__(self, name, value)
 
     @property
     def thoroughness(self) -> str:

@@ -193,24 +193,31 @@ class Instance:
     @cached_property
     def split(self) -> NodeSplit:
         """The rows of this rank dealt to the nodes it hosts."""
-        return self.source.split(len(self.grid.nodes.hosted))
+        return self.source.split(len(self.grid.nodes.hosted), self._precise)
 
     @property
-    def gram(self) -> Tensor:
-        """The Gram matrix of this rank's samples in their own precision, ``(n, n)``.
+    def _precise(self) -> bool:
+        """Whether the proof's Gram matrix, in float64, serves everyone: on a host it is not dear."""
+        return self.pooled and self.source.matrix.device.type == "cpu"
+
+    def pooled_gram(self, dtype: torch.dtype) -> Tensor:
+        """``A'WA (n, n)`` of all nodes together, from products in some precision; made once for all problems.
 
         Nodes that are not tall have no use for one of their own; then only the sum is made.
         """
-        split = self.split if self.split.tall else NodeSplit(self.source, (0, self.source.matrix.shape[0]))
-        return split.gram.sum(dim=0)
+        known, key = self.source.grams, ((), dtype)
+        if key not in known:
+            whole = NodeSplit(self.source, (0, self.source.matrix.shape[0]), self._precise)
+            parts = (self.split if self.split.tall else whole).gram_in(dtype)
+            known[key] = self.grid.nodes.total((parts[0] if len(parts) == 1 else parts.sum(dim=0)).double())
+        return known[key]
 
     @cached_property
     def normal_equations(self) -> tuple[Tensor, Tensor, Tensor]:
         """The squared loss as ``x'Hx / 2 - Q'x + power``: ``H (n, n)``, ``Q (n, c)``, ``power (c,)``, in float64."""
         source = self.source
-        known = source.statistics
-        gram = self.gram.double() if known is None else known.gram.sum(dim=0)
-        H = 2 * self.grid.nodes.total(gram)
+        exact = source.statistics is not None or self._precise
+        H = 2 * self.pooled_gram(torch.float64 if exact else source.matrix.dtype)
         H.diagonal().add_(self.ridge[:, 0])
         Q = 2 * self.split.cross.sum(dim=0).double()
         power = (source.weight * source.target.square()).sum(dim=0, keepdim=True)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from psfit.arguments import describe, integer, several
 from psfit.bicadmm import BiCADMM
 from psfit.bilinear import largest
 from psfit.certificate.along import BoundsAlong
@@ -34,6 +35,7 @@ from psfit.watch import Callback, Watch
 # share no factors and come one after the other.
 OWN_STARTS = 10
 JOINT_STARTS = 4
+KAPPAS = several("a sequence of integers of at least 1", integer(1, floats=True))
 
 
 @dataclass(frozen=True)
@@ -105,17 +107,10 @@ def _require_whole(inst: Instance) -> None:
 
 def check_kappas(kappas: Iterable[int], layout: Layout) -> tuple[int, ...]:
     """The limits, rising; or an error that says what is wrong with them."""
-    try:
-        kappas = list(kappas)
-        given = [int(kappa) for kappa in kappas]
-    except (TypeError, ValueError):
-        raise ValueError(f"kappas={kappas!r} must be a sequence of integers") from None
-    if not given or kappas != given:
-        raise ValueError(f"kappas={kappas!r} must be a sequence of integers")
-    rising = tuple(sorted(set(given)))
-    if rising[0] < 1 or rising[-1] > layout.size:
+    rising = tuple(sorted(set(KAPPAS("kappas", kappas))))
+    if rising[-1] > layout.size:
         raise ValueError(
-            f"kappas={kappas!r} must lie between 1 and {layout.size}, all there is to choose from "
+            f"kappas={describe(list(rising))} must lie between 1 and {layout.size}, all there is to choose from "
             f"with n_features={layout.features}"
         )
     return rising

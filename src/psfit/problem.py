@@ -6,9 +6,18 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from psfit.arguments import BOOLEAN, GAMMA, Rule, check, one_of
 from psfit.losses import Loss
 
 Sparsity = Literal["element", "feature"]
+
+# What the settings of a problem may be; the limits depend on the data, and are checked with them.
+RULES: dict[str, Rule] = {
+    "gamma": GAMMA,
+    "sparsity": one_of("element", "feature"),
+    "fit_intercept": BOOLEAN,
+    "standardize": BOOLEAN,
+}
 
 
 @dataclass(frozen=True)
@@ -100,6 +109,10 @@ class Problem:
     sparsity: Sparsity = "element"
     fit_intercept: bool = True
     standardize: bool = False
+
+    def __post_init__(self) -> None:
+        for name, value in check(self, RULES).items():
+            object.__setattr__(self, name, value)
 
     def layout(self, features: int, outputs: int) -> Layout:
         """How this problem counts the coefficients of `features` by `outputs`."""

@@ -58,7 +58,6 @@ def test_kappa_as_count_share_or_default(data, kappa, expected):
         ({"grid": GridSpec(backend="pigeon")}, "backend"),
         ({"loss": "cubic"}, "loss"),
         ({"loss": "huber", "huber_delta": 0}, "huber_delta"),
-        ({"solver": BiCADMM(local="magic")}, "local"),
         ({"loss": "huber", "solver": BiCADMM(local="direct")}, "local"),
         ({"grid": GridSpec(blocks=2), "solver": BiCADMM(local="newton")}, "local"),
     ],

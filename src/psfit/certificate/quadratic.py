@@ -165,13 +165,10 @@ def _statistics(inst: Instance) -> tuple[Tensor, Tensor, Tensor]:
     weight, target = source.weight, source.target
     power = (weight * target.square()).sum(dim=0, keepdim=True)
     if source.statistics is not None:
-        known = source.statistics
-        summed = nodes.total(torch.cat([known.cross.sum(dim=0), power]))
-        return 2 * nodes.total(known.gram.sum(dim=0)), 2 * summed[:-1], summed[-1]
-    exact = source.matrix.dtype == torch.float64
-    G = inst.gram if exact else source.matrix.gram(weight, torch.float64)
-    cross = G.new_zeros(G.shape[0], source.outputs)
-    for at, strip in source.matrix.strips(torch.float64):
-        cross += strip.rmv(weight[at] * target[at])
+        cross = source.statistics.cross.sum(dim=0)
+    else:
+        cross = weight.new_zeros(source.matrix.shape[1], source.outputs)
+        for at, strip in source.matrix.strips(torch.float64):
+            cross += strip.rmv(weight[at] * target[at])
     summed = nodes.total(torch.cat([cross, power]))
-    return 2 * nodes.total(G), 2 * summed[:-1], summed[-1]
+    return 2 * inst.pooled_gram(torch.float64), 2 * summed[:-1], summed[-1]

@@ -13,13 +13,26 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from psfit.arguments import NONE, Rule, check, instance, integer, number, one_of
 from psfit.comm import mpi, process_group
 from psfit.comm.base import Communicator
 from psfit.comm.serial import Serial
 from psfit.comm.transfers import Transfers
 
 T = TypeVar("T")
-BACKENDS = ("auto", "serial", "torch", "mpi")
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+# More seconds than these, some 30 years, are no time to wait for.
+LONGEST = 1e9
+DEVICE = instance("a device", str, torch.device)
+# What each part of a request for a grid may be.
+RULES: dict[str, Rule] = {
+    "nodes": integer(1) | NONE,
+    "blocks": integer(1),
+    "device": Rule("'auto' or a device such as 'cpu' or 'cuda:0'", lambda value: str(DEVICE.read(value))),
+    "dtype": one_of(*DTYPES) | NONE,
+    "backend": one_of("auto", "serial", "torch", "mpi"),
+    "timeout": number("a positive number of seconds, at most 1e9", lambda value: 0 < value <= LONGEST),
+}
 
 
 class RemoteError(RuntimeError):
@@ -61,28 +74,24 @@ class GridSpec:
 
         With several ranks every one of them must call this.
         """
-        for name, count in (("nodes", 1 if self.nodes is None else self.nodes), ("blocks", self.blocks)):
-            if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-                raise ValueError(f"{name}={count!r} must be an integer of at least 1")
-        if self.backend not in BACKENDS:
-            raise ValueError(f"backend={self.backend!r} is unknown; use one of {', '.join(map(repr, BACKENDS))}")
-        if not self.timeout > 0:
-            raise ValueError(f"timeout={self.timeout!r} must be positive")
-        device, dtype = _device(self.device, data_device), _dtype(self.dtype)
-        world = self._connect(device)
+        asked = GridSpec(**check(self, RULES))
+        device = _device(asked.device, data_device)
+        dtype = None if asked.dtype is None else DTYPES[asked.dtype]
+        world = asked._connect(device)
         # Ranks form a table of their own: the blocks of a node are spread over the columns of a row of ranks.
-        across = math.gcd(world.size, self.blocks)
+        blocks = asked.blocks
+        across = math.gcd(world.size, blocks)
         down = world.size // across
-        nodes = self.nodes or down
+        nodes = asked.nodes or down
         if nodes < down:
             raise ValueError(
-                f"nodes={nodes} and blocks={self.blocks} cannot occupy {world.size} ranks; "
+                f"nodes={nodes} and blocks={blocks} cannot occupy {world.size} ranks; "
                 f"ask for at least {down} nodes, or start {nodes * across} ranks"
             )
         row, column = divmod(world.rank, across)
         along_nodes = world.split(column) if world.size > 1 else world
         along_blocks = world.split(row) if world.size > 1 else world
-        return Grid(Axis(nodes, along_nodes), Axis(self.blocks, along_blocks), world, device, dtype)
+        return Grid(Axis(nodes, along_nodes), Axis(blocks, along_blocks), world, device, dtype)
 
     def _connect(self, device: torch.device) -> Communicator:
         backend = self.backend
@@ -205,10 +214,3 @@ def _device(name: str, data_device: torch.device | None) -> torch.device:
         reason = str(error).splitlines()[0]
         raise ValueError(f"device={name!r} cannot be used ({reason}); try 'cpu' or 'auto'") from None
     return process_group.local_device() if name == "cuda" else device
-
-
-def _dtype(name: str | None) -> torch.dtype | None:
-    known = {None: None, "float32": torch.float32, "float64": torch.float64}
-    if name not in known:
-        raise ValueError(f"dtype={name!r} is unknown; use 'float32', 'float64' or None")
-    return known[name]

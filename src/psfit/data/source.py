@@ -40,7 +40,7 @@ class Source:
     bounds : tuple of int or None
         Where one node's rows end and the next one's begin; None deals them out evenly.
     grams : dict
-        Gram matrices by bounds, kept here once they are made; copies with other targets share them.
+        Gram matrices by bounds and precision, kept here once they are made; copies with other targets share them.
     statistics : Statistics or None
         Gathered while the data were read, where another look at them would be dear.
     """
@@ -49,7 +49,7 @@ class Source:
     target: Tensor
     weight: Tensor
     bounds: tuple[int, ...] | None = None
-    grams: dict[tuple[int, ...], Tensor] = field(default_factory=dict, repr=False, compare=False)
+    grams: dict[tuple[tuple[int, ...], torch.dtype], Tensor] = field(default_factory=dict, repr=False, compare=False)
     statistics: Statistics | None = None
 
     def __post_init__(self) -> None:
@@ -78,14 +78,14 @@ class Source:
             known = replace(known, cross=known.cross[:, :, outputs])
         return replace(self, target=self.target[:, outputs], statistics=known)
 
-    def split(self, nodes: int) -> "NodeSplit":
+    def split(self, nodes: int, precise: bool = False) -> "NodeSplit":
         """Deal the rows to `nodes` nodes."""
         bounds = self.bounds or tuple(even_bounds(self.matrix.shape[0], nodes))
         if len(bounds) != nodes + 1 or bounds[0] != 0 or bounds[-1] != self.matrix.shape[0]:
             raise ValueError(f"bounds={bounds} must hold {nodes + 1} row numbers from 0 to {self.matrix.shape[0]}")
         if any(b <= a for a, b in pairwise(bounds)):
             raise ValueError(f"nodes={nodes} is more than {self.matrix.shape[0]} samples allow: every node needs a row")
-        return NodeSplit(self, bounds)
+        return NodeSplit(self, bounds, precise)
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,13 @@ class NodeSplit:
 
     Coefficients carry a leading axis of nodes, ``(N, n, c)``; predictors do not, ``(m, c)``, since the rows of all
     nodes lie one after the other. So whatever works on samples works on all nodes at once, however uneven they are.
+
+    With `precise`, Gram matrices in the data's precision are copies of those in float64, which a proof needs anyway.
     """
 
     source: Source
     bounds: tuple[int, ...]
+    precise: bool = False
 
     @property
     def nodes(self) -> int:
@@ -132,22 +135,27 @@ class NodeSplit:
         return torch.stack([A.rmv(R[a:b]) for A, (a, b) in parts])
 
     def weighted_gram(self, weights: Tensor) -> Tensor:
-        """``A_i' diag(weights_i) A_i`` of every node, ``(N, n, n)``."""
+        """``A_i' diag(weights_i) A_i`` of every node, ``(N, n, n)``, in the precision of the weights."""
         parts = zip(self._matrices, self._ranges, strict=True)
-        return torch.stack([A.gram(weights[a:b]) for A, (a, b) in parts])
+        return torch.stack([A.gram(weights[a:b], weights.dtype) for A, (a, b) in parts])
 
     @property
     def gram(self) -> Tensor:
-        """The nodes' Gram matrices under the sample weights, computed once and shared by all who ask."""
+        """The nodes' Gram matrices under the sample weights, in the data's precision."""
+        return self.gram_in(self.source.matrix.dtype)
+
+    def gram_in(self, dtype: torch.dtype) -> Tensor:
+        """The same in another precision; made once and shared by all who ask."""
         known, statistics = self.source.grams, self.source.statistics
-        if self.bounds not in known:
-            matrix = self.source.matrix
-            known[self.bounds] = (
-                self.weighted_gram(self.source.working_weight)
-                if statistics is None
-                else statistics.gram.to(matrix.dtype)
-            )
-        return known[self.bounds]
+        if (self.bounds, dtype) not in known:
+            if statistics is not None:
+                made = statistics.gram.to(dtype)
+            elif self.precise and dtype != torch.float64:
+                made = self.gram_in(torch.float64).to(dtype)
+            else:
+                made = self.weighted_gram(self.source.weight.to(dtype))
+            known[self.bounds, dtype] = made
+        return known[self.bounds, dtype]
 
     @property
     def cross(self) -> Tensor:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from psfit.arguments import BOOLEAN, CALLABLE, GAMMA, NONE, Rule, describe, instance, integer, number, one_of
 from psfit.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.data import DesignMatrix, FileSource, Samples, Source, Spread
@@ -52,6 +53,22 @@ class Posed:
     def weighted(self) -> bool:
         """Whether any sample on any rank has a weight other than one."""
         return bool(self.grid.nodes.most(torch.tensor([float((self.weights != 1).any())])))
+
+
+# What the arguments of every estimator may be; classes add their own in `_rules`.
+RULES: dict[str, Rule] = {
+    "kappa": integer(1, floats=True) | number("a share between 0 and 1", lambda value: 0 < value < 1) | NONE,
+    "gamma": GAMMA,
+    "fit_intercept": BOOLEAN,
+    "standardize": BOOLEAN,
+    "sparsity": one_of("element", "feature"),
+    "solver": instance("a psfit.BiCADMM", BiCADMM) | NONE,
+    "grid": instance("a psfit.GridSpec", GridSpec) | NONE,
+    "certify": BOOLEAN,
+    "warm_start": BOOLEAN,
+    "verbose": BOOLEAN | integer(0),
+    "callback": CALLABLE | NONE,
+}
 
 
 class SparseModel(BaseEstimator, ABC):
@@ -98,6 +115,8 @@ class SparseModel(BaseEstimator, ABC):
     feature_names_in_ : ndarray (p,)
         Names of the features, if X was a table or a file that has them.
     """
+
+    _rules: ClassVar[dict[str, Rule]] = RULES
 
     result_: Result
     n_features_in_: int
@@ -182,10 +201,9 @@ class SparseModel(BaseEstimator, ABC):
 
     def _posed(self, X: Any, y: Any, sample_weight: Any, target: Any) -> Posed:
         """Read and check everything; remembers what `predict` needs."""
-        if self.grid is not None and not isinstance(self.grid, GridSpec):
-            raise TypeError(f"grid={self.grid!r} must be a psfit.GridSpec or None")
-        grid = (self.grid or GridSpec(backend="serial")).build(X.device if isinstance(X, Tensor) else None)
-        grid.together(self._check_settings)
+        asked = RULES["grid"]("grid", self.grid) or GridSpec(backend="serial")
+        grid = asked.build(X.device if isinstance(X, Tensor) else None)
+        grid.together(self._settings)
         self._surroundings = environment() | {"device": str(grid.device), "ranks": str(grid.world.size)}
         matrix, y, weights = self._read(X, y, sample_weight, target, grid)
         if not summed(grid, weights.sum(keepdims=True)) > 0:
@@ -199,7 +217,8 @@ class SparseModel(BaseEstimator, ABC):
         )
         loss = self._loss(codes)
         kappa = grid.together(lambda: self._limits(loss, *self._shape(source)))
-        problem = Problem(loss, kappa, self.gamma, self.sparsity, self.fit_intercept, self.standardize)
+        asked = {name: getattr(self, name) for name in ("gamma", "sparsity", "fit_intercept", "standardize")}
+        problem = Problem(loss, kappa, **asked)
         return Posed(problem, source, grid, y, weights)
 
     def _read(
@@ -301,26 +320,21 @@ class SparseModel(BaseEstimator, ABC):
         """Kappa as a number for each independent problem."""
         problems = 1 if loss.joint or (self.sparsity == "feature" and c > 1) else c
         items = p * c if loss.joint and self.sparsity == "element" else p
-        kappa = self.kappa
+        kappa = RULES["kappa"]("kappa", self.kappa)
         if kappa is None:
             kappa = max(1, p // 10) * (items // p)
-        if isinstance(kappa, (float, np.floating)) and not float(kappa).is_integer():
-            if not 0 < kappa < 1:
-                raise ValueError(f"kappa={kappa!r}: a share must lie between 0 and 1; for a count pass an integer")
+        elif kappa < 1:
             kappa = max(1, round(kappa * items))
-        if not 1 <= kappa <= items:
-            raise ValueError(f"kappa={self.kappa!r} must be between 1 and {items}, the number of items it limits")
-        return (int(kappa),) * problems
+        if kappa > items:
+            raise ValueError(f"kappa={describe(self.kappa)} must be at most {items}, the number of items it limits")
+        return (kappa,) * problems
 
-    def _check_settings(self) -> None:
-        if isinstance(self.kappa, (str, bool)):
-            raise TypeError(f"kappa={self.kappa!r} must be an integer, a share between 0 and 1, or None")
-        if not isinstance(self.gamma, (int, float, np.number)) or not 0 < self.gamma < np.inf:
-            raise ValueError(f"gamma={self.gamma!r} must be a positive number; a large one means hardly any ridge")
-        if self.sparsity not in ("element", "feature"):
-            raise ValueError(f"sparsity={self.sparsity!r} is unknown; use 'element' or 'feature'")
-        if self.solver is not None and not isinstance(self.solver, BiCADMM):
-            raise TypeError(f"solver={self.solver!r} must be a psfit.BiCADMM or None")
+    def _settings(self) -> dict[str, Any]:
+        """All arguments of the constructor as they were meant; errors name those that are not allowed."""
+        rules: dict[str, Rule] = {}
+        for base in reversed(type(self).__mro__):
+            rules |= vars(base).get("_rules", {})
+        return {name: rules[name](name, value) for name, value in self.get_params(deep=False).items()}
 
     def _start(self, source: Source) -> tuple[Tensor, Tensor] | None:
         previous = getattr(self, "result_", None)

@@ -19,8 +19,6 @@ def scorer_of(model: SparseModel, scoring: Any) -> Any:
     """scikit-learn's scorer of that name, or None."""
     if scoring is None:
         return None
-    if not isinstance(scoring, str) and not callable(scoring):
-        raise ValueError(f"scoring={scoring!r} must be the name of one scorer, a callable or None")
     return check_scoring(model, scoring=scoring)
 
 

@@ -3,13 +3,14 @@
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from scipy.stats import rankdata
 from sklearn.base import is_classifier
 
+from psfit.arguments import BOOLEAN, CALLABLE, GAMMAS, NONE, Rule, integer, one_of, satisfying
 from psfit.bicadmm import BiCADMM
 from psfit.comm import GridSpec
 from psfit.estimators._base import Posed, SparseModel
@@ -126,6 +127,10 @@ def _simplest(kappas: Sequence[int], gammas: Sequence[float], allowed: np.ndarra
     return min(places, key=lambda place: (kappas[place[1]], gammas[place[0]]))
 
 
+def _is_splitter(cv: Any) -> bool:
+    return not isinstance(cv, str) and (hasattr(cv, "split") or isinstance(cv, Iterable))
+
+
 class SelectingModel(SparseModel):
     """A model that chooses its limit kappa, and gamma if there are several, by itself.
 
@@ -160,6 +165,15 @@ class SelectingModel(SparseModel):
     on from there, and is certified.
     """
 
+    _rules: ClassVar[dict[str, Rule]] = {
+        # The limits may come from a generator, which can be read only once, and their number depends on the data.
+        "kappas": satisfying("a sequence of integers", lambda value: isinstance(value, Iterable)) | NONE,
+        "gammas": GAMMAS,
+        "criterion": one_of("cv", *CRITERIA),
+        "cv": integer(2) | satisfying("a splitter or pairs of indices", _is_splitter) | NONE,
+        "scoring": satisfying("the name of a scorer", lambda value: isinstance(value, str)) | CALLABLE | NONE,
+        "one_standard_error": BOOLEAN,
+    }
     # Chosen in `fit`; what is posed before holds for every choice.
     kappa = None
     gamma = 1.0
@@ -215,8 +229,7 @@ class SelectingModel(SparseModel):
         groups : array-like (m,), optional
             Labels of groups, for splitters that keep them together.
         """
-        if self.criterion not in ("cv", *CRITERIA):
-            raise ValueError(f"criterion={self.criterion!r} is unknown; use 'cv', 'aic', 'bic', 'ebic' or 'gic'")
+        self._settings()
         if self.one_standard_error and self.criterion != "cv":
             raise ValueError(f"one_standard_error needs folds; criterion={self.criterion!r} has no standard errors")
         gammas = ridges_of(self.gammas)

@@ -1,7 +1,7 @@
 """Classification: logistic and softmax regression, support vector machines."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit, log_expit, log_softmax
@@ -9,6 +9,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import check_consistent_length, column_or_1d, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
+from psfit.arguments import NONE, Rule, number, one_of, satisfying
 from psfit.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.estimators._base import SparseModel
@@ -20,6 +21,11 @@ from psfit.watch import Callback
 
 # More numbers than these are hardly names of classes.
 MOST_NUMBERS = 100
+FACTOR = number("a number that is not negative", lambda value: 0 <= value < np.inf)
+CLASS_WEIGHT = satisfying(
+    "a dict from labels to numbers that are not negative",
+    lambda value: isinstance(value, dict) and all(FACTOR.read(one) >= 0 for one in value.values()),
+)
 
 
 class _Classifier(ClassifierMixin, SparseModel):
@@ -35,6 +41,8 @@ class _Classifier(ClassifierMixin, SparseModel):
     classes_ : ndarray
         The labels, sorted.
     """
+
+    _rules: ClassVar[dict[str, Rule]] = {"class_weight": CLASS_WEIGHT | one_of("balanced") | NONE}
 
     classes_: np.ndarray
 
@@ -84,8 +92,6 @@ class _Classifier(ClassifierMixin, SparseModel):
             )
         codes = np.searchsorted(self.classes_, y)
         weights = weights * self._class_weights(codes, grid)[codes]
-        if (weights < 0).any():
-            raise ValueError(f"class_weight={self.class_weight!r} must not be negative")
         count = np.bincount(codes, weights=weights > 0, minlength=len(self.classes_))
         counted = summed(grid, count) > 0
         if counted.sum() < 2:
@@ -197,6 +203,8 @@ class SparseSVC(_Classifier):
         ``max(0, 1 - y eta)``, squared or not.
     """
 
+    _rules: ClassVar[dict[str, Rule]] = {"loss": one_of("squared_hinge", "hinge")}
+
     def __init__(
         self,
         kappa: int | float | None = None,
@@ -234,7 +242,4 @@ class SparseSVC(_Classifier):
         return self._signs(codes)
 
     def _loss(self, target: np.ndarray) -> Loss:
-        losses: dict[str, Loss] = {"squared_hinge": SquaredHinge(), "hinge": Hinge()}
-        if self.loss not in losses:
-            raise ValueError(f"loss={self.loss!r} is unknown; use 'squared_hinge' or 'hinge'")
-        return losses[self.loss]
+        return SquaredHinge() if self.loss == "squared_hinge" else Hinge()

@@ -1,11 +1,12 @@
 """Regression of numbers: squared and Huber loss, and counts with the Poisson loss."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
+from psfit.arguments import POSITIVE, Rule, one_of
 from psfit.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.data.files.cells import first_other
@@ -61,6 +62,8 @@ class SparseLinearRegression(_Regressor):
         Residuals beyond it count linearly; in units of y.
     """
 
+    _rules: ClassVar[dict[str, Rule]] = {"loss": one_of("squared", "huber"), "huber_delta": POSITIVE}
+
     def __init__(
         self,
         kappa: int | float | None = None,
@@ -95,13 +98,7 @@ class SparseLinearRegression(_Regressor):
         self.huber_delta = huber_delta
 
     def _loss(self, target: np.ndarray) -> Loss:
-        if self.loss == "squared":
-            return Squared()
-        if self.loss == "huber":
-            if not self.huber_delta > 0:
-                raise ValueError(f"huber_delta={self.huber_delta!r} must be positive")
-            return Huber(float(self.huber_delta))
-        raise ValueError(f"loss={self.loss!r} is unknown; use 'squared' or 'huber'")
+        return Squared() if self.loss == "squared" else Huber(float(self.huber_delta))
 
     def predict(self, X: Any) -> np.ndarray:
         """Predicted targets, shaped like y was."""

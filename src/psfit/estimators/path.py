@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from psfit.arguments import GAMMAS, one_of
 from psfit.bicadmm import BiCADMM
 from psfit.comm import GridSpec
 from psfit.data.schema import Schema
@@ -199,6 +200,8 @@ def sparse_path(
         solver=solver,
         grid=grid,
         certify=certify,
+        verbose=verbose,
+        callback=callback,
     )
     ridges = ridges_of(gammas)
     posed = model._posed(X, y, sample_weight, target)
@@ -241,9 +244,7 @@ def sparse_path(
 
 def model_for(loss: str) -> SparseModel:
     """An estimator that reads targets for this loss."""
-    if loss not in LOSSES:
-        raise ValueError(f"loss={loss!r} is unknown; use one of {', '.join(map(repr, LOSSES))}")
-    return LOSSES[loss]()
+    return LOSSES[one_of(*LOSSES)("loss", loss)]()
 
 
 def limits_of(kappas: Iterable[int] | None, posed: Posed) -> tuple[int, ...]:
@@ -254,7 +255,5 @@ def limits_of(kappas: Iterable[int] | None, posed: Posed) -> tuple[int, ...]:
 
 def ridges_of(gammas: float | Sequence[float]) -> list[float]:
     """The gammas as a list."""
-    given = [float(gamma) for gamma in np.atleast_1d(np.asarray(gammas, dtype=float))]
-    if not given or not all(0 < gamma < np.inf for gamma in given):
-        raise ValueError(f"gammas={gammas!r} must be positive numbers; large ones mean hardly any ridge")
-    return given
+    given = GAMMAS("gammas", gammas)
+    return given if isinstance(given, list) else [given]

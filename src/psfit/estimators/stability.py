@@ -10,15 +10,20 @@ import numpy as np
 import torch
 from sklearn.base import is_classifier
 
+from psfit.arguments import NONE, integer, number, satisfying
 from psfit.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.estimators._base import Posed
 from psfit.estimators._folds import Folds
 from psfit.estimators._progress import require_whole, shown, within
-from psfit.estimators.path import limits_of, model_for, ridges_of
+from psfit.estimators.path import limits_of, model_for
 from psfit.parts import Parts
 from psfit.problem import Sparsity
 from psfit.watch import Callback
+
+RESAMPLES = satisfying("an even integer of at least 2", lambda value: integer(2).read(value) % 2 == 0)
+THRESHOLD = number("a number above 0.5 and at most 1", lambda value: 0.5 < value <= 1)
+SEED = integer(0) | NONE
 
 
 @dataclass(frozen=True)
@@ -132,24 +137,22 @@ def stability_selection(
         The frequencies, and the features that are stable.
     """
     began = time.perf_counter()
-    if not isinstance(resamples, (int, np.integer)) or resamples < 2 or resamples % 2:
-        raise ValueError(f"resamples={resamples!r} must be an even number of at least 2")
-    if not 0.5 < threshold <= 1:
-        raise ValueError(f"threshold={threshold!r} must lie above 0.5 and be at most 1")
-    if np.ndim(gamma):
-        raise ValueError(f"gamma={gamma!r} must be one number")
+    resamples, threshold = int(RESAMPLES("resamples", resamples)), THRESHOLD("threshold", threshold)
+    random_state = SEED("random_state", random_state)
     model = model_for(loss)
     model.set_params(
-        gamma=ridges_of(gamma)[0],
+        gamma=gamma,
         fit_intercept=fit_intercept,
         standardize=standardize,
         sparsity=sparsity,
         solver=solver,
         grid=grid,
+        verbose=verbose,
+        callback=callback,
     )
     posed = model._posed(X, y, sample_weight, target)
     limits = limits_of(kappas, posed)
-    if not posed.grid.alike(limits, int(resamples), random_state):
+    if not posed.grid.alike(limits, resamples, random_state):
         raise ValueError("the ranks do not agree on kappas, resamples or random_state; call all of them alike")
     # Halves that were cut short would count for nothing.
     solver = replace(solver or BiCADMM(), interruptible=False)
@@ -171,8 +174,8 @@ def stability_selection(
         kappas=np.array(limits),
         frequencies=counts / resamples,
         average_size=sizes / resamples,
-        resamples=int(resamples),
-        threshold=float(threshold),
+        resamples=resamples,
+        threshold=threshold,
         feature_names=getattr(model, "feature_names_in_", None),
         seconds=time.perf_counter() - began,
     )
@@ -198,6 +201,6 @@ def _halves(posed: Posed, classes: bool, pairs: int, seed: int | None) -> Iterab
 def _agreed_seed(grid: Grid, seed: int | None) -> int:
     """The seed that was given, or one that the first rank has drawn."""
     if seed is not None:
-        return int(seed)
+        return seed
     drawn = int(np.random.default_rng().integers(2**31))
     return int(grid.world.broadcast(torch.tensor([drawn])))

@@ -32,11 +32,7 @@ def choose(
 
 def _checked(asked: LocalSolver[Any] | str, loss: Loss, blocks: int) -> LocalSolver[Any]:
     if isinstance(asked, str):
-        if asked not in BY_NAME:
-            raise ValueError(f"local={asked!r} is unknown; use one of {sorted(BY_NAME)} or None")
         asked = BY_NAME[asked]
-    elif not isinstance(asked, LocalSolver):
-        raise TypeError(f"local={asked!r} must be a name, a LocalSolver or None")
     objection = asked.objection(loss, blocks)
     if objection is not None:
         raise ValueError(f"local={asked.name!r}: {objection}")
