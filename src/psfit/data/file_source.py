@@ -191,7 +191,9 @@ def _sparse(part: Part, grid: Grid, features: int) -> Sparse:
     """Columns that all ranks agree on: as many as the widest has, counted from one unless some rank saw a zero."""
     csr = part.features
     counted_from_zero = not part.open_ended or bool((csr.indices == 0).any())
-    width, zero = grid.world.all_reduce(torch.tensor([float(csr.shape[1]), float(counted_from_zero)]), "max").tolist()
+    # In double precision, which holds every number of columns as it is.
+    seen = torch.tensor([csr.shape[1], counted_from_zero], dtype=torch.float64)
+    width, zero = grid.world.all_reduce(seen, "max").tolist()
     if part.open_ended:
         csr = _widened(csr, max(int(width), features + (not zero)))
     if not zero:

@@ -10,9 +10,13 @@ import numpy as np
 import scipy.sparse
 
 from psfit.data.files.base import CheckedRows, DataFile, Part, Wanted, require_finite, require_finite_entries
+from psfit.data.sparse_checks import check_arrays, checked
 from psfit.data.streamed import BinaryRows, Rows
 
 COLUMN_ROWS = 1 << 14
+# The arrays of SciPy's sparse formats, in the order in which its constructors take them.
+SPARSE = dict.fromkeys(("csr", "csc", "bsr"), ("data", "indices", "indptr"))
+SPARSE |= {"coo": ("data", "row", "col"), "dia": ("data", "offsets")}
 
 
 class _ArrayFile(DataFile):
@@ -184,8 +188,30 @@ class NpzFile(_ArrayFile):
         if "X" in self.known:
             return self.known["X"], _texts(self.known.get("feature_names"))
         if {"format", "data", "shape"} <= self.known.keys():
-            return scipy.sparse.load_npz(self.path).tocsr(), None
+            return self._sparse(), None
         raise self.fail(f"there is no array 'X'; it holds {', '.join(self.known)}")
+
+    def _sparse(self) -> scipy.sparse.csr_matrix:
+        """The matrix that SciPy saved; its arrays are checked before SciPy works with them."""
+        known = dict(self.known)
+        try:
+            if "coords" in known:
+                known["row"], known["col"] = known["coords"]
+            form, shape = np.char.decode(known["format"].astype("S")).item(), tuple(map(int, known["shape"]))
+            if form not in SPARSE:
+                raise ValueError(f"the format {form!r} is unknown; use one of {', '.join(SPARSE)}")
+            arrays = {name: known[name] for name in SPARSE[form]}
+            if form == "dia":
+                # Coordinates, which are checked like those of any other matrix.
+                return checked(scipy.sparse.dia_matrix((arrays["data"], arrays["offsets"]), shape=shape)).tocsr()
+            check_arrays(form, arrays, shape)
+            entries, *places = arrays.values()
+            described = (entries, tuple(places)) if form == "coo" else (entries, *places)
+            return getattr(scipy.sparse, f"{form}_matrix")(described, shape=shape).tocsr()
+        except KeyError as error:
+            raise self.fail(f"cannot be read as a sparse matrix: there is no array {error}") from None
+        except (ValueError, TypeError, OverflowError, MemoryError) as error:
+            raise self.fail(f"cannot be read as a sparse matrix ({error})") from None
 
     def _named(self, name: str) -> Any:
         return self.known.get(name)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from psfit.data.files.base import DataFile, MissingError, Part, Wanted, require_finite_entries
 from psfit.data.files.lines import Lines
+from psfit.data.sparse_checks import require_room
 
 
 class SvmlightFile(DataFile):
@@ -29,6 +30,10 @@ class SvmlightFile(DataFile):
                 X, y = load_svmlight_file(lines, zero_based=True)
             except (ValueError, IndexError, OverflowError) as error:
                 raise self.fail(f"cannot be read as svmlight ({error}); it may be cut short") from None
+        try:
+            require_room(X.shape, "its largest index")
+        except ValueError as error:
+            raise self.fail(error) from None
         try:
             require_finite_entries(X, self.path, 0)
         except MissingError as error:
