@@ -1,4 +1,4 @@
-"""Arrays: ``.npy`` in ranges of rows, ``.npz`` with X and y or from SciPy, HDF5 datasets."""
+"""Arrays: ``.npy`` in ranges of rows, ``.npz`` with X and y or from SciPy."""
 
 import zipfile
 import zlib
@@ -19,7 +19,7 @@ SPARSE = dict.fromkeys(("csr", "csc", "bsr"), ("data", "indices", "indptr"))
 SPARSE |= {"coo": ("data", "row", "col"), "dia": ("data", "offsets")}
 
 
-class _ArrayFile(DataFile):
+class ArrayFile(DataFile):
     """Features as one array, the target and the weights as others (or as files beside it)."""
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
@@ -153,7 +153,7 @@ class _Column:
         return np.concatenate(parts) if parts else np.empty(0)
 
 
-class NpyFile(_ArrayFile):
+class NpyFile(ArrayFile):
     """One array; the target is one of its columns, by number, or a file of its own."""
 
     def _features(self) -> tuple[Any, tuple[str, ...] | None]:
@@ -175,7 +175,7 @@ class NpyFile(_ArrayFile):
         return [k for k in range(width) if k != int(target) % width]
 
 
-class NpzFile(_ArrayFile):
+class NpzFile(ArrayFile):
     """Arrays X, y and sample_weight, or a sparse matrix that SciPy saved."""
 
     def _features(self) -> tuple[Any, tuple[str, ...] | None]:
@@ -186,7 +186,7 @@ class NpzFile(_ArrayFile):
         except (ValueError, OSError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
             raise self.fail(f"cannot be read as .npz ({error}); it may be cut short") from None
         if "X" in self.known:
-            return self.known["X"], _texts(self.known.get("feature_names"))
+            return self.known["X"], texts_of(self.known.get("feature_names"))
         if {"format", "data", "shape"} <= self.known.keys():
             return self._sparse(), None
         raise self.fail(f"there is no array 'X'; it holds {', '.join(self.known)}")
@@ -220,42 +220,7 @@ class NpzFile(_ArrayFile):
         return f"it holds {', '.join(self.known)}"
 
 
-class Hdf5File(_ArrayFile):
-    """Datasets X, y and sample_weight, read in ranges."""
-
-    def _features(self) -> tuple[Any, tuple[str, ...] | None]:
-        try:
-            import h5py
-        except ImportError:
-            raise self.fail("HDF5 needs h5py; install psfit[hdf5]") from None
-        try:
-            self.file = h5py.File(self.path, "r")
-        except OSError as error:
-            raise self.fail(f"cannot be read as HDF5 ({error}); it may be cut short") from None
-        X = self._dataset("X")
-        if X is None:
-            raise self.fail(f"there is no dataset 'X'; it holds {', '.join(self.file)}")
-        return X, _texts(X.attrs.get("feature_names"))
-
-    def _dataset(self, name: str) -> Any:
-        """A dataset of the file; None if there is none, or a group of that name."""
-        found = self.file.get(name)
-        return found if hasattr(found, "dtype") else None
-
-    def _named(self, name: str) -> Any:
-        import h5py
-
-        found = self._dataset(name)
-        if found is None or h5py.check_string_dtype(found.dtype) is None or not found.shape:
-            return found
-        # All of them: h5py's view that decodes texts while they are read has no shape.
-        return found.asstr()[:]
-
-    def _advice(self) -> str:
-        return f"it holds {', '.join(self.file)}"
-
-
-def _texts(names: Any) -> tuple[str, ...] | None:
+def texts_of(names: Any) -> tuple[str, ...] | None:
     """Names of columns, which may have been written as bytes."""
     return None if names is None else tuple(np.asarray(names).astype(str).tolist())
 
