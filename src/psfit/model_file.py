@@ -25,6 +25,8 @@ from psfit.result import Record, Result, Status
 
 FORMAT = 3
 MARK = b"psfit sha256 "
+# How the names of files that commands write end.
+MODELS = (".psfit",)
 # Zip members carry a date; a fixed one keeps equal models in equal files.
 DATE = (1980, 1, 1, 0, 0, 0)
 # What estimators learn besides their result.

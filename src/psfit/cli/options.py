@@ -104,12 +104,6 @@ def file_source(
     return FileSource(tuple(data), target, weight, chosen, one_hot, memory)
 
 
-def require_folder(option: str, path: Path | None) -> None:
-    """Refuse an output that could not be written in the end."""
-    if path is not None and not path.absolute().parent.is_dir():
-        raise ValueError(f"{option}: there is no folder {path.absolute().parent}")
-
-
 def four_nodes(nodes: int | None, device: str) -> GridSpec:
     """So many nodes; if no number is given, one for each rank, and four in a process of its own."""
     alone = GridSpec(device=device).build().world.size == 1

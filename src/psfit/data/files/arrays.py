@@ -15,7 +15,7 @@ from psfit.data.streamed import BinaryRows, Rows
 
 COLUMN_ROWS = 1 << 14
 # The arrays of SciPy's sparse formats, in the order in which its constructors take them.
-SPARSE = dict.fromkeys(("csr", "csc", "bsr"), ("data", "indices", "indptr"))
+SPARSE: dict[str, tuple[str, ...]] = dict.fromkeys(("csr", "csc", "bsr"), ("data", "indices", "indptr"))
 SPARSE |= {"coo": ("data", "row", "col"), "dia": ("data", "offsets")}
 
 
