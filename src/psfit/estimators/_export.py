@@ -22,8 +22,10 @@ def as_sklearn(model: "SparseModel") -> Any:
         # Of two classes only the difference matters, and scikit-learn stores no more.
         coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
     kinds = {"logistic": LogisticRegression, "softmax": LogisticRegression, "poisson": PoissonRegressor}
-    kinds |= {"hinge": LinearSVC, "squared_hinge": LinearSVC}
-    other = kinds.get(loss, LinearRegression)()
+    kinds |= {"hinge": LinearSVC, "squared_hinge": LinearSVC, "squared": LinearRegression, "huber": LinearRegression}
+    if loss not in kinds:
+        raise ValueError(f"scikit-learn has no model for the {loss} loss; use coef_ and intercept_")
+    other = kinds[loss]()
     if hasattr(model, "classes_"):
         other.classes_, other.coef_, other.intercept_ = model.classes_, coef, intercept
     else:
