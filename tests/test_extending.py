@@ -12,11 +12,15 @@ import torch
 from launch import command, run
 from scipy.optimize import minimize, minimize_scalar
 
-from psfit import BiCADMM, GridSpec, SparseLinearRegression
+import psfit
+from psfit import BiCADMM, GridSpec, SparseLinearRegression, losses, model_schema
 from psfit.comm import Axis, Serial
 from psfit.data import Dense, Source
+from psfit.estimators import path
 from psfit.local import Subproblem
 from psfit.losses import Logistic, Squared
+from psfit.model_archive import ModelFileError
+from psfit.reporting import words
 
 FOLDER = Path(__file__).parents[1] / "examples/extending"
 
@@ -130,3 +134,37 @@ def test_the_programs_run(name, capsys):
     module(name).main()
     said = capsys.readouterr().out
     assert "2, 7, 13" in said if name == "pseudo_huber" else said.count("support [0 1 2 3]") == 2
+
+
+class OwnRegression(SparseLinearRegression):
+    """An estimator with a loss from outside."""
+
+    def _loss(self, target):
+        return module("pseudo_huber").PseudoHuber(self.huber_delta)
+
+
+def test_an_estimator_of_the_loss_reports_and_says_what_it_lacks(tmp_path):
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(60, 5))
+    y = X[:, 0] - X[:, 3] + 0.2 * rng.normal(size=60)
+    model = OwnRegression(2).fit(X, y)
+    assert model.support_.tolist() == [0, 3]
+    page = psfit.report(model, X=X, y=y)
+    assert "Sparse model with the pseudo huber loss" in page
+    assert f"from {__name__} import OwnRegression" in page
+    # What is known of the built-in losses alone is not said of others.
+    assert "no smallest curvature" not in page
+    model.to_csv(tmp_path / "coefficients.csv")
+    with pytest.raises(ModelFileError, match="OwnRegression is not one of PsFiT's own models"):
+        psfit.save(model, tmp_path / "model.psfit")
+    with pytest.raises(ValueError, match="scikit-learn has no model for the pseudo_huber loss"):
+        model.to_sklearn()
+    with pytest.raises(TypeError, match="model is a Result, but must be a fitted PsFiT model"):
+        psfit.report(model.result_)
+
+
+def test_every_built_in_loss_is_registered_where_it_must_be():
+    names = {loss.name for loss in vars(losses).values() if isinstance(loss, type) and loss is not losses.Loss}
+    assert names == set(path.LOSSES)
+    assert names == set(words.LOSSES)
+    assert names == {name for known in model_schema.LOSSES.values() for name in known}

@@ -1,5 +1,7 @@
 """PsFiT, the Parallel Sparse Fitting Toolbox: sparse linear models under an exact limit on nonzero coefficients."""
 
+# First of all, since it is about what follows.
+from psfit import _command as _command
 from psfit._version import __version__
 from psfit.bicadmm import BiCADMM
 from psfit.checkpoint import CheckpointError

@@ -1,13 +1,5 @@
-"""Model files: a zip of JSON and NumPy arrays with everything that prediction and reports need, and no code.
+"""Model files: a zip of JSON and NumPy arrays with everything that prediction and reports need, and no code."""
 
-The comment at the end of the zip is a digest of all bytes before it, so that a file that was cut, damaged or edited is
-refused before anything in it is believed. Any zip tool can open the file.
-"""
-
-import hashlib
-import io
-import json
-import zipfile
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,32 +7,30 @@ from typing import Any
 import numpy as np
 
 from psfit import estimators
+from psfit import model_schema as schema
 from psfit._version import __version__
-from psfit.bicadmm import BiCADMM
-from psfit.comm import GridSpec
-from psfit.data.schema import Schema
 from psfit.estimators._base import SparseModel
 from psfit.estimators._selection import SelectingModel, Selection
+from psfit.estimators.classify import Classifier
 from psfit.files import write_whole
+from psfit.model_archive import ModelFileError, pack, unpack
 from psfit.result import Record, Result, Status
 
 FORMAT = 3
-MARK = b"psfit sha256 "
-# Zip members carry a date; a fixed one keeps equal models in equal files.
-DATE = (1980, 1, 1, 0, 0, 0)
+# How the names of files that commands write end.
+MODELS = (".psfit",)
 # What estimators learn besides their result.
 LEARNED = ("n_features_in_", "feature_names_in_", "classes_", "_single", "kappa_", "gamma_")
-SETTINGS: dict[str, type] = {"solver": BiCADMM, "grid": GridSpec}
-
-
-class ModelFileError(ValueError):
-    """A model file cannot be used; the message says why."""
+# The parts of the JSON; files of the first versions do not tell of their surroundings.
+NEEDED = {"format", "psfit", "model", "parameters", "learned", "shape", "result"}
+OPTIONAL = {"surroundings", "selection", "schema"}
 
 
 def save(model: SparseModel, path: str | Path) -> None:
     """Write a fitted model; the file is either whole or not there.
 
-    Splitters, scorers and local solvers that are objects are left out: they are needed to fit again, not to predict.
+    Splitters, scorers and local solvers that are objects are left out, and so is the folder of checkpoints: they are
+    needed to fit again, not to predict.
     """
     if not hasattr(model, "result_"):
         raise ModelFileError(f"this {type(model).__name__} is not fitted yet; call fit first")
@@ -54,7 +44,6 @@ def save(model: SparseModel, path: str | Path) -> None:
     for field in fields(Record):
         values = [getattr(record, field.name) for record in result.history]
         arrays[f"history_{field.name}"] = np.array([np.nan if value is None else value for value in values])
-    apart = ("coef", "intercept", "objectives", "lower_bounds", "history")
     content: dict[str, Any] = {
         "format": FORMAT,
         "psfit": __version__,
@@ -64,99 +53,139 @@ def save(model: SparseModel, path: str | Path) -> None:
         "surroundings": getattr(model, "_surroundings", None),
         "schema": None if model._schema is None else model._schema.to_dict(),
         "shape": result.coef.shape,
-        "result": {f.name: getattr(result, f.name) for f in fields(Result) if f.name not in apart},
+        "result": {f.name: getattr(result, f.name) for f in fields(Result) if f.name not in schema.APART},
     }
     if isinstance(model, SelectingModel):
         content["selection"], chosen = _selection(model)
         arrays |= chosen
-    write_whole(Path(path), lambda file: file.write(_packed(content, arrays)))
+    packed = pack(content, arrays, _plain)
+    write_whole(Path(path), lambda file: file.write(packed))
 
 
 def load(path: str | Path) -> SparseModel:
-    """The model that `save` wrote: it predicts, and knows its result."""
-    content, arrays = read(path)
-    name = content["model"]
-    if name not in estimators.__all__ or not name.startswith("Sparse"):
-        raise ModelFileError(f"{path} holds a model {name!r} that this version does not know; install a newer psfit")
-    parameters = content["parameters"]
-    for key, kind in SETTINGS.items():
-        if parameters.get(key) is not None:
-            parameters[key] = kind(**parameters[key])
-    if isinstance(parameters.get("class_weight"), list):
-        parameters["class_weight"] = dict(parameters["class_weight"])
-    model: SparseModel = getattr(estimators, name)(**parameters)
-    for key, value in content["learned"].items():
-        setattr(model, key, np.array(value["values"], dtype=value["dtype"]) if isinstance(value, dict) else value)
-    if content.get("surroundings") is not None:
-        # Absent from files of the first versions.
-        model._surroundings = content["surroundings"]
-    if content.get("schema") is not None:
-        model._schema = Schema.from_dict(content["schema"])
-    model.result_ = _result(content, arrays)
-    if isinstance(model, SelectingModel) and "selection" in content:
-        chosen = content["selection"]
-        errors = arrays.get("selection_errors")
-        model.selection_ = Selection(
-            arrays["selection_kappas"],
-            arrays["selection_gammas"],
-            arrays["selection_scores"],
-            errors,
-            **chosen["choice"],
+    """The model that `save` wrote: it predicts, and knows its result.
+
+    Nothing in the file is executed, and all of it is checked: a file that no `save` can have written is refused with a
+    `ModelFileError`. A folder for checkpoints is not taken from a file; name one again before the next fit.
+    """
+    content, arrays = unpack(path)
+    _require_format(path, content)
+    try:
+        return _model(content, arrays)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, MemoryError, RecursionError) as error:
+        # The schema knows what may be in a file; whatever else goes wrong with one is its fault, too.
+        raise ModelFileError(f"{path} cannot be used as a model: {error}") from None
+
+
+def _require_format(path: str | Path, content: dict[str, Any]) -> None:
+    name = content.get("model")
+    if content.get("format") != FORMAT:
+        raise ModelFileError(
+            f"{path} has format {content.get('format')!r}, written by psfit {content.get('psfit', '?')!r}; this "
+            f"version reads {FORMAT}. Use that version, or fit the model again"
         )
-        if "params" in chosen:
-            found = {key.removeprefix("cv_"): value for key, value in arrays.items() if key.startswith("cv_")}
-            masked = {key: np.ma.MaskedArray(found[key], mask=False) for key in ("param_gamma", "param_kappa")}
-            model.cv_results_ = found | masked | {"params": chosen["params"]}
+    if not isinstance(name, str) or name not in estimators.__all__ or not name.startswith("Sparse"):
+        raise ModelFileError(f"{path} holds a model {name!r} that this version does not know; install a newer psfit")
+
+
+def _model(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> SparseModel:
+    """The model, once every part of it has been found to be one."""
+    odd = (content.keys() - NEEDED - OPTIONAL) | (NEEDED - content.keys())
+    schema.require(not odd, f"it lacks or adds {sorted(odd)}")
+    kind: type[SparseModel] = getattr(estimators, content["model"])
+    model = kind(**schema.check_parameters(kind, content["parameters"]))
+    shape = schema.check_shape(content["shape"])
+    _learn(model, content["learned"], *shape)
+    around = content.get("surroundings")
+    if around is not None:
+        texts = isinstance(around, dict) and all(map(schema.is_text, around.values()))
+        schema.require(texts, "what it says of its surroundings is no text")
+        model._surroundings = around
+    if content.get("schema") is not None:
+        model._schema = schema.check_table(content["schema"], getattr(model, "feature_names_in_", None))
+    model.result_ = schema.check_result(model, content["result"], shape, arrays)
+    schema.require(
+        ("selection" in content) == isinstance(model, SelectingModel), "it lacks or adds a choice of its limit"
+    )
+    if isinstance(model, SelectingModel):
+        _choose(model, content["selection"], arrays)
+    schema.require(not arrays, f"it holds arrays {sorted(arrays)}, which no such model has")
     return model
 
 
-def read(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The JSON and the arrays of a model file, once its digest has been found to be right."""
-    data = Path(path).read_bytes()
-    if not zipfile.is_zipfile(io.BytesIO(data)):
-        raise ModelFileError(f"{path} is not a model file, or it was cut short")
-    length = len(MARK) + 64
-    body, comment = data[:-length], data[-length:]
-    if not comment.startswith(MARK):
-        raise ModelFileError(f"{path} is a zip, but no model file: it does not end with its digest")
-    if comment != MARK + hashlib.sha256(body).hexdigest().encode():
-        raise ModelFileError(f"{path} is damaged: its bytes do not have the digest they were written with")
-    with zipfile.ZipFile(io.BytesIO(data)) as packed:
-        content = json.loads(packed.read("model.json"))
-        if content["format"] != FORMAT:
-            raise ModelFileError(
-                f"{path} has format {content['format']}, written by psfit {content.get('psfit', '?')}; this version "
-                f"reads {FORMAT}. Use that version, or fit the model again"
-            )
-        names = [name for name in packed.namelist() if name.endswith(".npy")]
-        arrays = {
-            name.removesuffix(".npy"): np.load(io.BytesIO(packed.read(name)), allow_pickle=False) for name in names
-        }
-    return content, arrays
+def _learn(model: Any, learned: Any, p: int, c: int) -> None:
+    """What the estimator remembers besides its result."""
+    known = {"n_features_in_", "feature_names_in_"}
+    known |= {"classes_"} if isinstance(model, Classifier) else {"_single"}
+    known |= {"kappa_", "gamma_"} if isinstance(model, SelectingModel) else set()
+    schema.require(isinstance(learned, dict), "what it has learned is no object")
+    odd = (known - {"feature_names_in_"} - learned.keys()) | (learned.keys() - known)
+    schema.require(not odd, f"a {type(model).__name__} that lacks or adds {sorted(odd)}")
+    schema.require(learned["n_features_in_"] == p, f"its number of features is not {p}")
+    model.n_features_in_ = p
+    if "feature_names_in_" in learned:
+        names = learned["feature_names_in_"]
+        model.feature_names_in_ = schema.check_labels(names, p, lambda name: isinstance(name, str), "names")
+    if isinstance(model, Classifier):
+        classes = schema.check_labels(learned["classes_"], None, schema.is_label, "classes")
+        schema.require(
+            len(classes) >= 2 and np.unique(classes).tolist() == classes.tolist(), "its classes are not sorted"
+        )
+        model.classes_ = classes
+        outputs = 1 if len(classes) == 2 and schema.losses_of(model) != ("softmax",) else len(classes)
+        schema.require(outputs == c, f"its {len(classes)} classes need {outputs} output(s), but it has {c}")
+    else:
+        single = learned["_single"]
+        schema.require(isinstance(single, bool) and (c == 1 or not single), "its targets are not those of its outputs")
+        model._single = single
+    if isinstance(model, SelectingModel):
+        fine = schema.is_count(learned["kappa_"], 1) and schema.is_positive(learned["gamma_"])
+        schema.require(fine, "the limit or the ridge that it chose is none")
+        model.kappa_, model.gamma_ = learned["kappa_"], learned["gamma_"]
 
 
-def _packed(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
-    """The bytes of the file."""
-    members = {"model.json": json.dumps(content, indent=1, default=_plain).encode()}
-    for name, values in arrays.items():
-        buffer = io.BytesIO()
-        np.save(buffer, values, allow_pickle=False)
-        members[f"{name}.npy"] = buffer.getvalue()
-    whole = io.BytesIO()
-    with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as packed:
-        for name, data in members.items():
-            packed.writestr(zipfile.ZipInfo(name, DATE), data, zipfile.ZIP_DEFLATED)
-        # The length of the comment is part of what is digested.
-        packed.comment = MARK + b"0" * 64
-    body = whole.getvalue()[: -len(MARK) - 64]
-    return body + MARK + hashlib.sha256(body).hexdigest().encode()
+def _choose(model: SelectingModel, chosen: Any, arrays: dict[str, np.ndarray]) -> None:
+    """How the limit was chosen."""
+    schema.require(isinstance(chosen, dict) and chosen.keys() <= {"choice", "params"}, "its choice is none")
+    choice = chosen["choice"]
+    names = {"label", "kappa", "gamma", "best_kappa", "best_gamma"}
+    schema.require(isinstance(choice, dict) and choice.keys() == names, "its choice is none")
+    kappas, gammas, scores = (arrays.pop(f"selection_{name}") for name in ("kappas", "gammas", "scores"))
+    errors = arrays.pop("selection_errors", None)
+    table = (len(gammas), len(kappas))
+    schema.require(kappas.ndim == gammas.ndim == 1 and kappas.dtype.kind in "iu", "its limits are no whole numbers")
+    schema.require(bool((kappas >= 1).all() and (gammas > 0).all()), "its limits or ridges are not above zero")
+    shapes = scores.shape == table and (errors is None or errors.shape == table)
+    schema.require(shapes, "its scores are not one for each limit and ridge")
+    places = {"kappa": kappas, "best_kappa": kappas, "gamma": gammas, "best_gamma": gammas}
+    among = all(choice[name] in values.tolist() for name, values in places.items())
+    schema.require(among and schema.is_text(choice["label"]), "it chose what was not to be chosen from")
+    schema.require(
+        (model.kappa_, model.gamma_) == (choice["kappa"], choice["gamma"])
+        and set(model.result_.kappa) == {model.kappa_},
+        "it was fitted with another limit than it chose",
+    )
+    model.selection_ = Selection(kappas, gammas, scores, errors, **choice)
+    if "params" in chosen:
+        model.cv_results_ = _searched(chosen["params"], kappas, gammas, arrays)
+
+
+def _searched(params: Any, kappas: np.ndarray, gammas: np.ndarray, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """The table of a search in scikit-learn's form."""
+    expected = [{"gamma": gamma, "kappa": kappa} for gamma in gammas.tolist() for kappa in kappas.tolist()]
+    schema.require(params == expected, "its table of scores is not that of its limits and ridges")
+    names = [name for name in arrays if schema.CV_ARRAY.fullmatch(name)]
+    found = {name.removeprefix("cv_"): arrays.pop(name) for name in names}
+    schema.require(all(values.shape == (len(params),) for values in found.values()), "its scores have other lengths")
+    masked = {key: np.ma.MaskedArray(found[key], mask=False) for key in ("param_gamma", "param_kappa")}
+    return found | masked | {"params": params}
 
 
 def _parameters(model: SparseModel) -> dict[str, Any]:
     """The constructor's arguments, as far as they can be written down."""
     kept: dict[str, Any] = {}
     for name, value in model.get_params(deep=False).items():
-        if name in SETTINGS:
+        if name in schema.SETTINGS:
             kept[name] = None if value is None else _written(value)
         elif name == "class_weight" and isinstance(value, dict):
             kept[name] = [[_plain(label) if isinstance(label, np.generic) else label, w] for label, w in value.items()]
@@ -169,9 +198,8 @@ def _parameters(model: SparseModel) -> dict[str, Any]:
 
 
 def _written(setting: Any) -> dict[str, Any]:
-    """A dataclass of settings without what is no plain value."""
-    values = {field.name: getattr(setting, field.name) for field in fields(setting)}
-    values |= {key: str(value) for key, value in values.items() if isinstance(value, Path)}
+    """A dataclass of settings without what is no plain value, and without the folder of checkpoints."""
+    values = {field.name: getattr(setting, field.name) for field in fields(setting) if field.name != "checkpoint"}
     values |= {key: value.item() for key, value in values.items() if isinstance(value, np.generic)}
     return {key: value for key, value in values.items() if value is None or isinstance(value, (bool, int, float, str))}
 
@@ -198,18 +226,6 @@ def _selection(model: SelectingModel) -> tuple[dict[str, Any], dict[str, np.ndar
         content["params"] = results["params"]
         arrays |= {f"cv_{key}": np.asarray(value) for key, value in results.items() if key != "params"}
     return content, arrays
-
-
-def _result(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> Result:
-    coef = np.zeros(content["shape"])
-    coef[arrays["coef_rows"], arrays["coef_columns"]] = arrays["coef_values"]
-    history = {field.name: arrays[f"history_{field.name}"].tolist() for field in fields(Record)}
-    # Only the objective may be unknown; a residual that is not a number stays one.
-    history["objective"] = [None if value != value else value for value in history["objective"]]
-    stored = content["result"]
-    stored |= {"status": Status[stored["status"]], "kappa": tuple(stored["kappa"]), "coef": coef}
-    stored |= {name: arrays[name] for name in ("intercept", "objectives", "lower_bounds")}
-    return Result(**stored, history=tuple(Record(*values) for values in zip(*history.values(), strict=True)))
 
 
 def _plain(value: Any) -> Any:

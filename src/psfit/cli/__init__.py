@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from psfit._command import loaded
 from psfit._version import __version__
 from psfit.checkpoint import CheckpointError
 from psfit.cli.bench import bench
@@ -47,6 +48,7 @@ def _for_all_commands(
 
 def main() -> None:
     """Run a command; what the user can mend is said in one line, without a traceback."""
+    loaded()
     try:
         try:
             app()

@@ -1,7 +1,5 @@
 """``psfit demo``: the main job, a sparse regression over four nodes, on generated data and on a real data set."""
 
-import csv
-import io
 import shlex
 import shutil
 import sys
@@ -16,7 +14,7 @@ from psfit.cli import options
 from psfit.comm import GridSpec
 from psfit.data.synthetic import paper_recipe
 from psfit.estimators import SparseLinearRegression
-from psfit.files import write_whole
+from psfit.files import require_writable, write_lines, write_whole
 from psfit.model_file import save
 from psfit.plots import plot_convergence
 
@@ -24,6 +22,7 @@ from psfit.plots import plot_convergence
 GAMMA = 1000.0
 TERMS = 8
 TARGET = "progression"
+FITTED = ("generated", "diabetes")
 
 
 def demo(
@@ -42,11 +41,11 @@ def demo(
     grid.together(lambda: _prepare(out, samples, features, grid.nodes.size) if first else None)
     model, found = _generated(samples, features, spec)
     if first:
-        _report("Generated data of the paper's kind", "generated", model, [found], out)
+        _report("Generated data of the paper's kind", FITTED[0], model, [found], out)
     table = out / "diabetes.csv"
     model = SparseLinearRegression(kappa=TERMS, gamma=GAMMA, grid=spec).fit(table, target=TARGET)
     if first:
-        _report("Diabetes data, 442 patients x 65 candidate terms", "diabetes", model, _terms(model, table), out)
+        _report("Diabetes data, 442 patients x 65 candidate terms", FITTED[1], model, _terms(model, table), out)
         print("\n".join(["What to try next with these files:", *(f"  {line}" for line in _next(out))]))
 
 
@@ -56,17 +55,18 @@ def _prepare(out: Path, samples: int, features: int, nodes: int) -> None:
         raise ValueError(f"--features: {features} is too few; a tenth of them matter, so use at least 10")
     if samples < nodes:
         raise ValueError(f"--samples: {samples} is too few for {nodes} nodes; use at least {nodes}")
-    options.require_folder("--out", out)
+    if not out.absolute().parent.is_dir():
+        raise ValueError(f"--out: there is no folder {out.absolute().parent}")
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out: {out} is a file; name a folder")
     out.mkdir(exist_ok=True)
+    for name in ("diabetes.csv", *(file for fitted in FITTED for file in _files(fitted))):
+        require_writable("--out", out / name)
     bunch = _diabetes()
     made = PolynomialFeatures(2, include_bias=False).fit(bunch.data)
     names = made.get_feature_names_out(bunch.feature_names)
     values = np.column_stack([made.transform(bunch.data), bunch.target])
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([[*names, TARGET], *values.tolist()])
-    write_whole(out / "diabetes.csv", lambda file: file.write(text.getvalue().encode()))
+    write_lines(out / "diabetes.csv", [[*names, TARGET], *values.tolist()])
 
 
 def _diabetes() -> Any:
@@ -99,9 +99,14 @@ def _terms(model: SparseLinearRegression, table: Path) -> list[str]:
     ]
 
 
+def _files(name: str) -> tuple[str, str]:
+    """The model and the picture of a fit."""
+    return f"{name}.psfit", f"convergence-{name}.png"
+
+
 def _report(title: str, name: str, model: SparseLinearRegression, lines: list[str], out: Path) -> None:
     """Print a fit, save it and draw its residuals."""
-    file, picture = out / f"{name}.psfit", out / f"convergence-{name}.png"
+    file, picture = (out / one for one in _files(name))
     save(model, file)
     _draw(model, title, picture)
     lines = [title, str(model.result_), *lines, f"  model      {file}", f"  picture    {picture}"]

@@ -13,7 +13,8 @@ from psfit.comm import GridSpec
 from psfit.data import FileSource
 from psfit.estimators._base import SparseModel
 from psfit.estimators.path import model_for
-from psfit.model_file import save
+from psfit.files import require_writable
+from psfit.model_file import MODELS, save
 from psfit.reporting import require_page
 
 
@@ -69,7 +70,7 @@ def fit(
     grid = spec.build()
 
     def prepared() -> tuple[Speaker, FileSource, SparseModel]:
-        options.require_folder("--out", out)
+        require_writable("--out", out, MODELS)
         require_page("--report", report)
         speaker = Speaker(grid, json, quiet)
         solver = BiCADMM(

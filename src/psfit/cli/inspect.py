@@ -12,7 +12,8 @@ from psfit.cli.options import Columns, Json, OneHot, Target, file_source, plain
 from psfit.cli.say import MOST_SHOWN, coefficients, summary
 from psfit.comm import GridSpec
 from psfit.data.summary import ColumnSummary
-from psfit.model_file import MARK, load
+from psfit.model_archive import MARK
+from psfit.model_file import load
 
 
 def inspect(

@@ -14,6 +14,8 @@ from psfit.estimators.path import LOSSES
 Loss = Enum("Loss", {name: name for name in LOSSES}, type=str)  # type: ignore[misc]
 Effort = Enum("Effort", {name: name for name in ("low", "medium", "high")}, type=str)  # type: ignore[misc]
 Sparsity = Enum("Sparsity", {name: name for name in ("element", "feature")}, type=str)  # type: ignore[misc]
+# Limits of a path that a command takes; a model is kept for each.
+MOST_LIMITS = 100_000
 READING, GRID, SEARCH, SAYING = "Data", "Nodes and devices", "Search", "Output"
 
 
@@ -102,12 +104,6 @@ def file_source(
     return FileSource(tuple(data), target, weight, chosen, one_hot, memory)
 
 
-def require_folder(option: str, path: Path | None) -> None:
-    """Refuse an output that could not be written in the end."""
-    if path is not None and not path.absolute().parent.is_dir():
-        raise ValueError(f"{option}: there is no folder {path.absolute().parent}")
-
-
 def four_nodes(nodes: int | None, device: str) -> GridSpec:
     """So many nodes; if no number is given, one for each rank, and four in a process of its own."""
     alone = GridSpec(device=device).build().world.size == 1
@@ -133,9 +129,16 @@ def limits(kappas: str | None) -> list[int] | None:
         try:
             ends = [int(number) for number in part.split(":")]
             first, last, step = {1: (*ends, *ends, 1), 2: (*ends, 1), 3: tuple(ends)}[len(ends)]
-            found += range(first, last + 1, step)
+            if step < 1 or last < first:
+                raise ValueError
         except (ValueError, KeyError):
             raise ValueError(f"--kappas: {part!r} is no number and no range such as 1:50 or 10:200:10") from None
+        if len(found) + (last - first) // step >= MOST_LIMITS:
+            raise ValueError(
+                f"--kappas: {kappas!r} means more than {MOST_LIMITS:,} limits; leave some out, with a step as in "
+                "10:200:10"
+            )
+        found += range(first, last + 1, step)
     return found
 
 

@@ -1,7 +1,5 @@
 """``psfit path``: all limits at once; with ``--cv`` or ``--criterion`` the best of them as a model file."""
 
-import csv
-import io
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,13 +10,13 @@ from psfit import estimators
 from psfit.bicadmm import BiCADMM
 from psfit.cli import options
 from psfit.cli.report import write_report
-from psfit.cli.say import Speaker, coefficients, draw, end, summary, written
+from psfit.cli.say import Speaker, coefficients, draw, end, require_picture, summary, written
 from psfit.comm import GridSpec
 from psfit.data import FileSource
 from psfit.estimators._selection import SelectingModel
 from psfit.estimators.path import Path as KappaPath
 from psfit.estimators.path import model_for, sparse_path
-from psfit.files import write_whole
+from psfit.files import require_writable, write_lines
 from psfit.model_file import save
 from psfit.reporting import require_page
 from psfit.result import Status
@@ -93,8 +91,8 @@ def path(
         if not chooses and (scoring is not None or one_standard_error):
             raise ValueError("--scoring and --one-standard-error need --cv")
         _require_ending(out, chooses)
-        options.require_folder("--out", out)
-        options.require_folder("--picture", picture)
+        require_writable("--out", out)
+        require_picture("--picture", picture)
         require_page("--report", report)
         speaker = Speaker(grid, json, quiet)
         tried = {"kappas": options.limits(kappas), "gammas": options.numbers("--gammas", gammas)}
@@ -163,11 +161,8 @@ def _show(
     rows = found.rows()
     lines = []
     if speaker.first and out is not None:
-        text = io.StringIO()
-        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(row | {"features": "; ".join(map(str, row["features"]))} for row in rows)
-        write_whole(out, lambda file: file.write(text.getvalue().encode()))
+        flat = [row | {"features": "; ".join(map(str, row["features"]))} for row in rows]
+        write_lines(out, [flat[0].keys(), *(row.values() for row in flat)])
         lines.append(f"  table      {out}")
     if speaker.first and picture is not None:
         from psfit.plots import plot_path

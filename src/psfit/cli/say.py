@@ -10,7 +10,7 @@ import typer
 from psfit.cli.options import plain
 from psfit.comm import Grid
 from psfit.estimators._base import SparseModel
-from psfit.files import write_whole
+from psfit.files import require_writable, write_whole
 from psfit.result import Status
 
 # Lines of a table that people will read.
@@ -58,9 +58,21 @@ def coefficients(facts: dict[str, Any]) -> list[str]:
     return lines
 
 
+def require_picture(option: str, picture: Path | None) -> None:
+    """Refuse a picture that could not be drawn in the end."""
+    if picture is None:
+        return
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    known = FigureCanvasBase.get_supported_filetypes()
+    if picture.suffix and picture.suffix.removeprefix(".").lower() not in known:
+        raise ValueError(f"{option}: {picture.suffix!r} is no kind of picture; use one of .{', .'.join(sorted(known))}")
+    require_writable(option, picture)
+
+
 def draw(axes: Any, picture: Path) -> str:
     """Write the figure of some axes, in the format that the file's name asks for; a line about it."""
-    kind = picture.suffix.removeprefix(".") or "png"
+    kind = picture.suffix.removeprefix(".").lower() or "png"
     write_whole(picture, lambda file: axes.figure.savefig(file, format=kind))
     return f"  picture    {picture}"
 

@@ -205,7 +205,9 @@ def _first_index(part: Part, grid: Grid, known: int | None, features: int | None
 
     A fitted model may know it. If it does not, its last feature must occur, or a shifted file would pass unseen.
     """
-    seen = torch.tensor([float(part.features.shape[1]), float((part.features.indices == 0).any())])
+    # In double precision, which holds every number of columns as it is.
+    zeros = bool((part.features.indices == 0).any())
+    seen = torch.tensor([part.features.shape[1], zeros], dtype=torch.float64)
     width, zero = grid.world.all_reduce(seen, "max").tolist()
     if known is not None:
         return known
@@ -222,7 +224,7 @@ def _sparse(part: Part, grid: Grid, first_index: int | None, features: int) -> S
     """Columns that all ranks agree on: as many as the widest has, or the model."""
     csr = part.features
     if first_index is not None:
-        width = int(grid.world.all_reduce(torch.tensor([float(csr.shape[1])]), "max"))
+        width = int(grid.world.all_reduce(torch.tensor([csr.shape[1]], dtype=torch.float64), "max"))
         csr = _widened(csr, max(width, features + first_index))[:, first_index:]
     if not csr.shape[1]:
         raise DataFileError("path: the files hold labels, but no feature; write index:value pairs after them")

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from psfit.comm import Transfers
 from psfit.data.matrix import DesignMatrix
+from psfit.data.sparse_checks import checked, is_canonical
 from psfit.data.strip import DenseStrip, Strip
 
 
@@ -197,6 +198,27 @@ class SparseStrip(Strip):
         return DenseStrip(values).standardised(torch.zeros(()), torch.ones(()), self.constant).values
 
 
+def _canonical(matrix: "scipy.sparse.csr_matrix | Tensor") -> list[Tensor]:
+    """Starts, columns and entries; entries stored twice mean their sum, and squares of them would be wrong."""
+    if isinstance(matrix, Tensor):
+        arrays = [matrix.crow_indices(), matrix.col_indices(), matrix.values()]
+        if is_canonical(*arrays[:2]):
+            return arrays
+        rows = Csr(matrix).entry_rows
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            places = torch.stack([rows, arrays[1].to(rows.dtype)])
+            summed = torch.sparse_coo_tensor(places, arrays[2], tuple(matrix.shape)).coalesce().to_sparse_csr()
+        return [summed.crow_indices(), summed.col_indices(), summed.values()]
+    arrays = [torch.from_numpy(np.asarray(a)) for a in (matrix.indptr, matrix.indices, matrix.data)]
+    if is_canonical(*arrays[:2]):
+        return arrays
+    # A matrix of its own: what SciPy remembers about the caller's may be out of date.
+    own = scipy.sparse.csr_matrix((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape, copy=True)
+    own.sum_duplicates()
+    return [torch.from_numpy(a) for a in (own.indptr, own.indices, own.data)]
+
+
 class Sparse(DesignMatrix):
     """Compressed sparse rows."""
 
@@ -215,14 +237,7 @@ class Sparse(DesignMatrix):
         transfers: Transfers | None = None,
     ) -> "Sparse":
         """From SciPy's or torch's format; the caller's memory where device and precision allow it."""
-        if isinstance(matrix, Tensor):
-            arrays = [matrix.crow_indices(), matrix.col_indices(), matrix.values()]
-        else:
-            if not matrix.has_canonical_format:
-                # SciPy means the sum where an entry is stored twice; squares would be wrong.
-                matrix = matrix.copy()
-                matrix.sum_duplicates()
-            arrays = [torch.from_numpy(np.asarray(a)) for a in (matrix.indptr, matrix.indices, matrix.data)]
+        arrays = _canonical(checked(matrix))
         send = (transfers or Transfers()).send
         starts, places, values = (send(array, device, array.dtype) for array in arrays)
         # The libraries below are fastest with short indices.

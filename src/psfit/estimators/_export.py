@@ -1,7 +1,5 @@
 """A fitted model as something that other tools understand: scikit-learn's own models, ONNX, a table of coefficients."""
 
-import csv
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +8,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRe
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
-from psfit.files import write_whole
+from psfit.files import write_lines, write_whole
 
 if TYPE_CHECKING:
     from psfit.estimators._base import SparseModel
@@ -24,8 +22,10 @@ def as_sklearn(model: "SparseModel") -> Any:
         # Of two classes only the difference matters, and scikit-learn stores no more.
         coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
     kinds = {"logistic": LogisticRegression, "softmax": LogisticRegression, "poisson": PoissonRegressor}
-    kinds |= {"hinge": LinearSVC, "squared_hinge": LinearSVC}
-    other = kinds.get(loss, LinearRegression)()
+    kinds |= {"hinge": LinearSVC, "squared_hinge": LinearSVC, "squared": LinearRegression, "huber": LinearRegression}
+    if loss not in kinds:
+        raise ValueError(f"scikit-learn has no model for the {loss} loss; use coef_ and intercept_")
+    other = kinds[loss]()
     if hasattr(model, "classes_"):
         other.classes_, other.coef_, other.intercept_ = model.classes_, coef, intercept
     else:
@@ -63,11 +63,8 @@ def write_coefficients(model: "SparseModel", path: str | Path) -> None:
     labels = list(getattr(model, "classes_", range(coef.shape[1])))
     if len(labels) == 2 and coef.shape[1] == 1:
         labels = labels[1:]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["output", "feature", "coefficient"])
+    rows: list[list[Any]] = [["output", "feature", "coefficient"]]
     for column, label in enumerate(labels):
-        writer.writerow([label, "(intercept)", repr(float(intercept[column]))])
-        for j in np.flatnonzero(coef[:, column]):
-            writer.writerow([label, names[j], repr(float(coef[j, column]))])
-    write_whole(Path(path), lambda file: file.write(text.getvalue().encode()))
+        rows.append([label, "(intercept)", float(intercept[column])])
+        rows += [[label, names[j], float(coef[j, column])] for j in np.flatnonzero(coef[:, column])]
+    write_lines(Path(path), rows)

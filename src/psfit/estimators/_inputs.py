@@ -14,6 +14,7 @@ from torch import Tensor
 from psfit.comm import Grid
 from psfit.data import Dense, DesignMatrix, FileSource, Sparse, Streamed, memory
 from psfit.data.files.base import CheckedRows
+from psfit.data.sparse_checks import checked
 from psfit.data.streamed import ArrayRows
 
 FLOATS = (torch.float32, torch.float64)
@@ -48,6 +49,8 @@ def read_design(estimator: Any, X: Any, *, reset: bool) -> Any:
     elif _is_large(X):
         values = _read_memory_map(estimator, X, reset)
     else:
+        if scipy.sparse.issparse(X):
+            X = checked(X)
         try:
             values = validate_data(
                 estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False

@@ -28,7 +28,7 @@ CLASS_WEIGHT = satisfying(
 )
 
 
-class _Classifier(ClassifierMixin, SparseModel):
+class Classifier(ClassifierMixin, SparseModel):
     """Labels of any type become +-1 columns or one-hot rows; `class_weight` multiplies the sample weights.
 
     Parameters
@@ -144,7 +144,7 @@ class _Classifier(ClassifierMixin, SparseModel):
         return self.classes_[(decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(axis=1)]
 
 
-class _ProbabilisticClassifier(_Classifier):
+class _ProbabilisticClassifier(Classifier):
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of the class probabilities, ``(m, classes)``, accurate far into the tails."""
         decision = self.decision_function(X)
@@ -189,7 +189,7 @@ class SparseSoftmaxRegression(_ProbabilisticClassifier):
         return Softmax()
 
 
-class SparseSVC(_Classifier):
+class SparseSVC(Classifier):
     """A linear support vector machine with at most kappa nonzero coefficients.
 
     Minimises ``sum max(0, 1 - y eta)^2 + ||x||^2 / (2 gamma)``, or the hinge without the square, subject to

@@ -34,7 +34,9 @@ def page(subject: SparseModel | Path, data: DataSummary | None = None, command: 
     elif isinstance(subject, SparseModel):
         content = _model_content(subject, data)
     else:
-        raise TypeError(f"model={subject!r} must be a fitted PsFiT model or a Path")
+        raise TypeError(
+            f"model is a {type(subject).__name__}, but must be a fitted PsFiT model or a Path; print a Result instead"
+        )
     shared = {"data": None if data is None else _data_content(data), "command": command}
     return _templates().get_template("page.html").render(**content, **shared)
 
@@ -64,12 +66,13 @@ def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
     coefficients = Coefficients(
         result.coef, result.intercept, names, outputs, words.ratio_name(result.loss, c), columns
     )
-    what, formula = words.LOSSES[result.loss]
+    what, formula = words.loss_in_words(result.loss)
     gamma = float(getattr(model, "gamma_", model.gamma))
     used = [names[j] for j in result.support]
     proof = words.certificate(result)
     gap = "\u2013" if proof.kind == "none" else share(result.gap)
-    limit = words.kappa_in_words(result.kappa, result.sparsity, c, result.loss == "softmax", bool(classes))
+    joint = len(result.kappa) == 1 and c > 1
+    limit = words.kappa_in_words(result.kappa, result.sparsity, c, joint, bool(classes))
     return {
         "title": f"Sparse {what.split(' (')[0].removeprefix('a ')}",
         "kind": type(model).__name__,

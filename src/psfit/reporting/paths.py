@@ -25,7 +25,7 @@ def path_content(path: Path, columns: ColumnSummary | None) -> dict[str, Any]:
     names = feature_names(path.feature_names, p)
     outputs = output_names(path, c)
     classes = class_names([] if path.classes is None else path.classes)
-    what, formula = words.LOSSES[path.loss]
+    what, formula = words.loss_in_words(path.loss)
     proof = words.path_certificate(path.gaps, path.kappas)
     gammas = joined([number(gamma) for gamma in path.gammas])
     limits = f"from {path.kappas[0]} to {path.kappas[-1]}" if len(path.kappas) > 1 else f"{path.kappas[0]}"

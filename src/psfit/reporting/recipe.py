@@ -30,11 +30,19 @@ def model_recipe(model: Any) -> str:
         if name in given:
             # An iterable may be used up; what came out of it is remembered.
             given[name] = getattr(model.selection_, name).tolist()
-    name = type(model).__name__
-    imports = sorted({name, *(type(value).__name__ for value in given.values() if is_dataclass(value))}, key=str.lower)
-    lines = [f"from psfit import {', '.join(imports)}", ""]
-    lines += _call(f"model = {name}", given)
+    kinds = {type(model), *(type(value) for value in given.values() if is_dataclass(value))}
+    lines = [*_imports(kinds), ""]
+    lines += _call(f"model = {type(model).__name__}", given)
     return "\n".join([*lines, "model.fit(X, y)"])
+
+
+def _imports(kinds: set[type]) -> list[str]:
+    """A line for what comes from here, and one for each other module, which a class of one's own comes from."""
+    homes: dict[str, list[str]] = {}
+    for kind in kinds:
+        own = kind.__module__.split(".")[0] == "psfit"
+        homes.setdefault("psfit" if own else kind.__module__, []).append(kind.__name__)
+    return [f"from {home} import {', '.join(sorted(homes[home], key=str.lower))}" for home in sorted(homes)]
 
 
 def path_recipe(path: Path) -> str:

@@ -8,7 +8,7 @@ from torch import Tensor
 from psfit.comm import GridSpec
 from psfit.estimators._base import SparseModel
 from psfit.estimators.path import Path as KappaPath
-from psfit.files import write_whole
+from psfit.files import require_writable, write_whole
 from psfit.reporting.page import page
 from psfit.reporting.samples import describe
 
@@ -70,7 +70,4 @@ def require_page(option: str, file: Path | None) -> None:
         return
     if file.suffix.lower() not in ENDINGS:
         raise ValueError(f"{option}: a report is a page, so {str(file)!r} must end with .html")
-    if not file.absolute().parent.is_dir():
-        raise ValueError(f"{option}: there is no folder {file.absolute().parent}")
-    if file.is_dir():
-        raise ValueError(f"{option}: {file} is a folder; name a file in it")
+    require_writable(option, file)

@@ -28,6 +28,12 @@ LOSSES = {
 TIGHT, WIDE = 1e-4, 0.05
 
 
+def loss_in_words(loss: str) -> tuple[str, str]:
+    """What is fitted, and the loss of one sample; a loss without words of its own is called by its name."""
+    name = f"{loss.replace('_', ' ')} loss"
+    return LOSSES.get(loss, (f"a model with the {name}", f"the {name} of \u03b7 and y"))
+
+
 @dataclass(frozen=True)
 class Certificate:
     """What is proved: a verdict of a few words, its kind (``good``, ``fair``, ``open`` or ``none``), what it means
@@ -134,12 +140,12 @@ def _advice(result: Result) -> list[str]:
         "A smaller gamma always tightens the bound, and shrinks the coefficients more. If the support at gamma / 10 is "
         "the same, that fit proves it for the smaller gamma.",
     ]
-    if result.loss != "squared":
+    if result.loss in LOSSES and result.loss != "squared":
         found.append(
             f"The {result.loss.replace('_', ' ')} loss has no smallest curvature, so that the ridge alone carries the "
             "bound: gaps of tens of percent are normal for gamma = 1 and more."
         )
-    elif result.samples < 10 * result.coef.shape[0]:
+    elif result.loss == "squared" and result.samples < 10 * result.coef.shape[0]:
         found.append("There are few samples for each feature: more samples tighten the bound.")
     found.append(
         "Where many supports are almost equally good a small gap would be wrong; stability_selection shows which "
@@ -195,7 +201,8 @@ def reading(loss: str, outputs: list[str], classes: list[str], spreads: bool) ->
         return f"Positive coefficients speak for {outputs[0]}, negative ones for {classes[0]}."
     if classes:
         return "A positive coefficient speaks for the class of its column, a negative one against it."
-    return "One unit more of a feature changes the prediction by its coefficient, the others held fixed."
+    what = "prediction" if loss in LOSSES else "predictor \u03b7"
+    return f"One unit more of a feature changes the {what} by its coefficient, the others held fixed."
 
 
 def ratio_name(loss: str, outputs: int) -> str | None:

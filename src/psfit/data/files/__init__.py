@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from psfit.data.files.agree import UNLIKE, Pieces, learn
-from psfit.data.files.arrays import Hdf5File, NpyFile, NpzFile
+from psfit.data.files.arrays import NpyFile, NpzFile
 from psfit.data.files.base import DataFile, DataFileError, JoinedRows, Part, Wanted
+from psfit.data.files.hdf5 import Hdf5File
 from psfit.data.files.svmlight import SvmlightFile
 from psfit.data.files.tables import ArrowFile, ParquetFile
 from psfit.data.files.text import TextFile

@@ -1,4 +1,4 @@
-"""Arrays: ``.npy`` in ranges of rows, ``.npz`` with X and y or from SciPy, HDF5 datasets."""
+"""Arrays: ``.npy`` in ranges of rows, ``.npz`` with X and y or from SciPy."""
 
 import zipfile
 import zlib
@@ -11,12 +11,16 @@ import scipy.sparse
 
 from psfit.data.files.base import CheckedRows, DataFile, Part, Wanted, require_finite, require_finite_entries
 from psfit.data.schema import Schema
+from psfit.data.sparse_checks import check_arrays, checked
 from psfit.data.streamed import BinaryRows, Rows
 
 COLUMN_ROWS = 1 << 14
+# The arrays of SciPy's sparse formats, in the order in which its constructors take them.
+SPARSE: dict[str, tuple[str, ...]] = dict.fromkeys(("csr", "csc", "bsr"), ("data", "indices", "indptr"))
+SPARSE |= {"coo": ("data", "row", "col"), "dia": ("data", "offsets")}
 
 
-class _ArrayFile(DataFile):
+class ArrayFile(DataFile):
     """Features as one array, the target and the weights as others (or as files beside it)."""
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
@@ -149,7 +153,7 @@ class _Column:
         return np.concatenate(parts) if parts else np.empty(0)
 
 
-class NpyFile(_ArrayFile):
+class NpyFile(ArrayFile):
     """One array; the target is one of its columns, by number, or a file of its own."""
 
     def _features(self) -> tuple[Any, tuple[str, ...] | None]:
@@ -171,7 +175,7 @@ class NpyFile(_ArrayFile):
         return [k for k in range(width) if k != int(target) % width]
 
 
-class NpzFile(_ArrayFile):
+class NpzFile(ArrayFile):
     """Arrays X, y and sample_weight, or a sparse matrix that SciPy saved."""
 
     def _features(self) -> tuple[Any, tuple[str, ...] | None]:
@@ -182,10 +186,32 @@ class NpzFile(_ArrayFile):
         except (ValueError, OSError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
             raise self.fail(f"cannot be read as .npz ({error}); it may be cut short") from None
         if "X" in self.known:
-            return self.known["X"], _texts(self.known.get("feature_names"))
+            return self.known["X"], texts_of(self.known.get("feature_names"))
         if {"format", "data", "shape"} <= self.known.keys():
-            return scipy.sparse.load_npz(self.path).tocsr(), None
+            return self._sparse(), None
         raise self.fail(f"there is no array 'X'; it holds {', '.join(self.known)}")
+
+    def _sparse(self) -> scipy.sparse.csr_matrix:
+        """The matrix that SciPy saved; its arrays are checked before SciPy works with them."""
+        known = dict(self.known)
+        try:
+            if "coords" in known:
+                known["row"], known["col"] = known["coords"]
+            form, shape = np.char.decode(known["format"].astype("S")).item(), tuple(map(int, known["shape"]))
+            if form not in SPARSE:
+                raise ValueError(f"the format {form!r} is unknown; use one of {', '.join(SPARSE)}")
+            arrays = {name: known[name] for name in SPARSE[form]}
+            if form == "dia":
+                # Coordinates, which are checked like those of any other matrix.
+                return checked(scipy.sparse.dia_matrix((arrays["data"], arrays["offsets"]), shape=shape)).tocsr()
+            check_arrays(form, arrays, shape)
+            entries, *places = arrays.values()
+            described = (entries, tuple(places)) if form == "coo" else (entries, *places)
+            return getattr(scipy.sparse, f"{form}_matrix")(described, shape=shape).tocsr()
+        except KeyError as error:
+            raise self.fail(f"cannot be read as a sparse matrix: there is no array {error}") from None
+        except (ValueError, TypeError, OverflowError, MemoryError) as error:
+            raise self.fail(f"cannot be read as a sparse matrix ({error})") from None
 
     def _named(self, name: str) -> Any:
         return self.known.get(name)
@@ -194,42 +220,7 @@ class NpzFile(_ArrayFile):
         return f"it holds {', '.join(self.known)}"
 
 
-class Hdf5File(_ArrayFile):
-    """Datasets X, y and sample_weight, read in ranges."""
-
-    def _features(self) -> tuple[Any, tuple[str, ...] | None]:
-        try:
-            import h5py
-        except ImportError:
-            raise self.fail("HDF5 needs h5py; install psfit[hdf5]") from None
-        try:
-            self.file = h5py.File(self.path, "r")
-        except OSError as error:
-            raise self.fail(f"cannot be read as HDF5 ({error}); it may be cut short") from None
-        X = self._dataset("X")
-        if X is None:
-            raise self.fail(f"there is no dataset 'X'; it holds {', '.join(self.file)}")
-        return X, _texts(X.attrs.get("feature_names"))
-
-    def _dataset(self, name: str) -> Any:
-        """A dataset of the file; None if there is none, or a group of that name."""
-        found = self.file.get(name)
-        return found if hasattr(found, "dtype") else None
-
-    def _named(self, name: str) -> Any:
-        import h5py
-
-        found = self._dataset(name)
-        if found is None or h5py.check_string_dtype(found.dtype) is None or not found.shape:
-            return found
-        # All of them: h5py's view that decodes texts while they are read has no shape.
-        return found.asstr()[:]
-
-    def _advice(self) -> str:
-        return f"it holds {', '.join(self.file)}"
-
-
-def _texts(names: Any) -> tuple[str, ...] | None:
+def texts_of(names: Any) -> tuple[str, ...] | None:
     """Names of columns, which may have been written as bytes."""
     return None if names is None else tuple(np.asarray(names).astype(str).tolist())
 

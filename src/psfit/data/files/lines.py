@@ -2,7 +2,20 @@
 
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+
+def line_range(file: BinaryIO, start: int, stop: int) -> tuple[int, int]:
+    """Where the lines that begin in a range of bytes lie: the first byte, and the one behind the last."""
+    return _next_line(file, start), _next_line(file, stop)
+
+
+def _next_line(file: BinaryIO, at: int) -> int:
+    """Where the first line begins at a byte or after it."""
+    file.seek(max(at - 1, 0))
+    if at > 0:
+        file.readline()
+    return file.tell()
 
 
 class Lines(io.RawIOBase):
@@ -11,15 +24,9 @@ class Lines(io.RawIOBase):
     def __init__(self, path: Path, start: int, stop: int) -> None:
         super().__init__()
         self.file = path.open("rb")
-        end = self._next_line(stop)
-        self.left = end - self._next_line(start)
-
-    def _next_line(self, at: int) -> int:
-        """Go to the first line that begins at a byte or after it."""
-        self.file.seek(max(at - 1, 0))
-        if at > 0:
-            self.file.readline()
-        return self.file.tell()
+        begin, end = line_range(self.file, start, stop)
+        self.file.seek(begin)
+        self.left = end - begin
 
     def readable(self) -> bool:
         return True

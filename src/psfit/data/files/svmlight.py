@@ -9,6 +9,7 @@ import scipy.sparse
 from psfit.data.files.base import CellError, DataFile, Part, Wanted, require_finite_entries
 from psfit.data.files.lines import Lines
 from psfit.data.schema import Schema
+from psfit.data.sparse_checks import require_room
 
 
 class SvmlightFile(DataFile):
@@ -34,6 +35,10 @@ class SvmlightFile(DataFile):
                 X, y = load_svmlight_file(lines, zero_based=True)
             except (ValueError, IndexError, OverflowError) as error:
                 raise self.fail(f"cannot be read as svmlight ({error}); it may be cut short") from None
+        try:
+            require_room(X.shape, "its largest index")
+        except ValueError as error:
+            raise self.fail(error) from None
         try:
             require_finite_entries(X, self.path, 0)
             if schema.first_index == 1:

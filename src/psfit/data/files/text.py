@@ -14,7 +14,7 @@ import pyarrow.csv as csv
 
 from psfit.data.files.base import CellError, DataFile, DataFileError, Part, Possible, Wanted
 from psfit.data.files.cells import is_number, misfit
-from psfit.data.files.lines import Lines
+from psfit.data.files.lines import Lines, line_range
 from psfit.data.files.plan import Plan
 from psfit.data.schema import Kind, Schema
 from psfit.data.streamed import ArrayRows, BinaryRows, Rows
@@ -45,8 +45,9 @@ class TextFile(DataFile):
         if self.length <= 0:
             raise self.fail(NO_ROWS)
         try:
-            # To the end, here and below: a reader that is left alone reads ahead while the program may be ending.
-            head = list(self._reader(io.BytesIO(self.header * 2), {}))
+            head = list(self._reader(_in_memory(self.header * 2), {}))
+            if not head:
+                raise self.fail("in its first line quotes are open at the end; write each name of a column on one line")
             self.names = head[0].schema.names
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             raise self.fail(f"its first line is no header in UTF-8 ({error})") from None
@@ -61,17 +62,20 @@ class TextFile(DataFile):
             head = file.read(self.block)
         if len(head) < self.length:
             head = head[: head.rfind(b"\n") + 1]
-        batches = list(self._batches(io.BytesIO(head), {}))
+        batches = list(self._batches(self.body, self.body + len(head), {}))
         if not batches:
             raise self.fail(NO_ROWS)
         return pa.schema([pa.field(f.name, _wider(f.type)) for f in batches[0].schema])
 
-    def _reader(self, stream: io.IOBase, types: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    def _reader(self, stream: pa.NativeFile, types: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+        """Batches of a stream of Arrow's own: its threads may still let go of one while the interpreter ends, and must
+        not need the interpreter for that.
+        """
         names = {"column_names": self.names} if hasattr(self, "names") else {}
         wanted = {"include_columns": list(types)} if types else {}
         return iter(
             csv.open_csv(
-                pa.PythonFile(stream, mode="r"),
+                stream,
                 read_options=csv.ReadOptions(block_size=self.block, use_threads=False, **names),
                 parse_options=self.parse,
                 # An empty cell is as much of a gap among texts as among numbers.
@@ -81,9 +85,10 @@ class TextFile(DataFile):
             )
         )
 
-    def _batches(self, stream: io.IOBase, types: dict[str, pa.DataType], start: int = 0) -> Iterator[pa.RecordBatch]:
+    def _batches(self, begin: int, end: int, types: dict[str, pa.DataType], start: int = 0) -> Iterator[pa.RecordBatch]:
+        """The rows between two bytes of the file; `start` is where their range begins below the header."""
         try:
-            yield from self._reader(stream, types)
+            yield from self._reader(pa.OSFile(str(self.path)).get_stream(begin, end - begin), types)
         except pa.ArrowInvalid as error:
             found = CONVERSION.match(str(error))
             if found is not None and found[3] in READ_AS:
@@ -103,9 +108,11 @@ class TextFile(DataFile):
 
     def _within(self, start: int, stop: int, kinds: Mapping[str, Kind]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Batches of a range of bytes below the header, each with the number of its first row in the range."""
-        lines, rows = Lines(self.path, self.body + start, self.body + stop), 0
-        if lines.left:
-            for batch in self._batches(lines, {name: TYPES[kind] for name, kind in kinds.items()}, start):
+        with self.path.open("rb") as file:
+            begin, end = line_range(file, self.body + start, self.body + stop)
+        rows = 0
+        if begin < end:
+            for batch in self._batches(begin, end, {name: TYPES[kind] for name, kind in kinds.items()}, start):
                 yield rows, batch
                 rows += batch.num_rows
 
@@ -167,6 +174,13 @@ class TextFile(DataFile):
         known = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in beside.items()}
         names = tuple(feature.name for feature in features)
         return Part(spool.all_rows(), known.get(plan.target or ""), known.get(plan.weight or ""), names)
+
+
+def _in_memory(content: bytes) -> pa.NativeFile:
+    """Bytes as a stream that holds no object of Python's."""
+    copy = pa.BufferOutputStream()
+    copy.write(content)
+    return pa.BufferReader(copy.getvalue())
 
 
 def _are_numbers(names: list[str]) -> bool:

@@ -1,0 +1,51 @@
+"""Tables that commands write, in the format that the name of the file asks for."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+
+from psfit.files import table_lines, write_lines, write_whole
+
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+COLUMNAR: dict[str, Callable[[pa.Table, Any], None]] = {
+    ".parquet": pyarrow.parquet.write_table,
+    ".feather": pyarrow.feather.write_feather,
+    ".arrow": pyarrow.feather.write_feather,
+}
+ENDINGS = (*DELIMITERS, *COLUMNAR)
+
+
+def write_table(path: Path, columns: dict[str, np.ndarray]) -> None:
+    """Columns of the same length, by name."""
+    ending = path.suffix.lower()
+    if ending in DELIMITERS:
+        write_lines(path, _rows(columns), DELIMITERS[ending])
+        return
+    sink = pa.BufferOutputStream()
+    COLUMNAR[ending](pa.table({name: _arrow(values) for name, values in columns.items()}), sink)
+    content = sink.getvalue()
+    write_whole(path, lambda file: file.write(content))
+
+
+def print_table(columns: dict[str, np.ndarray]) -> None:
+    """The same as CSV on the screen, line by line: a reader may go away in between."""
+    sys.stdout.writelines(table_lines(_rows(columns)))
+
+
+def _rows(columns: dict[str, np.ndarray]) -> Iterator[Iterable[Any]]:
+    yield columns
+    yield from zip(*(values.tolist() for values in columns.values()), strict=True)
+
+
+def _arrow(values: np.ndarray) -> pa.Array:
+    """One column; labels of several types become texts, as they are in lines of text."""
+    try:
+        return pa.array(values.tolist() if values.dtype == object else values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([str(value) for value in values])

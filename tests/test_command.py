@@ -1,0 +1,37 @@
+"""Ctrl-C while the program is loaded: with a torch that presses it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import psfit
+
+SOURCE = str(Path(psfit.__file__).parents[1])
+SCRIPT = str(Path(sys.executable).parent / "psfit")
+
+
+@pytest.fixture
+def interrupted(tmp_path):
+    """Run a program whose import of torch is interrupted."""
+    (tmp_path / "torch.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(5)\n")
+    path = os.pathsep.join([str(tmp_path), SOURCE])
+
+    def run(*command):
+        environment = os.environ | {"PYTHONPATH": path}
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+
+    return run
+
+
+@pytest.mark.parametrize("command", [[SCRIPT, "--help"], [sys.executable, "-m", "psfit", "fit", "data.csv"]])
+def test_the_command_ends_quietly(interrupted, command):
+    done = interrupted(*command)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_other_programs_hear_of_it_as_usual(interrupted):
+    done = interrupted(sys.executable, "-c", "try:\n import psfit\nexcept KeyboardInterrupt:\n print('heard')")
+    assert done.stdout == "heard\n"
