@@ -107,7 +107,7 @@ def newton(
         residual = (decrement.clamp(min=0) / scale.clamp(min=torch.finfo(x.dtype).tiny)).sqrt()
         at_rounding = (residual < torch.finfo(x.dtype).eps ** 0.5) & (residual > previous / 4)
         done = (residual <= tol) | at_rounding | ended | (current - 2 * decrement > give_up)
-        if k == max_iter or bool(done.all()) or (least_pivot and _smallest_pivot(factor, hessian) < least_pivot):
+        if k == max_iter or bool(done.all()) or (least_pivot and smallest_pivot(factor, hessian) < least_pivot):
             break
         previous = residual
         if bool((damping > 0).any()):
@@ -130,7 +130,7 @@ def newton(
     return NewtonResult(x, current, residual, evaluations)
 
 
-def _smallest_pivot(factor: Tensor, H: Tensor) -> float:
+def smallest_pivot(factor: Tensor, H: Tensor) -> float:
     """The least share of a diagonal entry of `H` that elimination of the variables before it has left."""
     pivots = factor.diagonal(dim1=-2, dim2=-1).square()
     return float((pivots / H.diagonal(dim1=-2, dim2=-1).clamp(min=torch.finfo(H.dtype).tiny)).min())

@@ -13,12 +13,15 @@ import torch
 from torch import Tensor
 
 from psfit.instance import Instance
-from psfit.linalg import solve_spd
+from psfit.linalg import cholesky, smallest_pivot
 from psfit.polish.refit import Fit, refit, support_mask
 from psfit.polish.restricted import Restricted
 
 # Accurate enough to compare supports; the answer is refitted to the end.
 SEARCH_TOL = 1e-7
+# How much of the targets' power may cancel, times the share of a column that is no combination of the others, for
+# normal equations in float64 to be believed.
+MOST_LOST = 1e8
 
 
 @dataclass(frozen=True)
@@ -152,9 +155,14 @@ class GramLandscape(Landscape):
         view = self._view(chosen)
         rows = view.rows
         self.work += len(rows) ** 3 / 3
-        x = solve_spd(self.H[rows.unsqueeze(1), rows], self.q[rows])
-        value = self.power - 0.5 * (self.q[rows] * x).sum()
-        return Fit(view.scatter(x.T.reshape(1, -1), Z), float(value), 0.0)
+        H = self.H[rows.unsqueeze(1), rows]
+        factor = cholesky(H)
+        x = torch.cholesky_solve(self.q[rows], factor)
+        value = float(self.power - 0.5 * (self.q[rows] * x).sum())
+        if len(rows) and float(self.power) > MOST_LOST * smallest_pivot(factor, H) * value:
+            # Of nearly dependent columns, or of a fit that leaves nearly nothing, the normal equations know too little.
+            return refit(self.inst, self.problem, chosen, Z, give_up, SEARCH_TOL)
+        return Fit(view.scatter(x.T.reshape(1, -1), Z), value, 0.0)
 
     def model(self, fit: Fit, chosen: Tensor) -> Model:
         view = self._view(chosen)

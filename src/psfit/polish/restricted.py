@@ -45,16 +45,17 @@ class Restricted:
         self.basis: list[Tensor] | None = None
 
     def orthogonalise(self) -> None:
-        """Turn to variables whose columns are orthonormal: of nearly dependent columns a Gram matrix knows too little.
+        """Turn to variables in which columns and ridge together are orthonormal.
 
-        Cholesky factors of Gram matrices, made again in the basis found so far, need only sums over samples.
+        Of nearly dependent columns a Gram matrix knows too little. Cholesky factors of Gram matrices that are made again
+        in the basis found so far need only sums over samples.
         """
         self._hessian = None
         basis = [torch.eye(len(a), dtype=torch.float64, device=self.ridge.device) for a in self.at]
         weight = self.inst.source.weight.expand(-1, len(self.outputs))
         for _ in range(ROUNDS):
             self.basis = basis
-            gram, _ = self.products(weight, [])
+            gram = self.products(weight, [])[0] + self.ridge_matrix
             basis = [
                 torch.linalg.solve_triangular(cholesky(gram[s, s]), T.T, upper=False).T
                 for T, s in zip(basis, self.slices, strict=True)
