@@ -89,7 +89,7 @@ def solve_path(
     with watch.listening():
         exact = solver.precision == "highest"
         inst = pose(replace(widest, gamma=gammas[0]), source, grid, exact, moments, watch)
-        plan = Plan(replace(solver, checkpoint=None), certify and not brief, brief)
+        plan = Plan(solver, certify and not brief, brief)
         _require_whole(inst)
         return guarded(grid, lambda: [_path(inst.at_gamma(gamma), list(limits), plan) for gamma in gammas])
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from psfit.bicadmm import BiCADMM
-from psfit.checkpoint import CheckpointError
+from psfit.checkpoint import CheckpointError, Store, open_store
 from psfit.comm import Grid, GridSpec, RemoteError
 from psfit.data import Source
 from psfit.data.moments import Moments
@@ -62,10 +62,11 @@ def solve(
     solver = solver or BiCADMM()
     grid = prepared(problem, source, solver, grid)
     watch = Watch(grid, solver.time_limit, callback, len(problem.kappa), solver.signals(keyboard))
-    with watch.listening():
+    kept = open_store(solver.checkpoint, solver.checkpoint_every, source, start, grid)
+    with watch.listening(), kept as store:
         exact = solver.exact or solver.precision == "highest"
         inst = pose(problem, source, grid, exact, moments, watch)
-        return guarded(grid, lambda: _solved(inst, solver, start, certify))
+        return guarded(grid, lambda: _solved(inst, solver, start, certify, store))
 
 
 def prepared(problem: Problem, source: Source, solver: BiCADMM, grid: Grid | GridSpec | None, *others: object) -> Grid:
@@ -86,15 +87,17 @@ def guarded(grid: Grid, action: Callable[[], T]) -> T:
         raise
 
 
-def _solved(inst: Instance, solver: BiCADMM, start: tuple[Tensor, Tensor] | None, certify: bool) -> Result:
+def _solved(
+    inst: Instance, solver: BiCADMM, start: tuple[Tensor, Tensor] | None, certify: bool, store: Store | None
+) -> Result:
     """Iteration, polish and proof; an exception from here may be this rank's alone."""
     grid, problem, watch = inst.grid, inst.problem, inst.watch
     begin = None if start is None else inst.from_user(*start)
     certificates = Certificates(inst, solver.certified_gap) if certify and not solver.exact else None
     if inst.selective:
-        fitted = fit_candidates(inst, solver, begin)
+        fitted = fit_candidates(inst, solver, begin, store)
     else:
-        fitted = fit(inst, solver, begin, None, None if certificates is None else certificates.settled)
+        fitted = fit(inst, solver, begin, None, None if certificates is None else certificates.settled, store)
     answer, status = fitted.answer, fitted.status
     proved = Proofs.none(len(problem.kappa))
     watch.phase("the proof")
