@@ -84,7 +84,7 @@ def solve_path(
     layout = problem.layout(source.matrix.shape[1], source.outputs)
     limits = check_kappas(kappas, layout)
     widest = replace(problem, kappa=(limits[-1],) * layout.problems)
-    grid = prepared(widest, source, solver, grid, limits, list(gammas))
+    grid = prepared(widest, source, solver, grid, kappas=limits, gammas=list(gammas), certify=certify, brief=brief)
     watch = Watch(grid, solver.time_limit, callback, signals=solver.signals(keyboard))
     with watch.listening():
         exact = solver.precision == "highest"

@@ -5,6 +5,7 @@ grid is the same either way, because a reduction always means "over what this ra
 """
 
 import hashlib
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,10 +16,13 @@ from torch import Tensor
 
 from psfit.comm import mpi, process_group
 from psfit.comm.base import Communicator
+from psfit.comm.forks import is_forked, note_use
 from psfit.comm.serial import Serial
 from psfit.comm.transfers import Transfers
 
 T = TypeVar("T")
+# Ranks that a message names one by one.
+MOST_NAMED = 8
 BACKENDS = ("auto", "serial", "torch", "mpi")
 
 
@@ -68,6 +72,7 @@ class GridSpec:
             raise ValueError(f"backend={self.backend!r} is unknown; use one of {', '.join(map(repr, BACKENDS))}")
         if not self.timeout > 0:
             raise ValueError(f"timeout={self.timeout!r} must be positive")
+        note_use()
         device, dtype = _device(self.device, data_device), _dtype(self.dtype)
         world = self._connect(device)
         # Ranks form a table of their own: the blocks of a node are spread over the columns of a row of ranks.
@@ -88,9 +93,18 @@ class GridSpec:
         backend = self.backend
         if backend == "auto":
             backend = "torch" if process_group.launched() else "mpi" if mpi.launched() else "serial"
+        if backend != "serial" and is_forked() and (process_group.connected() or mpi.connected()):
+            raise RuntimeError(
+                "this process was forked from a rank and cannot speak for it; start processes with multiprocessing's "
+                "'spawn' method, or fit without other ranks (grid=None)"
+            )
         if backend == "torch":
             return process_group.connect(device, self.timeout)
         return mpi.connect(self.timeout) if backend == "mpi" else Serial()
+
+
+# What no grid means, whoever has started this process: one node in it.
+ALONE = GridSpec(backend="serial")
 
 
 @dataclass(frozen=True)
@@ -178,6 +192,19 @@ class Grid:
                 raise RemoteError(f"rank {rank} failed: {other.decode()}")
         return result  # type: ignore[return-value]
 
+    def require_alike(self, **facts: object) -> None:
+        """Raise an error on every rank unless all have the same facts; it says which ranks have what."""
+        if self.alike(facts):
+            return
+        ranks = [json.loads(one) for one in self.world.all_gather(json.dumps([*map(repr, facts.values())]).encode())]
+        said = []
+        for name, values in zip(facts, zip(*ranks, strict=True), strict=True):
+            if len(set(values)) > 1:
+                shares = [(value, [r for r, v in enumerate(values) if v == value]) for value in dict.fromkeys(values)]
+                said.append(f"{name} is " + " but ".join(f"{value} on {_ranks(where)}" for value, where in shares))
+        error = ValueError(f"the ranks do not agree on what to solve: {'; '.join(said)}. Call all of them alike")
+        raise error from (RemoteError("rank 0 failed alike") if self.world.rank else None)
+
     def alike(self, *settings: object) -> bool:
         """Whether all ranks were given settings that print the same."""
         digest = hashlib.sha256(repr(settings).encode()).digest()
@@ -193,6 +220,12 @@ class Grid:
 def even_bounds(total: int, parts: int) -> list[int]:
     """Boundaries of `parts` contiguous ranges of ``range(total)`` whose lengths differ by at most one."""
     return [total * k // parts for k in range(parts + 1)]
+
+
+def _ranks(numbers: list[int]) -> str:
+    """Some ranks in words."""
+    first, rest = numbers[:MOST_NAMED], len(numbers) - MOST_NAMED
+    return f"rank {', '.join(map(str, first))}" + (f" and {rest} more" if rest > 0 else "")
 
 
 def _device(name: str, data_device: torch.device | None) -> torch.device:

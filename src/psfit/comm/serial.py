@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from psfit.comm.base import Communicator, Reduction, Traffic
+from psfit.comm.peers import Peers
 
 
 class Serial(Communicator):
@@ -13,8 +14,9 @@ class Serial(Communicator):
 
     def __init__(self) -> None:
         self.traffic = Traffic()
+        self.peers = Peers(self.rank, self.size)
 
-    def split(self, color: int) -> "Serial":
+    def _split(self, colors: tuple[int, ...]) -> "Serial":
         return self
 
     def abort(self, error: BaseException) -> None:

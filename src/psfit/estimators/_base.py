@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from psfit.bicadmm import BiCADMM
-from psfit.comm import Grid, GridSpec
+from psfit.comm import ALONE, Grid, GridSpec
 from psfit.data import DesignMatrix, FileSource, Samples, Source, Spread
 from psfit.data.moments import Moments
 from psfit.environment import environment
@@ -181,10 +181,11 @@ class SparseModel(BaseEstimator, ABC):
         """Read and check everything; remembers what `predict` needs."""
         if self.grid is not None and not isinstance(self.grid, GridSpec):
             raise TypeError(f"grid={self.grid!r} must be a psfit.GridSpec or None")
-        grid = (self.grid or GridSpec(backend="serial")).build(X.device if isinstance(X, Tensor) else None)
+        grid = (self.grid or ALONE).build(X.device if isinstance(X, Tensor) else None)
         grid.together(self._check_settings)
         self._surroundings = environment() | {"device": str(grid.device), "ranks": str(grid.world.size)}
         matrix, y, weights = self._read(X, y, sample_weight, target, grid)
+        grid.require_alike(features=matrix.shape[1], dtype=str(matrix.dtype))
         if not summed(grid, weights.sum(keepdims=True)) > 0:
             raise ValueError("sample_weight is zero everywhere; at least one sample must count")
         codes, effective = self._encode(y, weights, grid)
