@@ -50,7 +50,8 @@ class GridSpec:
         The engine that connects ranks. ``"serial"`` hosts the whole grid in this process, ``"torch"`` uses
         torch.distributed (torchrun), ``"mpi"`` mpi4py; ``"auto"`` is whichever has started this process.
     timeout : float, default=1800
-        Seconds to wait for another rank before it is given up.
+        Seconds to wait for another rank before it is given up. A group of torch.distributed that the program has set up
+        itself keeps its own time.
     """
 
     nodes: int | None = None
