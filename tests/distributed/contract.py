@@ -4,11 +4,12 @@ import os
 import re
 import sys
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
 
-from psfit import GridSpec
+from psfit import GridSpec, SparseLinearRegressionCV
 from psfit.comm import RemoteError
 
 backend, device = sys.argv[1:3]
@@ -85,6 +86,11 @@ if size > 1:
     assert "kappa" not in str(error.value)
     assert (error.value.__cause__ is None) == (rank == 0)
 grid.require_alike(features=12)
+if size > 1:
+    X = np.random.default_rng(rank).normal(size=(9, 3 if rank == failing else 4))
+    model = SparseLinearRegressionCV([1], cv=2, grid=GridSpec(backend=backend, device=device, timeout=60))
+    with pytest.raises(ValueError, match=f"features is 4 on rank .* but 3 on rank {failing}"):
+        model.fit(X, X[:, 0])
 
 # Grids can be built again and again without further groups, of which MPI has only so many; each has its own patience.
 again = GridSpec(backend=backend, device=device, timeout=60).build()
