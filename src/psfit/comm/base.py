@@ -71,20 +71,14 @@ class Communicator(ABC):
         whole = struct.pack(f"{ends[-1]}B", *joined.tolist())
         return [whole[end - size : end] for end, size in zip(ends, sizes.tolist(), strict=True)]
 
+    @abstractmethod
     def split(self, color: int) -> "Communicator":
         """The group of all ranks that call this with the same colour, in the same order; every rank must call it."""
-        colors = torch.zeros(self.size, dtype=torch.int64)
-        colors[self.rank] = color
-        return self._split(tuple(self.all_reduce(colors).tolist()))
 
     def meet(self) -> None:
         """Learn who the peers are; every rank must call it."""
         places = self.all_gather(own_place().encode())
         self.peers = Peers(self.rank, self.size, tuple(place.decode() for place in places))
-
-    @abstractmethod
-    def _split(self, colors: tuple[int, ...]) -> "Communicator":
-        """The group of the ranks with this one's colour; nothing new is made for colours that were there before."""
 
     @abstractmethod
     def abort(self, error: BaseException) -> None:
@@ -97,6 +91,12 @@ class Communicator(ABC):
     @abstractmethod
     def _broadcast(self, tensor: Tensor, root: int) -> Tensor:
         """`broadcast` between at least two ranks; leaves its argument as it is."""
+
+    def _colors(self, color: int) -> tuple[int, ...]:
+        """The colours of all ranks, by which a group that was made before is known again."""
+        colors = torch.zeros(self.size, dtype=torch.int64)
+        colors[self.rank] = color
+        return tuple(self.all_reduce(colors).tolist())
 
     def _lost(self, reason: str) -> PeerLostError:
         """The error of a rank whose peers are gone."""

@@ -30,11 +30,11 @@ class Mpi(Communicator):
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.peers = peers or Peers(self.rank, self.size)
 
-    def _split(self, colors: tuple[int, ...]) -> Communicator:
-        # All ranks have just told their colours, so that none waits here in vain. MPI has only so many communicators.
-        key = self.comm.py2f(), colors
+    def split(self, color: int) -> Communicator:
+        # All ranks have told their colours then, so that none waits in vain. MPI has only so many communicators.
+        key = self.comm.py2f(), self._colors(color)
         if key not in _PARTS:
-            _PARTS[key] = self.comm.Split(colors[self.rank], self.rank)
+            _PARTS[key] = self.comm.Split(color, self.rank)
         return Mpi(_PARTS[key], self.timeout, self.traffic, self.peers)
 
     def abort(self, error: BaseException) -> None:

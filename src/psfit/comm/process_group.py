@@ -39,7 +39,8 @@ class ProcessGroup(Communicator):
         self._parts: dict[tuple[int, ...], ProcessGroup] = {}
         _MEMBERS.add(self)
 
-    def _split(self, colors: tuple[int, ...]) -> Communicator:
+    def split(self, color: int) -> Communicator:
+        colors = self._colors(color)
         if colors in self._parts:
             return self._parts[colors]
         ranks = dist.get_process_group_ranks(self.group)
@@ -48,7 +49,7 @@ class ProcessGroup(Communicator):
         for value in sorted(set(colors)):
             members = [rank for rank, other in zip(ranks, colors, strict=True) if other == value]
             made = dist.new_group(members, timeout=timedelta(seconds=self.timeout))
-            mine = made if value == colors[self.rank] else mine
+            mine = made if value == color else mine
         self._parts[colors] = ProcessGroup(mine, self.device, self.timeout, self.traffic, False, self.peers)
         return self._parts[colors]
 

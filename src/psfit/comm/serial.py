@@ -16,7 +16,7 @@ class Serial(Communicator):
         self.traffic = Traffic()
         self.peers = Peers(self.rank, self.size)
 
-    def _split(self, colors: tuple[int, ...]) -> "Serial":
+    def split(self, color: int) -> "Serial":
         return self
 
     def abort(self, error: BaseException) -> None:
