@@ -88,6 +88,9 @@ def test_a_choice_that_is_cut_short_leaves_nothing(hard, tmp_path):
     text, rest = job.communicate(timeout=PATIENCE)
     assert job.returncode == 130
     assert b"Traceback" not in lines + rest
+    said = [line for line in rest.splitlines() if line.startswith(b"psfit: ")]
+    assert len(said) == 1
+    assert said[0].startswith(b"psfit: stopped by Ctrl-C during fold ")
     assert text == b""
     assert not out.exists()
 
@@ -236,6 +239,25 @@ def test_a_callback_ends_a_fit_with_a_feasible_answer(loss, phase):
     full = solve(Problem(loss, (3,)), source)
     assert result.lower_bound <= full.objective <= result.objective * (1 + 1e-9)
     assert heard[-1].seconds <= result.seconds
+
+
+@pytest.mark.parametrize("phase", ["iteration", "polish"])
+def test_sigterm_with_a_folder_stops_the_iteration_and_ends_what_follows_with_an_answer(phase, tmp_path):
+    source = make_source(Squared(), samples=60, features=12, nonzeros=3, seed=1)
+
+    def terminate(progress):
+        if phase in progress.phase and progress.iteration > 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    solver = BiCADMM(checkpoint=tmp_path, interruptible=True)
+    if phase == "iteration":
+        with pytest.raises(StoppedError, match="goes on from the checkpoint"):
+            solve(Problem(Squared(), (3,)), source, solver, callback=terminate)
+    else:
+        result = solve(Problem(Squared(), (3,)), source, solver, callback=terminate)
+        assert result.status is Status.TERMINATED
+        assert len(result.support) <= 3
+    assert len(list(tmp_path.glob("iteration-*/manifest.json"))) == 1
 
 
 def test_callbacks_hear_of_everything():

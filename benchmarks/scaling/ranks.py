@@ -123,7 +123,7 @@ class Run:
         start = self.sent
         setup, state = solver.init(pose(self.problem, self.source, self.grid))
         ready = self.sent
-        _, _, history = iterate(solver, setup, state, time.perf_counter())
+        _, _, history = iterate(solver, setup, state)
         seconds = [later.seconds - former.seconds for former, later in pairwise(history)]
         return seconds, ready - start, self.sent - ready
 

@@ -157,9 +157,10 @@ class BiCADMM:
         The relative gap at which exact mode is done, and a certificate good enough to end the search for supports (with
         the effort "high" that needs a smaller one).
     checkpoint : str, Path or None
-        A folder for checkpoints of the iteration. A run that finds one of its own there goes on from it.
+        A folder for checkpoints of the iteration. A run that finds one of its own there goes on from it; one of other
+        data or settings is refused. Only one run at a time can use a folder.
     checkpoint_every : int, default=50
-        Iterations between checkpoints; SIGTERM writes one, too, and ends the run.
+        Iterations between checkpoints; SIGTERM during the iteration writes one, too, and raises `StoppedError`.
     portfolio : bool, default=True
         Try several penalties side by side, where the effort allows it.
     precision : {"auto", "highest"}, default="auto"

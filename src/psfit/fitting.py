@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from psfit.bicadmm import BiCADMM
+from psfit.checkpoint import Store
 from psfit.instance import Instance
 from psfit.iterate import iterate
 from psfit.polish import Polished, Settled, polish
@@ -32,15 +33,16 @@ def fit(
     start: Tensor | None,
     known: Tensor | None = None,
     settled: Settled | None = None,
+    store: Store | None = None,
 ) -> Fitted:
     """Iterate from coefficients ``start (n, c)`` (or zero) and polish; the support of `known` is polished, too.
 
-    The search ends early where `settled` can prove that there is nothing left to find.
+    The search ends early where `settled` can prove that there is nothing left to find. `store` is for checkpoints.
     """
     inst.watch.phase("the first factorisation")
     setup, state = solver.init(inst, start)
     inst.watch.phase("the iteration")
-    state, status, history = iterate(solver, setup, state)
+    state, status, history = iterate(solver, setup, state, store)
     inst.watch.phase("the polish")
     passes = PASSES * state.iteration
     answer = polish(setup.instance, state.bilinear.z, setup.copies, solver.thoroughness, passes, known, settled)

@@ -3,12 +3,11 @@
 import signal
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
 from psfit.bicadmm import MEASURED, BiCADMM, Setup, State
-from psfit.checkpoint import Checkpoint, Row
+from psfit.checkpoint import Checkpoint, Row, Store
 from psfit.result import Record, Status
 from psfit.stepping import stepper
 
@@ -27,12 +26,17 @@ class StoppedError(RuntimeError):
         self.rank = rank
 
 
-def iterate(solver: BiCADMM, setup: Setup, state: State) -> tuple[State, Status, tuple[Record, ...]]:
-    """The last state, why it is the last, and the history; a diverged run falls back to its last finite point."""
+def iterate(
+    solver: BiCADMM, setup: Setup, state: State, store: Store | None = None
+) -> tuple[State, Status, tuple[Record, ...]]:
+    """The last state, why it is the last, and the history; a diverged run falls back to its last finite point.
+
+    With a store the run goes on from a checkpoint there, and keeps its own.
+    """
     keeper = None
     rows: list[Row] = []
-    if solver.checkpoint is not None:
-        keeper = Checkpoint(Path(solver.checkpoint), solver.checkpoint_every, solver, setup)
+    if store is not None:
+        keeper = Checkpoint(store, solver, setup)
         state, rows = keeper.load(state)
     # With a checkpoint nothing is lost, so SIGTERM may end every run.
     signals = setup.instance.watch.signals

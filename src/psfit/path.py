@@ -86,12 +86,12 @@ def solve_path(
     layout = problem.layout(source.matrix.shape[1], source.outputs)
     limits = check_kappas(kappas, layout)
     widest = replace(problem, kappa=(limits[-1],) * layout.problems)
-    grid = prepared(widest, source, solver, grid, limits, list(gammas))
+    grid = prepared(widest, source, solver, grid, kappas=limits, gammas=list(gammas), certify=certify, brief=brief)
     watch = Watch(grid, solver.time_limit, callback, signals=solver.signals(keyboard))
     with watch.listening():
         exact = solver.precision == "highest"
         inst = pose(replace(widest, gamma=gammas[0]), source, grid, exact, moments, watch)
-        plan = Plan(replace(solver, checkpoint=None), certify and not brief, brief)
+        plan = Plan(solver, certify and not brief, brief)
         _require_whole(inst)
         return guarded(grid, lambda: [_path(inst.at_gamma(gamma), list(limits), plan) for gamma in gammas])
 

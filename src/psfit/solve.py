@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from psfit.bicadmm import BiCADMM
-from psfit.checkpoint import CheckpointError
-from psfit.comm import Grid, GridSpec, RemoteError
+from psfit.checkpoint import CheckpointError, Store, open_store
+from psfit.comm import ALONE, Grid, GridSpec, RemoteError
 from psfit.data import Source
 from psfit.data.moments import Moments
 from psfit.fitting import fit
@@ -47,7 +47,8 @@ def solve(
     solver : BiCADMM, optional
         Configuration; the default suits all scales.
     grid : Grid or GridSpec, optional
-        Nodes and blocks; one of each by default. The data must already be where and what it asks for.
+        Nodes and blocks, and the ranks they lie on; by default one of each in this process, also under torchrun and
+        mpirun. The data must already be where and what it asks for.
     start : tuple of Tensor, optional
         Coefficients ``(p, c)`` and intercepts ``(c,)`` to start from.
     certify : bool, default=True
@@ -60,15 +61,16 @@ def solve(
         Whether Ctrl-C ends the fit with the best answer so far; a solver that is `interruptible` hears SIGTERM, too.
     """
     solver = solver or BiCADMM()
-    grid = prepared(problem, source, solver, grid)
+    grid = prepared(problem, source, solver, grid, certify=certify, start=start is not None)
     watch = Watch(grid, solver.time_limit, callback, len(problem.kappa), solver.signals(keyboard))
-    with watch.listening():
+    kept = open_store(solver.checkpoint, solver.checkpoint_every, source, start, grid)
+    with watch.listening(), kept as store:
         exact = solver.exact or solver.precision == "highest"
         inst = pose(problem, source, grid, exact, moments, watch)
-        return guarded(grid, lambda: _solved(inst, solver, start, certify))
+        return guarded(grid, lambda: _solved(inst, solver, start, certify, store))
 
 
-def prepared(problem: Problem, source: Source, solver: BiCADMM, grid: Grid | GridSpec | None, *others: object) -> Grid:
+def prepared(problem: Problem, source: Source, solver: BiCADMM, grid: Grid | GridSpec | None, **others: object) -> Grid:
     """The grid itself, once all ranks have been found to ask for the same, `others` included."""
     grid = _built(grid, source)
     _require_same_settings(problem, source, solver, grid, others)
@@ -86,15 +88,17 @@ def guarded(grid: Grid, action: Callable[[], T]) -> T:
         raise
 
 
-def _solved(inst: Instance, solver: BiCADMM, start: tuple[Tensor, Tensor] | None, certify: bool) -> Result:
+def _solved(
+    inst: Instance, solver: BiCADMM, start: tuple[Tensor, Tensor] | None, certify: bool, store: Store | None
+) -> Result:
     """Iteration, polish and proof; an exception from here may be this rank's alone."""
     grid, problem, watch = inst.grid, inst.problem, inst.watch
     begin = None if start is None else inst.from_user(*start)
     certificates = Certificates(inst, solver.certified_gap) if certify and not solver.exact else None
     if inst.selective:
-        fitted = fit_candidates(inst, solver, begin)
+        fitted = fit_candidates(inst, solver, begin, store)
     else:
-        fitted = fit(inst, solver, begin, None, None if certificates is None else certificates.settled)
+        fitted = fit(inst, solver, begin, None, None if certificates is None else certificates.settled, store)
     answer, status = fitted.answer, fitted.status
     proved = Proofs.none(len(problem.kappa))
     watch.phase("the proof")
@@ -148,7 +152,7 @@ def _require_finite(*numbers: Tensor) -> None:
 def _built(grid: Grid | GridSpec | None, source: Source) -> Grid:
     """The grid itself, checked against where the data lie."""
     if not isinstance(grid, Grid):
-        grid = (grid or GridSpec()).build(source.matrix.device)
+        grid = (grid or ALONE).build(source.matrix.device)
     if grid.device.type != source.matrix.device.type:
         raise ValueError(
             f"device={str(grid.device)!r}, but the data lie on {str(source.matrix.device)!r}; move them first"
@@ -159,23 +163,24 @@ def _built(grid: Grid | GridSpec | None, source: Source) -> Grid:
 
 
 def _require_same_settings(
-    problem: Problem, source: Source, solver: BiCADMM, grid: Grid, others: tuple[object, ...]
+    problem: Problem, source: Source, solver: BiCADMM, grid: Grid, others: dict[str, object]
 ) -> None:
     """Ranks that were asked for different things would wait for each other for ever."""
-    asked = (
-        problem.loss.name,
-        vars(problem.loss),
-        problem.kappa,
-        problem.gamma,
-        problem.sparsity,
-        problem.fit_intercept,
-        problem.standardize,
-    )
-    shapes = (source.matrix.shape[1], source.outputs, str(source.matrix.dtype), grid.nodes.size, grid.blocks.size)
     bare = replace(solver, checkpoint=None, local=None, interruptible=False)
-    settings = bare, getattr(solver.local, "name", solver.local)
-    if not grid.alike(asked, shapes, settings, others):
-        raise ValueError(
-            f"the ranks do not agree on what to solve; this one has {shapes[0]} features, {shapes[1]} output(s), "
-            f"{shapes[2]}, kappa={problem.kappa}, gamma={problem.gamma}: call all of them alike"
-        )
+    grid.require_alike(
+        features=source.matrix.shape[1],
+        outputs=source.outputs,
+        dtype=str(source.matrix.dtype),
+        nodes=grid.nodes.size,
+        blocks=grid.blocks.size,
+        kappa=problem.kappa,
+        gamma=problem.gamma,
+        loss=(problem.loss.name, vars(problem.loss)),
+        sparsity=problem.sparsity,
+        fit_intercept=problem.fit_intercept,
+        standardize=problem.standardize,
+        solver=bare,
+        local=getattr(solver.local, "name", solver.local),
+        checkpoint=solver.checkpoint is not None,
+        **others,
+    )

@@ -7,13 +7,13 @@ any other one; those that promise a gain become candidates, too, until none is l
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from psfit.bicadmm import BiCADMM
 from psfit.bilinear import largest
+from psfit.checkpoint import Store
 from psfit.fitting import Fitted, fit
 from psfit.instance import Instance
 from psfit.polish.landscape import DataLandscape
@@ -26,7 +26,7 @@ ROUNDS = 6
 BLOCK_NUMBERS = 1 << 25
 
 
-def fit_candidates(inst: Instance, solver: BiCADMM, start: Tensor | None) -> Fitted:
+def fit_candidates(inst: Instance, solver: BiCADMM, start: Tensor | None, store: Store | None = None) -> Fitted:
     """The counterpart of `fitting.fit` that sees all columns a few times only."""
     inst.watch.phase("the choice of candidates")
     order = _promising(inst, start)
@@ -37,7 +37,9 @@ def fit_candidates(inst: Instance, solver: BiCADMM, start: Tensor | None) -> Fit
         part = inst.restricted(index)
         known = None if best is None else inst.part_of(best.answer.Z, index)
         begin = None if start is None else inst.part_of(start, index)
-        found = fit(part, _for_round(solver, number), begin, known)
+        # Every round keeps its checkpoints to itself.
+        kept = None if store is None else store.inside(f"round-{number}")
+        found = fit(part, solver, begin, known, store=kept)
         history += [replace(record, iteration=len(history) + k + 1) for k, record in enumerate(found.history)]
         gained = best is None or _is_better(inst, found, best)
         if best is None or gained:
@@ -64,13 +66,6 @@ def _joined(inst: Instance, Z: Tensor, newcomers: Tensor, index: Tensor, order: 
     priority[(Z[:p] != 0).any(dim=1)] = 0
     size = min(inst.column_room, len(index) + len(newcomers))
     return priority.argsort(stable=True)[:size].sort().values
-
-
-def _for_round(solver: BiCADMM, number: int) -> BiCADMM:
-    """Every round keeps its checkpoints to itself."""
-    if solver.checkpoint is None:
-        return solver
-    return replace(solver, checkpoint=Path(solver.checkpoint) / f"round-{number}")
 
 
 def _is_better(inst: Instance, found: Fitted, best: Fitted) -> bool:

@@ -1,12 +1,15 @@
 """The communicator's contract, run on every rank of any backend; a failed assertion fails the job."""
 
+import os
+import re
 import sys
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
 
-from psfit import GridSpec
+from psfit import GridSpec, SparseLinearRegressionCV
 from psfit.comm import RemoteError
 
 backend, device = sys.argv[1:3]
@@ -73,6 +76,47 @@ before = traffic.reductions, traffic.numbers, traffic.bytes
 grid.total(torch.ones(10, device=device, dtype=torch.float32))
 spent = [a - b for a, b in zip((traffic.reductions, traffic.numbers, traffic.bytes), before, strict=True)]
 assert spent == ([1, 10, 40] if size > 1 else [0, 0, 0])
+
+# Every rank hears which ranks have what.
+if size > 1:
+    columns = 7 if rank == failing else 12
+    named = f"features is 12 on rank {', '.join(map(str, range(failing)))} but 7 on rank {failing}. Call"
+    with pytest.raises(ValueError, match=re.escape(named)) as error:
+        grid.require_alike(features=columns, kappa=3)
+    assert "kappa" not in str(error.value)
+    assert (error.value.__cause__ is None) == (rank == 0)
+grid.require_alike(features=12)
+if size > 1:
+    X = np.random.default_rng(rank).normal(size=(9, 3 if rank == failing else 4))
+    model = SparseLinearRegressionCV([1], cv=2, grid=GridSpec(backend=backend, device=device, timeout=60))
+    with pytest.raises(ValueError, match=f"features is 4 on rank .* but 3 on rank {failing}"):
+        model.fit(X, X[:, 0])
+
+# Grids can be built again and again without further groups, of which MPI has only so many; each has its own patience.
+again = GridSpec(backend=backend, device=device, timeout=60).build()
+if backend == "mpi" and size > 1:
+    assert again.nodes.comm.comm is grid.nodes.comm.comm
+    assert again.blocks.comm.comm is grid.blocks.comm.comm
+elif backend == "torch" and size > 1:
+    assert again.nodes.comm is grid.nodes.comm
+if backend != "serial" and not sys.argv[3:]:
+    patient = GridSpec(backend=backend, device=device, timeout=77).build()
+    assert patient.world.timeout == 77
+    assert patient.nodes.comm.timeout == 77 or size == 1
+    assert float(patient.world.all_reduce(torch.ones(()))) == size
+    assert world.peers == patient.world.peers
+    assert len(set(world.peers.places)) == size
+
+# A fork of a rank does not speak for it.
+if backend == "torch" and device == "cpu":
+    child = os.fork()
+    if child == 0:
+        try:
+            GridSpec(backend=backend, device=device).build()
+        except RuntimeError as refused:
+            os._exit(0 if "spawn" in str(refused) else 2)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
 
 if len(sys.argv) > 3:
     # Who sets a group up takes it down: its threads must not be alive when the program ends.

@@ -2,12 +2,25 @@
 
 import sys
 
+import numpy as np
 import pytest
+import torch
 from launch import HERE, command, run
 
-from psfit import GridSpec
+from psfit import (
+    Dense,
+    GridSpec,
+    Problem,
+    Source,
+    SparseLinearRegression,
+    SparseLinearRegressionCV,
+    solve,
+    sparse_path,
+    stability_selection,
+)
 from psfit.comm import Axis, Serial
 from psfit.comm.base import Communicator
+from psfit.losses import Squared
 
 
 @pytest.mark.parametrize(("backend", "ranks"), [("torch", 3), ("mpi", 3), ("mpi", 1), ("torch", 1)])
@@ -76,3 +89,20 @@ def test_fewer_nodes_than_ranks_are_refused():
     done = run(command("mpi", 2, "-c", "from psfit import GridSpec; GridSpec(nodes=1, device='cpu').build()"))
     assert done.returncode != 0
     assert "at least 2 nodes" in done.stderr
+
+
+def test_without_a_grid_everything_stays_in_its_process(monkeypatch):
+    # What torchrun says; a rank that joined the others would not find them here.
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 4))
+    y = X[:, 1] + 0.1 * rng.normal(size=30)
+    target = torch.from_numpy(y).unsqueeze(1)
+    result = solve(Problem(Squared(), (1,)), Source(Dense(torch.from_numpy(X)), target, torch.ones_like(target)))
+    assert result.nodes == 1
+    assert result.objective == pytest.approx(SparseLinearRegression(1).fit(X, y).objective_, rel=1e-9)
+    assert sparse_path(X, y, [1]).objectives[0, 0] == pytest.approx(result.objective, rel=1e-9)
+    assert SparseLinearRegressionCV([1], cv=2).fit(X, y).objective_ == pytest.approx(result.objective, rel=1e-9)
+    assert stability_selection(X, y, [1], resamples=2).support.tolist() == [1]
+    with pytest.raises(ValueError, match="torchrun"):
+        GridSpec(device="cpu").build()

@@ -12,6 +12,20 @@ import pytest
 from jobs import data
 from launch import HERE, alone, command, run, start
 
+# One rank of two ends in peace while the other one waits for it.
+LEAVING = """
+import os, sys, numpy as np
+from psfit import GridSpec, SparseLinearRegression
+moment, second = sys.argv[1], os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK")) == "1"
+if second and moment == "before MPI starts":
+    sys.exit()
+spec = GridSpec(backend="mpi", device="cpu", timeout=3.0)
+spec.build()
+if second:
+    sys.exit()
+X = np.eye(4)
+SparseLinearRegression(1, grid=spec).fit(X, X[:, 0])
+"""
 FAULTY = str(HERE / "faulty.py")
 
 
@@ -49,7 +63,7 @@ def test_sigterm_writes_a_checkpoint_that_the_next_run_goes_on_from(backend, und
     done = run(job(backend, kept, output, "SIGTERM"))
     assert done.returncode != 0
     assert "stopped by a signal at iteration 9" in done.stderr
-    assert [path.name for path in kept.iterdir()] == ["iteration-00000009"]
+    assert [path.name for path in kept.glob("iteration-*")] == ["iteration-00000009"]
     assert not output.exists()
     done = run(job(backend, kept, output))
     assert done.returncode == 0, done.stderr
@@ -93,7 +107,7 @@ def test_a_dead_peer_is_noticed_and_the_phase_named(tmp_path):
         _, said = ranks[0].communicate(timeout=60)
         ranks[1].communicate(timeout=60)
     assert ranks[0].returncode not in (0, -signal.SIGKILL)
-    assert "lost contact with another rank during the iteration" in said
+    assert "lost contact with rank 1 (its process has ended) during the iteration" in said
 
 
 @pytest.mark.parametrize("backend", ["torch", "mpi"])
@@ -106,4 +120,12 @@ def test_a_frozen_peer_is_noticed_by_the_timeout(backend, tmp_path):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode != 0
-    assert "lost contact with another rank during the iteration" in said
+    assert "lost contact with rank 1 (its process is stopped) during the iteration" in said
+
+
+@pytest.mark.parametrize("moment", ["before MPI starts", "before the fit"])
+def test_a_rank_that_leaves_does_not_hang_the_others_in_the_set_up(moment):
+    done = run(command("mpi", 2, "-c", LEAVING, moment), timeout=60)
+    assert done.returncode != 0
+    told = "wait_for_all_ranks_to_start_mpi" if "MPI" in moment else "lost contact with rank 1 during set-up"
+    assert told in done.stderr

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from psfit.checkpoint import PREFIX
+from psfit.checkpoint import find_run
 from psfit.cli.options import Columns, Json, OneHot, Target, file_source, plain
 from psfit.cli.say import MOST_SHOWN, coefficients, summary
 from psfit.comm import GridSpec
@@ -26,8 +26,9 @@ def inspect(
     """Say what is in a file: a model, samples, or a checkpoint."""
     if not file.exists():
         raise ValueError(f"there is no file {file}")
-    if file.is_dir() and any(file.glob(f"{PREFIX}*/manifest.json")):
-        facts, lines = _checkpoint(file)
+    kept = find_run(file) if file.is_dir() else None
+    if kept is not None:
+        facts, lines = _checkpoint(file, *kept)
     elif file.is_file() and (file.suffix == ".psfit" or MARK in _end(file)):
         facts, lines = _model(file)
     else:
@@ -48,10 +49,7 @@ def _model(file: Path) -> tuple[dict[str, Any], list[str]]:
     return facts, [f"{file}: a {type(model).__name__}", str(model.result_), *coefficients(facts)]
 
 
-def _checkpoint(folder: Path) -> tuple[dict[str, Any], list[str]]:
-    last = max(folder.glob(f"{PREFIX}*/manifest.json"), key=lambda path: int(path.parent.name.removeprefix(PREFIX)))
-    iteration = int(last.parent.name.removeprefix(PREFIX))
-    run = formats.loads(last.read_text())["run"]
+def _checkpoint(folder: Path, iteration: int, run: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     # The limit stands there for each of the columns that are iterated together.
     run["kappa"] = run["kappa"][0] if len(set(run["kappa"])) == 1 else run["kappa"]
     lines = [f"{folder}: a checkpoint after iteration {iteration}; the same command goes on from it"]

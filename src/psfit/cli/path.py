@@ -1,5 +1,6 @@
 """``psfit path``: all limits at once; with ``--cv`` or ``--criterion`` the best of them as a model file."""
 
+import sys
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,8 +11,8 @@ from psfit import estimators
 from psfit.bicadmm import BiCADMM
 from psfit.cli import options
 from psfit.cli.report import write_report
-from psfit.cli.say import Speaker, coefficients, draw, end, require_picture, summary, written
-from psfit.comm import GridSpec
+from psfit.cli.say import EXIT_CODES, Speaker, coefficients, draw, end, require_picture, summary, written
+from psfit.comm import Grid, GridSpec
 from psfit.data import FileSource
 from psfit.estimators._selection import SelectingModel
 from psfit.estimators.path import Path as KappaPath
@@ -20,6 +21,7 @@ from psfit.files import require_writable, write_lines
 from psfit.model_file import save
 from psfit.reporting import require_page
 from psfit.result import Status
+from psfit.watch import Progress
 
 Criterion = Enum("Criterion", {name: name for name in ("aic", "bic", "ebic", "gic")}, type=str)  # type: ignore[misc]
 CHOICE = "Choice of kappa"
@@ -111,7 +113,7 @@ def path(
     if chooses:
         how = {"criterion": "cv" if criterion is None else criterion.value, "cv": cv, "scoring": scoring}
         model = _selecting(loss.value).set_params(**tried, **how, one_standard_error=one_standard_error, **shared)
-        model.fit(source)
+        _fit_choice(model, source, grid)
         facts, lines = _choose(model, speaker, out, picture)
         lines += write_report(model, source, grid, report)
         ended: Status | None = model.result_.status
@@ -136,6 +138,25 @@ def _selecting(loss: str) -> SelectingModel:
     plain = model_for(loss)
     model: SelectingModel = getattr(estimators, type(plain).__name__ + "CV")()
     return model.set_params(loss=loss) if "loss" in model.get_params() else model
+
+
+def _fit_choice(model: SelectingModel, source: FileSource, grid: Grid) -> None:
+    """Choose and fit; a choice that Ctrl-C cuts short is none, and that is all there is to say."""
+    phase = "the set-up"
+
+    def note(progress: Progress) -> None:
+        nonlocal phase
+        phase = progress.phase
+
+    try:
+        model.set_params(callback=note).fit(source)
+    except KeyboardInterrupt:
+        if grid.world.rank == 0:
+            said = f"stopped by Ctrl-C during {phase}; a choice needs all models, so nothing is kept"
+            print(f"psfit: {said}", file=sys.stderr)
+        raise typer.Exit(EXIT_CODES[Status.INTERRUPTED]) from None
+    finally:
+        model.set_params(callback=None)
 
 
 def _choose(

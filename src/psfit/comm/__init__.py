@@ -1,11 +1,12 @@
 """Communication: the only package that moves numbers between ranks."""
 
 from psfit.comm.base import Communicator, PeerLostError, Traffic
-from psfit.comm.grid import Axis, Grid, GridSpec, RemoteError, even_bounds
+from psfit.comm.grid import ALONE, Axis, Grid, GridSpec, RemoteError, even_bounds
 from psfit.comm.serial import Serial
 from psfit.comm.transfers import Moved, Transfers
 
 __all__ = [
+    "ALONE",
     "Axis",
     "Communicator",
     "Grid",

@@ -8,6 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from psfit.comm.peers import Peers, own_place
+
 Reduction = Literal["sum", "max", "min"]
 
 
@@ -33,12 +35,13 @@ class Traffic:
 class Communicator(ABC):
     """A group of ranks. Every rank calls the same methods in the same order with tensors of the same shape.
 
-    All communicators of a rank share one `traffic`.
+    All communicators of a rank share one `traffic`, and the `peers` of all ranks.
     """
 
     rank: int
     size: int
     traffic: Traffic
+    peers: Peers
 
     def all_reduce(self, tensor: Tensor, op: Reduction = "sum") -> Tensor:
         """The elementwise sum, maximum or minimum over all ranks, the same on every rank."""
@@ -72,6 +75,11 @@ class Communicator(ABC):
     def split(self, color: int) -> "Communicator":
         """The group of all ranks that call this with the same colour, in the same order; every rank must call it."""
 
+    def meet(self) -> None:
+        """Learn who the peers are; every rank must call it."""
+        places = self.all_gather(own_place().encode())
+        self.peers = Peers(self.rank, self.size, tuple(place.decode() for place in places))
+
     @abstractmethod
     def abort(self, error: BaseException) -> None:
         """Let go of the other ranks after a failure here, so that none of them waits for this one."""
@@ -84,9 +92,17 @@ class Communicator(ABC):
     def _broadcast(self, tensor: Tensor, root: int) -> Tensor:
         """`broadcast` between at least two ranks; leaves its argument as it is."""
 
+    def _colors(self, color: int) -> tuple[int, ...]:
+        """The colours of all ranks, by which a group that was made before is known again."""
+        colors = torch.zeros(self.size, dtype=torch.int64)
+        colors[self.rank] = color
+        return tuple(self.all_reduce(colors).tolist())
+
     def _lost(self, reason: str) -> PeerLostError:
         """The error of a rank whose peers are gone."""
+        peers = self.peers
         return PeerLostError(
-            f"rank {self.rank} of {self.size} lost contact with another rank during {self.traffic.phase} ({reason}); "
-            "the first message of the rank that failed tells why. With a checkpoint, start again to go on from it"
+            f"rank {peers.rank} of {peers.size} lost contact with {peers.describe_lost()} during {self.traffic.phase} "
+            f"({reason}); the first message of the rank that failed tells why. With a checkpoint, start again to go on "
+            "from it"
         )

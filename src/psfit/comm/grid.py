@@ -5,6 +5,7 @@ grid is the same either way, because a reduction always means "over what this ra
 """
 
 import hashlib
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from torch import Tensor
 from psfit.arguments import NONE, Rule, check, instance, integer, number, one_of
 from psfit.comm import mpi, process_group
 from psfit.comm.base import Communicator
+from psfit.comm.forks import is_forked, note_use
 from psfit.comm.serial import Serial
 from psfit.comm.transfers import Transfers
 
@@ -33,6 +35,8 @@ RULES: dict[str, Rule] = {
     "backend": one_of("auto", "serial", "torch", "mpi"),
     "timeout": number("a positive number of seconds, at most 1e9", lambda value: 0 < value <= LONGEST),
 }
+# Ranks that a message names one by one.
+MOST_NAMED = 8
 
 
 class RemoteError(RuntimeError):
@@ -59,7 +63,8 @@ class GridSpec:
         The engine that connects ranks. ``"serial"`` hosts the whole grid in this process, ``"torch"`` uses
         torch.distributed (torchrun), ``"mpi"`` mpi4py; ``"auto"`` is whichever has started this process.
     timeout : float, default=1800
-        Seconds to wait for another rank before it is given up.
+        Seconds to wait for another rank before it is given up. A group of torch.distributed that the program has set up
+        itself keeps its own time.
     """
 
     nodes: int | None = None
@@ -75,6 +80,7 @@ class GridSpec:
         With several ranks every one of them must call this.
         """
         asked = GridSpec(**check(self, RULES))
+        note_use()
         device = _device(asked.device, data_device)
         dtype = None if asked.dtype is None else DTYPES[asked.dtype]
         world = asked._connect(device)
@@ -97,9 +103,18 @@ class GridSpec:
         backend = self.backend
         if backend == "auto":
             backend = "torch" if process_group.launched() else "mpi" if mpi.launched() else "serial"
+        if backend != "serial" and is_forked() and (process_group.connected() or mpi.connected()):
+            raise RuntimeError(
+                "this process was forked from a rank and cannot speak for it; start processes with multiprocessing's "
+                "'spawn' method, or fit without other ranks (grid=None)"
+            )
         if backend == "torch":
             return process_group.connect(device, self.timeout)
         return mpi.connect(self.timeout) if backend == "mpi" else Serial()
+
+
+# What no grid means, whoever has started this process: one node in it.
+ALONE = GridSpec(backend="serial")
 
 
 @dataclass(frozen=True)
@@ -187,6 +202,19 @@ class Grid:
                 raise RemoteError(f"rank {rank} failed: {other.decode()}")
         return result  # type: ignore[return-value]
 
+    def require_alike(self, **facts: object) -> None:
+        """Raise an error on every rank unless all have the same facts; it says which ranks have what."""
+        if self.alike(facts):
+            return
+        ranks = [json.loads(one) for one in self.world.all_gather(json.dumps([*map(repr, facts.values())]).encode())]
+        said = []
+        for name, values in zip(facts, zip(*ranks, strict=True), strict=True):
+            if len(set(values)) > 1:
+                shares = [(value, [r for r, v in enumerate(values) if v == value]) for value in dict.fromkeys(values)]
+                said.append(f"{name} is " + " but ".join(f"{value} on {_ranks(where)}" for value, where in shares))
+        error = ValueError(f"the ranks do not agree on what to solve: {'; '.join(said)}. Call all of them alike")
+        raise error from (RemoteError("rank 0 failed alike") if self.world.rank else None)
+
     def alike(self, *settings: object) -> bool:
         """Whether all ranks were given settings that print the same."""
         digest = hashlib.sha256(repr(settings).encode()).digest()
@@ -202,6 +230,12 @@ class Grid:
 def even_bounds(total: int, parts: int) -> list[int]:
     """Boundaries of `parts` contiguous ranges of ``range(total)`` whose lengths differ by at most one."""
     return [total * k // parts for k in range(parts + 1)]
+
+
+def _ranks(numbers: list[int]) -> str:
+    """Some ranks in words."""
+    first, rest = numbers[:MOST_NAMED], len(numbers) - MOST_NAMED
+    return f"rank {', '.join(map(str, first))}" + (f" and {rest} more" if rest > 0 else "")
 
 
 def _device(name: str, data_device: torch.device | None) -> torch.device:

@@ -1,31 +1,41 @@
 """Ranks connected by MPI through mpi4py: buffers, never pickles; GPU memory directly where the MPI can read it."""
 
+import atexit
 import ctypes
+import faulthandler
 import os
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from psfit.comm.base import Communicator, Reduction, Traffic
+from psfit.comm.base import Communicator, PeerLostError, Reduction, Traffic
+from psfit.comm.peers import Peers
 
 # How long to look for completion without pause, and the longest pause after that: ranks may share cores.
 SPIN_SECONDS = 2e-4
 LONGEST_PAUSE = 1e-3
+STANDARD_ERROR = 2
 
 
 class Mpi(Communicator):
     """An MPI communicator whose operations have a time limit."""
 
-    def __init__(self, comm: Any, timeout: float, traffic: Traffic) -> None:
+    def __init__(self, comm: Any, timeout: float, traffic: Traffic, peers: Peers | None = None) -> None:
         self.comm, self.timeout, self.traffic = comm, timeout, traffic
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        self.peers = peers or Peers(self.rank, self.size)
 
     def split(self, color: int) -> Communicator:
-        return Mpi(self.comm.Split(color, self.rank), self.timeout, self.traffic)
+        # All ranks have told their colours then, so that none waits in vain. MPI has only so many communicators.
+        key = self.comm.py2f(), self._colors(color)
+        if key not in _PARTS:
+            _PARTS[key] = self.comm.Split(color, self.rank)
+        return Mpi(_PARTS[key], self.timeout, self.traffic, self.peers)
 
     def abort(self, error: BaseException) -> None:
         # MPI has no other way to wake peers that wait in a reduction, and the exception will not get any further.
@@ -38,12 +48,12 @@ class Mpi(Communicator):
         MPI = _module()
         operation = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}[op]
         own = self._reachable(tensor)
-        self._finish(self.comm.Iallreduce(MPI.IN_PLACE, _buffer(own), op=operation))
+        self._finish(lambda: self.comm.Iallreduce(MPI.IN_PLACE, _buffer(own), op=operation))
         return own.to(tensor.device)
 
     def _broadcast(self, tensor: Tensor, root: int) -> Tensor:
         own = self._reachable(tensor)
-        self._finish(self.comm.Ibcast(_buffer(own), root=root))
+        self._finish(lambda: self.comm.Ibcast(_buffer(own), root=root))
         return own.to(tensor.device)
 
     @staticmethod
@@ -57,7 +67,18 @@ class Mpi(Communicator):
             return own
         return tensor.contiguous().cpu()
 
-    def _finish(self, request: Any) -> None:
+    def _finish(self, start: Callable[[], Any]) -> None:
+        """Start an operation and wait until it is done."""
+        try:
+            self._wait(start())
+        except PeerLostError:
+            _LOST.append(True)
+            raise
+        except _module().Exception as error:
+            _LOST.append(True)
+            raise self._lost(str(error)) from None
+
+    def _wait(self, request: Any) -> None:
         began, pause = time.monotonic(), 0.0
         while not request.Test():
             waited = time.monotonic() - began
@@ -74,9 +95,40 @@ def launched() -> bool:
     return any(int(os.environ.get(name, "1")) > 1 for name in names)
 
 
+def connected() -> bool:
+    """Whether this process, or the one that it was forked from, has met other ranks."""
+    return bool(_PEERS)
+
+
 def connect(timeout: float) -> Mpi:
     """The communicator of all ranks."""
-    return Mpi(_module().COMM_WORLD, timeout, Traffic())
+    _wait_for_all_ranks_to_start_mpi(timeout)
+    world = Mpi(_module().COMM_WORLD, timeout, Traffic(), _PEERS[0] if _PEERS else None)
+    if not _PEERS:
+        world.meet()
+        _PEERS.append(world.peers)
+    return world
+
+
+def _wait_for_all_ranks_to_start_mpi(timeout: float) -> None:
+    """MPI starts when all ranks do; a rank that never comes ends this one, with this function in what is printed."""
+    # Nothing of Python runs while MPI starts, so that only this watch of the interpreter's own can end it.
+    if "mpi4py.MPI" in sys.modules or not launched():
+        return
+    faulthandler.dump_traceback_later(timeout, exit=True, file=STANDARD_ERROR)
+    try:
+        _module()
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@atexit.register
+def _leave() -> None:
+    """End the whole job if a peer was lost: the end of MPI waits for all ranks, and so for those that are lost."""
+    if _LOST:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        _module().COMM_WORLD.Abort(1)
 
 
 def cuda_aware() -> bool:
@@ -102,3 +154,11 @@ def _module() -> Any:
     except ImportError:
         raise ImportError("backend='mpi' needs mpi4py: pip install 'psfit[mpi]', or build it for your MPI") from None
     return MPI
+
+
+# Communicators of some of the ranks by what they were split from and the colours of all ranks there: made once.
+_PARTS: dict[tuple[int, tuple[int, ...]], Any] = {}
+# Who the ranks are, once they have met.
+_PEERS: list[Peers] = []
+# Whether a peer was lost.
+_LOST: list[bool] = []

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from psfit.comm.base import Communicator, Reduction, Traffic
+from psfit.comm.peers import Peers
 from psfit.comm.rendezvous import fresh_store
 
 # Where launchers say which of a host's ranks this is: torchrun, Open MPI, MPICH, Slurm.
@@ -22,28 +23,35 @@ OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.Re
 class ProcessGroup(Communicator):
     """A torch.distributed group; `owned` says that PsFiT itself has joined the job and may leave it."""
 
-    def __init__(self, group: Any, device: torch.device, timeout: float, traffic: Traffic, owned: bool) -> None:
+    def __init__(
+        self,
+        group: Any,
+        device: torch.device,
+        timeout: float,
+        traffic: Traffic,
+        owned: bool,
+        peers: Peers | None = None,
+    ) -> None:
         self.group, self.device, self.timeout, self.traffic, self.owned = group, device, timeout, traffic, owned
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
+        self.peers = peers or Peers(self.rank, self.size)
+        self.job = dist.group.WORLD
         self._parts: dict[tuple[int, ...], ProcessGroup] = {}
         _MEMBERS.add(self)
 
     def split(self, color: int) -> Communicator:
-        colors = torch.zeros(self.size, dtype=torch.int64)
-        colors[self.rank] = color
-        colors = self.all_reduce(colors)
-        table = tuple(colors.tolist())
-        if table in self._parts:
-            return self._parts[table]
+        colors = self._colors(color)
+        if colors in self._parts:
+            return self._parts[colors]
         ranks = dist.get_process_group_ranks(self.group)
         mine = None
         # Every rank takes part in making every group, also those it will not belong to.
-        for value in sorted(set(table)):
-            members = [rank for rank, other in zip(ranks, table, strict=True) if other == value]
+        for value in sorted(set(colors)):
+            members = [rank for rank, other in zip(ranks, colors, strict=True) if other == value]
             made = dist.new_group(members, timeout=timedelta(seconds=self.timeout))
             mine = made if value == color else mine
-        self._parts[table] = ProcessGroup(mine, self.device, self.timeout, self.traffic, False)
-        return self._parts[table]
+        self._parts[colors] = ProcessGroup(mine, self.device, self.timeout, self.traffic, False, self.peers)
+        return self._parts[colors]
 
     def abort(self, error: BaseException) -> None:
         # Closing the connections wakes peers that wait in a reduction.
@@ -73,6 +81,11 @@ def launched() -> bool:
     return dist.is_available() and (dist.is_initialized() or int(os.environ.get("WORLD_SIZE", "1")) > 1)
 
 
+def connected() -> bool:
+    """Whether this process, or the one that it was forked from, has joined other ranks."""
+    return bool(_WORLDS)
+
+
 def local_device() -> torch.device:
     """The GPU that belongs to this rank among those of its host, or the CPU."""
     if not torch.cuda.is_available():
@@ -83,28 +96,39 @@ def local_device() -> torch.device:
 
 def connect(device: torch.device, timeout: float) -> ProcessGroup:
     """The group of all ranks; joins the job that torchrun's environment describes, unless the caller already has."""
-    known = _WORLD[-1] if _WORLD else None
-    if known is not None and dist.is_initialized() and known.group is dist.group.WORLD and known.device == device:
-        return known
-    owned = not dist.is_initialized()
-    if owned:
-        missing = [name for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
-        if missing:
-            raise ValueError(
-                f"backend='torch' needs ranks started by torchrun, or torch.distributed set up beforehand; "
-                f"{', '.join(missing)} is not set. Try: torchrun --standalone --nproc-per-node 4 your_program.py"
-            )
-        if device.type == "cuda":
-            torch.cuda.set_device(device)
-        limit = timedelta(seconds=timeout)
-        store, rank, size = next(dist.rendezvous("env://", timeout=limit))
-        store = fresh_store(store, rank, size, timeout)
-        backend = "nccl" if device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
-    elif known is not None and known.group is dist.group.WORLD:
-        owned = known.owned
-    _WORLD[:] = [ProcessGroup(dist.group.WORLD, device, timeout, Traffic(), owned)]
-    return _WORLD[0]
+    _WORLDS[:] = [world for world in _WORLDS if dist.is_initialized() and world.job is dist.group.WORLD]
+    for world in _WORLDS:
+        if world.device == device and world.timeout == timeout:
+            return world
+    owned = _WORLDS[0].owned if _WORLDS else not dist.is_initialized()
+    if not dist.is_initialized():
+        _join(device, timeout)
+    group = next((world.group for world in _WORLDS if world.timeout == timeout), dist.group.WORLD)
+    if owned and _WORLDS and group is dist.group.WORLD and _WORLDS[0].timeout != timeout:
+        # A group keeps the time limit that it was made with.
+        group = dist.new_group(timeout=timedelta(seconds=timeout))
+    world = ProcessGroup(group, device, timeout, Traffic(), owned, _WORLDS[0].peers if _WORLDS else None)
+    if not _WORLDS:
+        world.meet()
+    _WORLDS.append(world)
+    return world
+
+
+def _join(device: torch.device, timeout: float) -> None:
+    """Join the job that the environment describes."""
+    missing = [name for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
+    if missing:
+        raise ValueError(
+            f"backend='torch' needs ranks started by torchrun, or torch.distributed set up beforehand; "
+            f"{', '.join(missing)} is not set. Try: torchrun --standalone --nproc-per-node 4 your_program.py"
+        )
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    limit = timedelta(seconds=timeout)
+    store, rank, size = next(dist.rendezvous("env://", timeout=limit))
+    store = fresh_store(store, rank, size, timeout)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
 
 
 @atexit.register
@@ -114,15 +138,15 @@ def _leave() -> None:
     The threads of a group must have ended before the interpreter does, or they end the program with an abort. They
     live as long as anybody holds the group: also one of the caller's own, which the caller may have taken down.
     """
-    owned = any(world.owned for world in _WORLD)
-    _WORLD.clear()
+    owned = any(world.owned for world in _WORLDS)
+    _WORLDS.clear()
     for member in _MEMBERS:
-        member.group = None
+        member.group = member.job = None
     if owned and dist.is_initialized():
         dist.destroy_process_group()
 
 
-# The group of all ranks as last connected: making subgroups takes messages, so they are made once.
-_WORLD: list[ProcessGroup] = []
+# Groups of all ranks of the present job, by device and time limit: making groups takes messages, so they are made once.
+_WORLDS: list[ProcessGroup] = []
 # Every communicator that may still hold a group.
 _MEMBERS: WeakSet[ProcessGroup] = WeakSet()

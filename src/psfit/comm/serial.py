@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from psfit.comm.base import Communicator, Reduction, Traffic
+from psfit.comm.peers import Peers
 
 
 class Serial(Communicator):
@@ -13,6 +14,7 @@ class Serial(Communicator):
 
     def __init__(self) -> None:
         self.traffic = Traffic()
+        self.peers = Peers(self.rank, self.size)
 
     def split(self, color: int) -> "Serial":
         return self

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from psfit.comm import Transfers
+from psfit.data.fingerprint import fingerprint
 from psfit.data.matrix import DesignMatrix
 from psfit.data.sparse_checks import checked, is_canonical
 from psfit.data.strip import DenseStrip, Strip
@@ -270,3 +271,6 @@ class Sparse(DesignMatrix):
 
     def strips(self, dtype: torch.dtype | None = None) -> Iterator[tuple[slice, Strip]]:
         yield slice(0, self.shape[0]), SparseStrip.plain(self.csr.to(dtype or self.dtype))
+
+    def fingerprint(self) -> str:
+        return " ".join(fingerprint(array) for array in (self.csr.starts, self.csr.places, self.csr.values))

@@ -4,6 +4,8 @@ The predictors of all columns are sums over these ranks. What needs columns side
 of rows for a Gram matrix) gathers them inside the node; nothing of it goes to other nodes.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -37,6 +39,12 @@ class Spread(DesignMatrix):
     @property
     def rows_read(self) -> int:
         return self.part.rows_read
+
+    def await_fingerprint(self) -> Callable[[], str]:
+        return self.part.await_fingerprint()
+
+    def fingerprint(self) -> str:
+        return self.part.fingerprint()
 
     def mv(self, X: Tensor) -> Tensor:
         return self.axis.total(self.part.mv(X[self.at]))

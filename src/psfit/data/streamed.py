@@ -8,7 +8,7 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from psfit.comm import Transfers
+from psfit.data.fingerprint import Fingerprint
 from psfit.data.matrix import Dense, DesignMatrix
 from psfit.data.strip import DenseStrip, Strip
 
@@ -95,6 +96,8 @@ class Streamed(DesignMatrix):
     ) -> None:
         self.source, self.device, self.dtype, self.budget = rows, device, dtype, budget
         self.first, self.index, self.transfers = first, index, transfers or Transfers()
+        # What has passed by so far, once somebody waits for it.
+        self.number: Fingerprint | None = None
         height = rows.shape[0] - first if count is None else count
         self.shape = (height, rows.shape[1] if index is None else len(index))
 
@@ -129,7 +132,9 @@ class Streamed(DesignMatrix):
         return self._part(self.first, self.shape[0], whole)
 
     def rows(self, start: int, stop: int) -> "Streamed":
-        return self._part(self.first + start, stop - start, self.index)
+        part = self._part(self.first + start, stop - start, self.index)
+        part.number = self.number
+        return part
 
     def in_float64(self) -> "Streamed":
         return self._part(self.first, self.shape[0], self.index, torch.float64)
@@ -161,7 +166,19 @@ class Streamed(DesignMatrix):
         ranges = [slice(start, min(start + height, m)) for start in range(0, m, height)]
         for at, block in self._to_gpu(ranges) if self.device.type == "cuda" else self._to_host(ranges):
             self.source.rows_read += len(block)
+            if self.number is not None:
+                self.number.add(self.first + at.start, block)
             yield at, block
+
+    def await_fingerprint(self) -> Callable[[], str]:
+        self.number = Fingerprint(self.first)
+        return self.fingerprint
+
+    def fingerprint(self) -> str:
+        number = self.number = self.number or Fingerprint(self.first)
+        for _ in self.rows(number.next - self.first, self.shape[0]).blocks():
+            pass
+        return str(number)
 
     def _gathered(self, index: Tensor) -> Tensor:
         chosen = torch.empty(self.shape[0], len(index), dtype=self.dtype, device=self.device)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from psfit.arguments import BOOLEAN, CALLABLE, GAMMA, NONE, Rule, describe, instance, integer, number, one_of
 from psfit.bicadmm import BiCADMM
-from psfit.comm import Grid, GridSpec
+from psfit.comm import ALONE, Grid, GridSpec
 from psfit.data import DesignMatrix, FileSource, Samples, Source, Spread
 from psfit.data.moments import Moments
 from psfit.data.schema import Schema
@@ -201,11 +201,12 @@ class SparseModel(BaseEstimator, ABC):
 
     def _posed(self, X: Any, y: Any, sample_weight: Any, target: Any) -> Posed:
         """Read and check everything; remembers what `predict` needs."""
-        asked = RULES["grid"]("grid", self.grid) or GridSpec(backend="serial")
+        asked = RULES["grid"]("grid", self.grid) or ALONE
         grid = asked.build(X.device if isinstance(X, Tensor) else None)
         grid.together(self._settings)
         self._surroundings = environment() | {"device": str(grid.device), "ranks": str(grid.world.size)}
         matrix, y, weights = self._read(X, y, sample_weight, target, grid)
+        grid.require_alike(features=matrix.shape[1], dtype=str(matrix.dtype))
         if not summed(grid, weights.sum(keepdims=True)) > 0:
             raise ValueError("sample_weight is zero everywhere; at least one sample must count")
         codes, effective = self._encode(y, weights, grid)

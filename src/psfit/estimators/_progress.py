@@ -56,8 +56,9 @@ def require_whole(paths: list[Points]) -> list[Points]:
 
 def _both(first: Callback | None, second: Callable[[Progress], None]) -> Callback:
     def call(progress: Progress) -> bool | None:
+        wish = None if first is None else first(progress)
         second(progress)
-        return None if first is None else first(progress)
+        return wish
 
     return call
 

@@ -235,9 +235,14 @@ class SelectingModel(SparseModel):
         gammas = ridges_of(self.gammas)
         posed = self._posed(X, y, sample_weight, target)
         kappas = limits_of(self.kappas, posed)
-        asked = self.criterion, _name(self.cv), _name(self.scoring), self.one_standard_error, kappas, gammas
-        if not posed.grid.alike(asked):
-            raise ValueError(f"the ranks do not agree on what to choose; this one has {asked}: call all of them alike")
+        posed.grid.require_alike(
+            criterion=self.criterion,
+            cv=_name(self.cv),
+            scoring=_name(self.scoring),
+            one_standard_error=self.one_standard_error,
+            kappas=kappas,
+            gammas=gammas,
+        )
         if hasattr(self, "cv_results_"):
             del self.cv_results_
         moments = None

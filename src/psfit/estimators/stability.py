@@ -152,8 +152,7 @@ def stability_selection(
     )
     posed = model._posed(X, y, sample_weight, target)
     limits = limits_of(kappas, posed)
-    if not posed.grid.alike(limits, resamples, random_state):
-        raise ValueError("the ranks do not agree on kappas, resamples or random_state; call all of them alike")
+    posed.grid.require_alike(kappas=limits, resamples=resamples, random_state=random_state)
     # Halves that were cut short would count for nothing.
     solver = replace(solver or BiCADMM(), interruptible=False)
     counts = np.zeros((len(limits), posed.source.matrix.shape[1]))

@@ -47,8 +47,8 @@ class Restricted:
     def orthogonalise(self) -> None:
         """Turn to variables in which columns and ridge together are orthonormal.
 
-        Of nearly dependent columns a Gram matrix knows too little. Cholesky factors of Gram matrices that are made again
-        in the basis found so far need only sums over samples.
+        Of nearly dependent columns a Gram matrix knows too little. Cholesky factors of Gram matrices that are made
+        again in the basis found so far need only sums over samples.
         """
         self._hessian = None
         basis = [torch.eye(len(a), dtype=torch.float64, device=self.ridge.device) for a in self.at]

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from psfit.comm import GridSpec
+from psfit.comm import ALONE, GridSpec
 from psfit.estimators._base import SparseModel
 from psfit.estimators.path import Path as KappaPath
 from psfit.files import require_writable, write_whole
@@ -48,7 +48,7 @@ def report(
             raise ValueError("y was passed without X; pass both, or none of them")
         text, first = page(model), True
     else:
-        spec = grid or getattr(model, "grid", None) or GridSpec(backend="serial")
+        spec = grid or getattr(model, "grid", None) or ALONE
         hosts = spec.build(X.device if isinstance(X, Tensor) else None)
         text = page(model, describe(model, X, y, sample_weight, target, grid=hosts))
         first = hosts.world.rank == 0

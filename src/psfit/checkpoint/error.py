@@ -1,0 +1,5 @@
+"""The one error of checkpoints."""
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that cannot be used, with the reason."""
