@@ -144,7 +144,9 @@ def test_numbers_of_any_kind_work():
     solver = BiCADMM(max_iter=np.int64(500), tol=np.float32(1e-3), effort="low", exact=np.bool_(False), time_limit=50)
     grid = GridSpec(nodes=np.int16(2), blocks=np.uint8(1), timeout=np.float64(9), backend="serial")
     ridge = np.longdouble(2)
-    model = psfit.SparseLinearRegression(np.int8(2), gamma=ridge, fit_intercept=np.bool_(True), solver=solver, grid=grid)
+    model = psfit.SparseLinearRegression(
+        np.int8(2), gamma=ridge, fit_intercept=np.bool_(True), solver=solver, grid=grid
+    )
     plain = psfit.SparseLinearRegression(2, gamma=2.0, grid=GridSpec(nodes=2), solver=solver)
     np.testing.assert_array_equal(model.fit(X, Y).coef_, plain.fit(X, Y).coef_)
     assert isinstance(solver.max_iter, int)

@@ -11,6 +11,7 @@ from psfit.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.estimators._base import SparseModel
 from psfit.estimators._inputs import summed
+from psfit.estimators._kinds import require_numbers
 from psfit.losses import Huber, Loss, Poisson, Squared
 from psfit.problem import Sparsity
 from psfit.watch import Callback
@@ -22,11 +23,7 @@ class _Regressor(RegressorMixin, SparseModel):
     _single: bool
 
     def _read_target(self, y: Any, rows: int) -> np.ndarray:
-        if getattr(y, "dtype", np.dtype(float)).kind in "US":
-            first = next(iter(np.ravel(y)), "")
-            raise ValueError(
-                f"y holds text, such as {str(first)!r}: for classes use the logistic loss (SparseLogisticRegression)"
-            )
+        require_numbers(y, "y", "for classes use the logistic loss (SparseLogisticRegression)")
         target = check_array(y, ensure_2d=False, allow_nd=False, dtype=np.float64, input_name="y")
         check_consistent_length(np.empty(rows), target)
         return np.asarray(target)
@@ -118,6 +115,7 @@ class SparsePoissonRegression(_Regressor):
     """
 
     def _read_target(self, y: Any, rows: int) -> np.ndarray:
+        require_numbers(y, "y")
         target = super()._read_target(column_or_1d(y, warn=True), rows)
         if (target < 0).any():
             raise ValueError(f"y must not be negative for counts; entry {int((target < 0).argmax())} is")
