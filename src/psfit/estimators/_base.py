@@ -17,6 +17,7 @@ from psfit.comm import Grid, GridSpec
 from psfit.data import DesignMatrix, FileSource, Samples, Source, Spread
 from psfit.data.moments import Moments
 from psfit.environment import environment
+from psfit.estimators._concerns import warn_of
 from psfit.estimators._documented import gather
 from psfit.estimators._export import as_sklearn, write_coefficients, write_onnx
 from psfit.estimators._inputs import (
@@ -176,6 +177,7 @@ class SparseModel(BaseEstimator, ABC):
         """
         posed = self._posed(X, y, sample_weight, target)
         self._solve(posed.problem, posed, self._start(posed.source))
+        warn_of(self.result_.concerns, posed.grid)
         return self
 
     def _solve(

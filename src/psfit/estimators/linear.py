@@ -4,13 +4,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.metrics import d2_tweedie_score
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from psfit.arguments import POSITIVE, Rule, one_of
 from psfit.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.estimators._base import SparseModel
-from psfit.estimators._inputs import summed
+from psfit.estimators._inputs import as_array, summed
 from psfit.estimators._kinds import require_numbers
 from psfit.losses import Huber, Loss, Poisson, Squared
 from psfit.problem import Sparsity
@@ -132,6 +133,16 @@ class SparsePoissonRegression(_Regressor):
     def predict(self, X: Any) -> np.ndarray:
         """Expected counts ``exp(X coef + intercept)``."""
         return np.exp(self._predictor(X)[:, 0])
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of the Poisson deviance that the model explains, D^2, as for scikit-learn's models of counts.
+
+        One is perfect, zero is as good as the mean of y for all samples.
+        """
+        # The deviance needs positive counts; those of a predictor far below zero round to zero.
+        expected = np.maximum(self.predict(X), np.finfo(float).tiny)
+        weight = as_array(sample_weight)
+        return float(d2_tweedie_score(as_array(y), expected, power=1, sample_weight=weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
