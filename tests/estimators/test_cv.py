@@ -301,7 +301,7 @@ class TestBadInput:
         [
             ({"criterion": "cp"}, "criterion='cp' must be"),
             ({"criterion": "bic", "one_standard_error": True}, "one_standard_error needs folds"),
-            ({"kappas": [0]}, "between 1 and 6"),
+            ({"kappas": [0]}, "integers of at least 1"),
             ({"gammas": []}, "gammas"),
             ({"cv": 1}, "cv=1 must be an integer of at least 2"),
             ({"cv": 91}, "samples of a node"),
