@@ -87,7 +87,6 @@ def test_columns_of_a_table_are_named(column):
     [
         (np.ma.masked_array(Y > 0, mask=Y > 1), "masked"),
         (np.where(Y > 0, "a", None), "missing"),
-        (DAYS[(Y > 0).astype(int)], "dates"),
         ((Y > 0) + 0j, "Complex"),
     ],
 )

@@ -323,7 +323,8 @@ class SparseModel(BaseEstimator, ABC):
         elif kappa < 1:
             kappa = max(1, round(kappa * items))
         if kappa > items:
-            raise ValueError(f"kappa={describe(self.kappa)} must be between 1 and {items}, the number of items it limits")
+            given = describe(self.kappa)
+            raise ValueError(f"kappa={given} must be between 1 and {items}, the number of items it limits")
         return (kappa,) * problems
 
     def _settings(self) -> dict[str, Any]:

@@ -19,13 +19,15 @@ def require_numbers(values: Any, name: str, remedy: str = ENCODE) -> None:
     for label, part in _parts(values, name):
         _require_kind(part, label)
         kind = _kind(part)
+        if kind in "Mm":
+            raise _dates(label, part.dtype)
         if kind in "USTO" and np.size(part):
             for place, value in enumerate(np.asarray(part, dtype=object).ravel()):
                 _require_number(value, label, place // _width(part), remedy)
 
 
 def require_labels(values: Any, name: str) -> None:
-    """Refuse what cannot name classes: dates, complex numbers, masks, missing values."""
+    """Refuse what cannot name classes: complex numbers, masks, missing values."""
     for label, part in _parts(values, name):
         _require_kind(part, label)
         if _kind(part) == "O":
@@ -65,12 +67,9 @@ def _require_kind(part: Any, label: str) -> None:
     if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part):
         row = int(np.argwhere(np.ma.getmaskarray(part))[0][0])
         raise ValueError(f"{label} is a masked array, first masked in row {row}; {IMPUTE}, or use .filled()")
-    kind = _kind(part)
-    if kind in "Mm":
-        raise _dates(label, part.dtype)
-    if kind == "c":
+    if _kind(part) == "c":
         raise complex_error(label, part.dtype)
-    if kind == "V":
+    if _kind(part) == "V":
         raise ValueError(f"{label} holds records ({part.dtype}); pass a table, or a column for each field")
 
 
