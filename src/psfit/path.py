@@ -27,7 +27,7 @@ from psfit.polish.landscape import GramLandscape, Landscape, landscape
 from psfit.polish.lockstep import fits_in_memory, supports_in_lockstep
 from psfit.polish.refit import Fit
 from psfit.problem import Layout, Problem
-from psfit.result import Status
+from psfit.result import CUT_SHORT, Status
 from psfit.solve import guarded, prepared
 from psfit.watch import Callback, Watch
 
@@ -41,8 +41,8 @@ KAPPAS = several("a sequence of integers of at least 1", integer(1, floats=True)
 @dataclass(frozen=True)
 class Points:
     """A path for one gamma, an entry for each limit: coefficients ``(K, p, c)`` and intercepts ``(K, c)`` in the
-    user's units, objectives and lower bounds ``(K,)`` summed over independent problems; and why the search ended early,
-    if it did.
+    user's units, objectives and lower bounds ``(K,)`` summed over independent problems; and why the iteration or the
+    search ended early, if it did.
     """
 
     coefs: np.ndarray
@@ -120,7 +120,7 @@ def _path(inst: Instance, kappas: list[int], plan: Plan) -> Points:
     """All limits for one gamma."""
     inst.watch.phase("the iteration")
     columns = inst.layout.kind == "columns"
-    starts = (_starts if columns else _warm_starts)(inst, kappas, plan.solver)
+    starts, status = (_starts if columns else _warm_starts)(inst, kappas, plan.solver)
     n, c = inst.source.matrix.shape[1], inst.layout.outputs
     Z = torch.zeros(len(kappas), n, c, dtype=torch.float64, device=inst.ridge.device)
     values = torch.zeros(len(kappas), dtype=torch.float64, device=Z.device)
@@ -137,7 +137,7 @@ def _path(inst: Instance, kappas: list[int], plan: Plan) -> Points:
         intercepts=torch.stack([intercept for _, intercept in users]).cpu().numpy(),
         objectives=values.cpu().numpy(),
         lower_bounds=lower.cpu().numpy(),
-        ended=inst.watch.ended,
+        ended=inst.watch.ended or (status if status in CUT_SHORT else None),
     )
 
 
@@ -227,17 +227,17 @@ def _monotone(fits: list[Fit]) -> list[Fit]:
     return kept
 
 
-def _starts(inst: Instance, kappas: list[int], solver: BiCADMM) -> list[dict[int, Tensor]]:
-    """Supports of some limits from one batched iteration, for every problem."""
+def _starts(inst: Instance, kappas: list[int], solver: BiCADMM) -> tuple[list[dict[int, Tensor]], Status]:
+    """Supports of some limits from one batched iteration, for every problem; and how it ended."""
     own = _spread(kappas, OWN_STARTS)
     problems = inst.layout.problems
     many = inst.repeated(tuple(kappa for kappa in own for _ in range(problems)))
     # The limits are many columns already.
     single = replace(solver, portfolio=False)
     setup, state = single.init(many)
-    state = iterate(single, setup, state)[0]
+    state, status, _ = iterate(single, setup, state)
     chosen = largest(many.layout.pack(state.bilinear.z), many.kappa)
-    return [dict(zip(own, chosen[number::problems], strict=True)) for number in range(problems)]
+    return [dict(zip(own, chosen[number::problems], strict=True)) for number in range(problems)], status
 
 
 def _spread(kappas: list[int], count: int) -> list[int]:
@@ -246,13 +246,17 @@ def _spread(kappas: list[int], count: int) -> list[int]:
     return [kappas[k] for k in np.unique(places)]
 
 
-def _warm_starts(inst: Instance, kappas: list[int], solver: BiCADMM) -> list[dict[int, Tensor]]:
-    """Supports of some limits of a joint problem, each iteration started where the one before ended."""
+def _warm_starts(inst: Instance, kappas: list[int], solver: BiCADMM) -> tuple[list[dict[int, Tensor]], Status]:
+    """Supports of some limits of a joint problem, each iteration started where the one before ended; and how the first
+    of them that was cut short ended.
+    """
     found: dict[int, Tensor] = {}
-    start = None
+    start, ended = None, Status.CONVERGED
     for kappa in _spread(kappas, JOINT_STARTS):
         one = replace(inst, problem=replace(inst.problem, kappa=(kappa,)))
         setup, state = solver.init(one, start)
-        start = iterate(solver, setup, state)[0].bilinear.z
+        state, status, _ = iterate(solver, setup, state)
+        start = state.bilinear.z
         found[kappa] = largest(one.layout.pack(start), one.kappa)[0]
-    return [found]
+        ended = status if ended not in CUT_SHORT else ended
+    return [found], ended

@@ -32,6 +32,15 @@ class Status(Enum):
     )
 
 
+# How a run can end before its work is done although nobody asked it to; those who asked know.
+CUT_SHORT = (Status.MAX_ITER, Status.TIME_LIMIT, Status.TREE_LIMIT, Status.DIVERGED)
+# A proof as tight as this says that the answer is good, however the run ended.
+CLOSED_GAP = 1e-4
+# A healthy refit leaves far less of the gradient over than this share; with more, the coefficients are not the best of
+# their support.
+REFIT_TOLERANCE = 1e-6
+
+
 def relative_gap(objective: float, lower_bound: float) -> float:
     """Their distance as a share of the objective; zero only if they are equal."""
     distance = objective - lower_bound
@@ -112,6 +121,7 @@ class Result:
         How often the data were read from where they lie; zero if they were in memory.
     residual : float
         Relative size of the gradient (or duality gap) that the final refit left over; rounding level in a healthy fit.
+        Above `REFIT_TOLERANCE` (1e-6) the printed text and `concerns` say so.
     penalties : dict
         The penalties rho_c, rho_b and rho_l that were used, in internal coordinates.
     history : tuple of Record
@@ -156,6 +166,22 @@ class Result:
         """``(objective - lower_bound) / |objective|``: by how much, at most, a better answer could be better."""
         return relative_gap(self.objective, self.lower_bound)
 
+    @property
+    def concerns(self) -> tuple[str, ...]:
+        """Why the answer may not be what was asked for, each with a remedy; none in a healthy fit."""
+        doubtful = self.status in CUT_SHORT and not self.gap <= CLOSED_GAP
+        ended = f"{self.status.name}: {self.status.value}" if doubtful else ""
+        return tuple(said for said in (ended, self._refit()) if said)
+
+    def _refit(self) -> str:
+        """What is wrong with the refit, if anything is."""
+        if self.residual <= REFIT_TOLERANCE:
+            return ""
+        return (
+            f"the refit left a relative residual of {self.residual:.1e}, above {REFIT_TOLERANCE:g}: the coefficients "
+            "do not minimise the objective on their support; use a smaller gamma, or standardize=True"
+        )
+
     def _proved(self) -> str:
         """The certificate in words."""
         if not np.isfinite(self.lower_bound):
@@ -198,5 +224,6 @@ class Result:
                 f"  support    {len(self.support)} features, at most {limit} {unit}{each}: {shown}",
                 f"  iterations {self.n_iter} in {self.seconds:.2f} s, local solver {self.local}{self._reading()}",
                 f"  status     {self.status.name}: {self.status.value}",
+                *([f"  refit      {self._refit()}"] if self._refit() else []),
             ]
         )

@@ -293,7 +293,7 @@ def test_the_cell_that_is_no_number_is_named(ending, column, tmp_path):
 
 
 def test_the_entry_of_an_array_that_is_no_number_is_named():
-    with pytest.raises(ValueError, match=r"y holds text, 'oops' in entry 2 \(counted from 0\)"):
+    with pytest.raises(ValueError, match=r"y is not numeric: it holds text, such as 'oops' in row 2"):
         psfit.SparseLinearRegression(1).fit(np.eye(3), np.array(["3", "4", "oops"]))
 
 

@@ -104,7 +104,7 @@ def test_a_bad_entry_of_y(data):
         (torch.ones(5), np.ones(5), "two dimensions"),
         (torch.ones(0, 2), np.ones(0), "empty"),
         (torch.ones(3, 2, dtype=torch.complex64), np.ones(3), "complex"),
-        (np.ones((4, 2)) * 1e200, np.arange(4.0), "rescale"),
+        (np.ones((4, 2)) * 1e200, np.arange(4.0), "change its unit"),
     ],
 )
 def test_unusable_data(X, y, word):

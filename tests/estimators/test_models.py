@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
+from sklearn.metrics import accuracy_score, d2_tweedie_score, r2_score
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.class_weight import compute_sample_weight
 
 from psfit import (
+    BiCADMM,
     GridSpec,
     SparseLinearRegression,
     SparseLogisticRegression,
@@ -178,5 +180,36 @@ def test_targets_of_the_other_kind_are_refused():
     X = np.random.default_rng(0).normal(size=(300, 4))
     with pytest.raises(ValueError, match="120 different numbers, which looks like regression"):
         SparseLogisticRegression(2).fit(X, np.arange(300) % 120)
-    with pytest.raises(ValueError, match="y holds text, such as 'a': for classes use the logistic loss"):
+    with pytest.raises(ValueError, match=r"y is not numeric: it holds text, such as 'a'.*use the logistic loss"):
         SparseLinearRegression(2).fit(X, np.array(["a", "b"] * 150))
+
+
+@pytest.mark.parametrize("weight", [None, "random"])
+def test_scores_are_those_of_scikit_learns_models(weight):
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(80, 4))
+    counts = rng.poisson(np.exp(0.5 * X[:, 0] - 0.3 * X[:, 1]))
+    weight = None if weight is None else rng.uniform(0.1, 3, size=80)
+    poisson = SparsePoissonRegression(4, gamma=1e3).fit(X, counts, weight)
+    expected = d2_tweedie_score(counts, poisson.predict(X), power=1, sample_weight=weight)
+    assert poisson.score(X, counts, weight) == pytest.approx(expected, rel=1e-12)
+    # Its ridge is weighed against the mean loss.
+    total = 80 if weight is None else weight.sum()
+    theirs = PoissonRegressor(alpha=1e-3 / total, tol=1e-10, max_iter=10_000)
+    assert poisson.score(X, counts, weight) == pytest.approx(
+        theirs.fit(X, counts, weight).score(X, counts, weight), abs=1e-6
+    )
+    Y = np.column_stack([X[:, 0] + 1, 3 * X[:, 1] + rng.normal(size=80)])
+    linear = SparseLinearRegression(2).fit(X, Y, weight)
+    assert linear.score(X, Y, weight) == pytest.approx(r2_score(Y, linear.predict(X), sample_weight=weight), rel=1e-12)
+    labels = np.array(["a", "b", "c"])[np.digitize(X[:, 0] + X[:, 1], [-0.5, 0.5])]
+    for model in (SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC):
+        found = model(2, solver=BiCADMM(effort="low"), certify=False).fit(X, labels, weight)
+        accuracy = accuracy_score(labels, found.predict(X), sample_weight=weight)
+        assert found.score(X, labels, weight) == pytest.approx(accuracy, rel=1e-12)
+
+
+def test_counts_that_round_to_zero_have_a_score():
+    X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    model = SparsePoissonRegression(1).fit(X, [1, 2, 4, 9])
+    assert np.isfinite(model.score(-1e4 * X, [1, 0, 0, 0]))

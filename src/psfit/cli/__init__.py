@@ -2,9 +2,11 @@
 
 import os
 import sys
+import warnings
 from typing import Annotated
 
 import typer
+from sklearn.exceptions import ConvergenceWarning
 
 from psfit._command import loaded
 from psfit._version import __version__
@@ -46,12 +48,20 @@ def _for_all_commands(
     pass
 
 
+def _say_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning in one line, without the place in the code that is none of the user's."""
+    print(f"psfit: warning: {message}", file=sys.stderr)
+
+
 def main() -> None:
     """Run a command; what the user can mend is said in one line, without a traceback."""
     loaded()
     try:
         try:
-            app()
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", ConvergenceWarning)
+                warnings.showwarning = _say_warning
+                app()
         finally:
             sys.stdout.flush()
     except BrokenPipeError:

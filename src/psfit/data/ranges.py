@@ -22,7 +22,8 @@ def require_moderate(name: str, magnitude: float, remedy: str) -> None:
     if magnitude == 0 or SMALLEST <= magnitude <= LARGEST:
         return
     kind = "large" if not magnitude < SMALLEST else "small"
-    raise ValueError(f"{name}: values of size {magnitude:.2g} are too {kind} to be computed with; {remedy}")
+    size = f"{magnitude:.2g}" if math.isfinite(magnitude) else "1e150 and more"
+    raise ValueError(f"{name}: values of size {size} are too {kind} to be computed with; {remedy}")
 
 
 def require_moderate_samples(target: Tensor, weight: Tensor, grid: Grid) -> None:

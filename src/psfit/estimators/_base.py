@@ -18,6 +18,7 @@ from psfit.data import DesignMatrix, FileSource, Samples, Source, Spread
 from psfit.data.moments import Moments
 from psfit.data.schema import Schema
 from psfit.environment import environment
+from psfit.estimators._concerns import warn_of
 from psfit.estimators._documented import gather
 from psfit.estimators._export import as_sklearn, write_coefficients, write_onnx
 from psfit.estimators._inputs import (
@@ -179,6 +180,7 @@ class SparseModel(BaseEstimator, ABC):
         """
         posed = self._posed(X, y, sample_weight, target)
         self._solve(posed.problem, posed, self._start(posed.source))
+        warn_of(self.result_.concerns, posed.grid)
         return self
 
     def _solve(
@@ -327,7 +329,8 @@ class SparseModel(BaseEstimator, ABC):
         elif kappa < 1:
             kappa = max(1, round(kappa * items))
         if kappa > items:
-            raise ValueError(f"kappa={describe(self.kappa)} must be at most {items}, the number of items it limits")
+            given = describe(self.kappa)
+            raise ValueError(f"kappa={given} must be between 1 and {items}, the number of items it limits")
         return (kappa,) * problems
 
     def _settings(self) -> dict[str, Any]:

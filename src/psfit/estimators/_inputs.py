@@ -16,6 +16,7 @@ from psfit.data import Dense, DesignMatrix, FileSource, Sparse, Streamed, memory
 from psfit.data.files.base import CheckedRows
 from psfit.data.sparse_checks import checked
 from psfit.data.streamed import ArrayRows
+from psfit.estimators._kinds import complex_error, require_numbers
 
 FLOATS = (torch.float32, torch.float64)
 # Cells of a sparse matrix up to which products with all of them are faster than those with its entries.
@@ -51,14 +52,10 @@ def read_design(estimator: Any, X: Any, *, reset: bool) -> Any:
     else:
         if scipy.sparse.issparse(X):
             X = checked(X)
-        try:
-            values = validate_data(
-                estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False
-            )
-        except ValueError as error:
-            if "could not convert string" in str(error):
-                raise ValueError(f"X is not numeric ({error}); encode text and categories as numbers first") from None
-            raise
+        require_numbers(X, "X")
+        values = validate_data(
+            estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False
+        )
     return values
 
 
@@ -70,7 +67,7 @@ def place(values: Any, grid: Grid) -> DesignMatrix:
         tiny = matrix.shape[0] * matrix.shape[1] <= TINY and grid.world.size == 1
         return Dense(matrix.csr.matrix.to_dense()) if tiny else matrix
     if isinstance(values, np.ndarray):
-        return _place_array(values, grid)
+        return _place_array(_forwards(values), grid)
     return Dense(to_tensor(values, grid))
 
 
@@ -89,6 +86,7 @@ def _place_array(values: np.ndarray, grid: Grid) -> DesignMatrix:
 def to_tensor(values: np.ndarray | Tensor, grid: Grid, dtype: torch.dtype | None = None) -> Tensor:
     """The same numbers on the grid's device; the caller's own memory where device and precision allow it."""
     if isinstance(values, np.ndarray):
+        values = _forwards(values)
         with warnings.catch_warnings():
             # Read-only arrays are welcome: nothing here ever writes to the data.
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
@@ -96,12 +94,17 @@ def to_tensor(values: np.ndarray | Tensor, grid: Grid, dtype: torch.dtype | None
     return grid.transfers.send(values, grid.device, dtype or grid.dtype or values.dtype)
 
 
+def _forwards(values: np.ndarray) -> np.ndarray:
+    """The same numbers in an order that tensors can have: an array that was reversed is copied."""
+    return np.ascontiguousarray(values) if min(values.strides, default=0) < 0 else values
+
+
 def read_weights(sample_weight: Any, samples: int) -> np.ndarray:
     """Non-negative weights ``(m,)`` in float64."""
     if isinstance(sample_weight, str):
         raise TypeError(f"sample_weight={sample_weight!r} names a column of a file; with arrays pass the weights")
-    if isinstance(sample_weight, Tensor):
-        sample_weight = sample_weight.detach().cpu().numpy()
+    sample_weight = as_array(sample_weight)
+    require_numbers(sample_weight, "sample_weight")
     weights = np.asarray(_check_sample_weight(sample_weight, np.empty((samples, 1)), dtype=np.float64))
     if (weights < 0).any():
         raise ValueError(f"sample_weight must not be negative; entry {int((weights < 0).argmax())} is")
@@ -114,8 +117,12 @@ def summed(grid: Grid, values: np.ndarray) -> np.ndarray:
 
 
 def as_array(y: Any) -> Any:
-    """Targets as something scikit-learn can check; tensors come to the host."""
-    return y.detach().cpu().numpy() if isinstance(y, Tensor) else y
+    """Targets or weights as something scikit-learn can check; tensors come to the host."""
+    if not isinstance(y, Tensor):
+        return y
+    # NumPy has no bfloat16, and float32 holds all of its numbers.
+    y = y.detach().cpu().resolve_conj().resolve_neg()
+    return (y.float() if y.dtype == torch.bfloat16 else y).numpy()
 
 
 def _is_sparse(X: Any) -> bool:
@@ -133,7 +140,7 @@ def _read_tensor(estimator: Any, X: Tensor, reset: bool) -> Tensor:
     if X.ndim != 2:
         raise ValueError(f"X must have two dimensions, samples by features; it has {X.ndim}. Use X.reshape(-1, 1)")
     if X.is_complex():
-        raise ValueError("X: complex data not supported; pass real and imaginary parts as separate columns")
+        raise complex_error("X", X.dtype)
     _learn_shape(estimator, X, reset)
     X = X.detach()
     return X if X.dtype in FLOATS else X.to(torch.float32 if X.is_floating_point() else torch.float64)
@@ -142,6 +149,8 @@ def _read_tensor(estimator: Any, X: Tensor, reset: bool) -> Tensor:
 def _read_memory_map(estimator: Any, X: np.memmap, reset: bool) -> np.memmap:
     if X.ndim != 2 or X.dtype.kind not in "biuf":
         raise ValueError(f"X must be numbers in two dimensions; it is {X.dtype} in {X.ndim}")
+    if min(X.strides) < 0:
+        raise ValueError("X: a reversed memory map that does not fit in memory; pass it in the order of the file")
     _learn_shape(estimator, X, reset)
     return X
 

@@ -14,6 +14,7 @@ from psfit.arguments import BOOLEAN, CALLABLE, GAMMAS, NONE, Rule, integer, one_
 from psfit.bicadmm import BiCADMM
 from psfit.comm import GridSpec
 from psfit.estimators._base import Posed, SparseModel
+from psfit.estimators._concerns import concerns_of_parts, warn_of
 from psfit.estimators._criteria import CRITERIA, LIKELIHOODS, information
 from psfit.estimators._folds import Folds
 from psfit.estimators._inputs import summed
@@ -247,16 +248,17 @@ class SelectingModel(SparseModel):
             del self.cv_results_
         moments = None
         if self.criterion == "cv":
-            parts, self.selection_ = self._validated(posed, kappas, gammas, groups)
+            parts, self.selection_, concerns = self._validated(posed, kappas, gammas, groups)
             moments = parts.whole
         else:
-            self.selection_ = self._informed(posed, kappas, gammas)
+            self.selection_, concerns = self._informed(posed, kappas, gammas)
         self.kappa_, self.gamma_ = self.selection_.kappa, self.selection_.gamma
         if self._speaks(posed.grid):
             print(self.selection_)
         problems = len(posed.problem.kappa)
         problem = replace(posed.problem, kappa=(self.kappa_,) * problems, gamma=self.gamma_)
         self._solve(problem, posed, None, moments)
+        warn_of([*concerns, *self.result_.concerns], posed.grid)
         return self
 
     def _trial(self) -> BiCADMM:
@@ -265,8 +267,8 @@ class SelectingModel(SparseModel):
 
     def _validated(
         self, posed: Posed, kappas: Sequence[int], gammas: Sequence[float], groups: Any
-    ) -> tuple[Parts, Selection]:
-        """Scores on held-out samples, for all splits."""
+    ) -> tuple[Parts, Selection, list[str]]:
+        """Scores on held-out samples, for all splits; and what is to be said of their models."""
         source, grid = posed.source, posed.grid
         bounds = source.split(len(grid.nodes.hosted)).bounds
         folds = Folds.drawn(self.cv, posed.y, groups, is_classifier(self), bounds, grid)
@@ -291,10 +293,11 @@ class SelectingModel(SparseModel):
         errors = (spread / np.sqrt(splits)).reshape(shape)
         label = MEAN_LOSS if self.scoring is None else _name(self.scoring)
         mean = scores.mean(axis=0).reshape(shape)
-        return parts, Selection.of(kappas, gammas, mean, errors, label, self.one_standard_error)
+        selection = Selection.of(kappas, gammas, mean, errors, label, self.one_standard_error)
+        return parts, selection, concerns_of_parts(paths, "folds")
 
-    def _informed(self, posed: Posed, kappas: Sequence[int], gammas: Sequence[float]) -> Selection:
-        """An information criterion for every model of one path."""
+    def _informed(self, posed: Posed, kappas: Sequence[int], gammas: Sequence[float]) -> tuple[Selection, list[str]]:
+        """An information criterion for every model of one path; and what is to be said of them."""
         problem, source, grid = posed.problem, posed.source, posed.grid
         if problem.loss.name not in LIKELIHOODS:
             raise ValueError(
@@ -320,7 +323,8 @@ class SelectingModel(SparseModel):
             self.criterion, problem.loss.name, sums[0].numpy(), float(weights[0]), packed, free, layout.size
         )
         scores = -values.reshape(len(gammas), len(kappas))
-        return Selection.of(kappas, gammas, scores, None, self.criterion.upper(), False)
+        selection = Selection.of(kappas, gammas, scores, None, self.criterion.upper(), False)
+        return selection, concerns_of_parts([[points] for points in paths], "paths")
 
 
 def _name(setting: Any) -> str:

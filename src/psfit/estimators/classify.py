@@ -14,6 +14,7 @@ from psfit.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.estimators._base import SparseModel
 from psfit.estimators._inputs import summed
+from psfit.estimators._kinds import require_labels
 from psfit.estimators._labels import all_classes
 from psfit.losses import Hinge, Logistic, Loss, Softmax, SquaredHinge
 from psfit.problem import Sparsity
@@ -78,6 +79,7 @@ class Classifier(ClassifierMixin, SparseModel):
         self.class_weight = class_weight
 
     def _read_target(self, y: Any, rows: int) -> np.ndarray:
+        require_labels(y, "y")
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         check_consistent_length(np.empty(rows), y)

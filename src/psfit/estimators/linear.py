@@ -4,14 +4,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.metrics import d2_tweedie_score
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from psfit.arguments import POSITIVE, Rule, one_of
 from psfit.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
-from psfit.data.files.cells import first_other
 from psfit.estimators._base import SparseModel
-from psfit.estimators._inputs import summed
+from psfit.estimators._inputs import as_array, summed
+from psfit.estimators._kinds import require_numbers
 from psfit.losses import Huber, Loss, Poisson, Squared
 from psfit.problem import Sparsity
 from psfit.watch import Callback
@@ -23,11 +24,7 @@ class _Regressor(RegressorMixin, SparseModel):
     _single: bool
 
     def _read_target(self, y: Any, rows: int) -> np.ndarray:
-        if getattr(y, "dtype", np.dtype(float)).kind in "US":
-            texts = np.ravel(y).astype(str).tolist()
-            entry = first_other(texts, "number")
-            such = f", {texts[entry]!r} in entry {entry} (counted from 0)" if texts else ""
-            raise ValueError(f"y holds text{such}: for classes use the logistic loss (SparseLogisticRegression)")
+        require_numbers(y, "y", "for classes use the logistic loss (SparseLogisticRegression)")
         target = check_array(y, ensure_2d=False, allow_nd=False, dtype=np.float64, input_name="y")
         check_consistent_length(np.empty(rows), target)
         return np.asarray(target)
@@ -119,6 +116,7 @@ class SparsePoissonRegression(_Regressor):
     """
 
     def _read_target(self, y: Any, rows: int) -> np.ndarray:
+        require_numbers(y, "y")
         target = super()._read_target(column_or_1d(y, warn=True), rows)
         if (target < 0).any():
             raise ValueError(f"y must not be negative for counts; entry {int((target < 0).argmax())} is")
@@ -135,6 +133,16 @@ class SparsePoissonRegression(_Regressor):
     def predict(self, X: Any) -> np.ndarray:
         """Expected counts ``exp(X coef + intercept)``."""
         return np.exp(self._predictor(X)[:, 0])
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of the Poisson deviance that the model explains, D^2, as for scikit-learn's models of counts.
+
+        One is perfect, zero is as good as the mean of y for all samples.
+        """
+        # The deviance needs positive counts; those of a predictor far below zero round to zero.
+        expected = np.maximum(self.predict(X), np.finfo(float).tiny)
+        weight = as_array(sample_weight)
+        return float(d2_tweedie_score(as_array(y), expected, power=1, sample_weight=weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

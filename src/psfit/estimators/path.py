@@ -13,13 +13,14 @@ from psfit.bicadmm import BiCADMM
 from psfit.comm import GridSpec
 from psfit.data.schema import Schema
 from psfit.estimators._base import Posed, SparseModel
+from psfit.estimators._concerns import concerns_of_parts, warn_of
 from psfit.estimators._inputs import summed
 from psfit.estimators._progress import shown
 from psfit.estimators.classify import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
 from psfit.estimators.linear import SparseLinearRegression, SparsePoissonRegression
 from psfit.path import check_kappas, solve_path
 from psfit.problem import Sparsity
-from psfit.result import Status
+from psfit.result import CLOSED_GAP, Status
 from psfit.watch import Callback
 
 # The estimator of each loss.
@@ -62,7 +63,7 @@ class Path:
     schema : Schema or None
         What files told about their columns.
     ended : Status or None
-        Why the search ended before it was done, if it did: a time limit, or somebody asked for it.
+        Why the iteration or the search ended before it was done, if it did: a limit, or somebody asked for it.
     """
 
     kappas: np.ndarray
@@ -235,10 +236,12 @@ def sparse_path(
         classes=getattr(model, "classes_", None),
         surroundings=model._surroundings,
         schema=model._schema,
-        ended=paths[-1].ended,
+        ended=next((points.ended for points in paths if points.ended is not None), None),
     )
     if speaks:
         print(path)
+    if not (path.gaps <= CLOSED_GAP).all():
+        warn_of(concerns_of_parts([[points] for points in paths], "paths"), posed.grid)
     return path
 
 

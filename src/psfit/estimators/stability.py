@@ -14,6 +14,7 @@ from psfit.arguments import NONE, integer, number, satisfying
 from psfit.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.estimators._base import Posed
+from psfit.estimators._concerns import concerns_of_parts, warn_of
 from psfit.estimators._folds import Folds
 from psfit.estimators._progress import require_whole, shown, within
 from psfit.estimators.path import limits_of, model_for
@@ -156,7 +157,7 @@ def stability_selection(
     # Halves that were cut short would count for nothing.
     solver = replace(solver or BiCADMM(), interruptible=False)
     counts = np.zeros((len(limits), posed.source.matrix.shape[1]))
-    sizes = 0
+    sizes, paths = 0, []
     halves = _halves(posed, is_classifier(model), resamples // 2, random_state)
     with shown(verbose > 0 and posed.grid.world.rank == 0, callback) as told:
         for pair, half in enumerate(halves):
@@ -166,9 +167,11 @@ def stability_selection(
             for number in range(2):
                 heard = within(told, f"half {2 * pair + number + 1} of {resamples}")
                 (points,) = require_whole(parts.path(number, limits, [posed.problem.gamma], solver, heard))
+                paths.append([points])
                 chosen = (points.coefs != 0).any(axis=2)
                 counts += chosen
                 sizes += int(chosen.any(axis=0).sum())
+    warn_of(concerns_of_parts(paths, "resamples"), posed.grid)
     return Stability(
         kappas=np.array(limits),
         frequencies=counts / resamples,

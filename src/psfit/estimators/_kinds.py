@@ -1,0 +1,118 @@
+"""What kinds of values are numbers: everything else is refused by the name of the argument, before it is converted."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from torch import Tensor
+
+ENCODE = "encode text and categories as numbers first"
+IMPUTE = "impute or drop such entries (sklearn.impute.SimpleImputer)"
+
+
+def require_numbers(values: Any, name: str, remedy: str = ENCODE) -> None:
+    """Refuse what is no array of real numbers: text (the `remedy` says what to do), dates, complex numbers, masks.
+
+    NaN passes, since tables mark missing numbers by it; it is refused where all numbers are looked at.
+    """
+    for label, part in _parts(values, name):
+        _require_kind(part, label)
+        kind = _kind(part)
+        if kind in "Mm":
+            raise _dates(label, part.dtype)
+        if kind in "USTO" and np.size(part):
+            cells = list(enumerate(np.asarray(part, dtype=object).ravel()))
+            # Texts that are numbers come last: where some are none, these are what is wrong.
+            for place, value in sorted(cells, key=lambda cell: _reads_as_number(cell[1])):
+                _require_number(value, label, place // _width(part), remedy)
+
+
+def require_labels(values: Any, name: str) -> None:
+    """Refuse what cannot name classes: complex numbers, masks, missing values."""
+    for label, part in _parts(values, name):
+        _require_kind(part, label)
+        if _kind(part) == "O":
+            for place, value in enumerate(np.asarray(part, dtype=object).ravel()):
+                _require_there(value, label, place // _width(part))
+
+
+def _parts(values: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """What has one type: the columns of a table, of which only those that may be no numbers; else all of it."""
+    if isinstance(values, Tensor) or values is None:
+        return
+    if scipy.sparse.issparse(values):
+        yield name, values.data if values.dtype.kind == "c" else np.empty(0)
+    elif hasattr(values, "iloc") and hasattr(values, "columns"):
+        for place, dtype in enumerate(values.dtypes):
+            if getattr(dtype, "kind", "O") not in "biuf":
+                yield f"{name}: column {values.columns[place]!r}", values.iloc[:, place]
+    elif hasattr(values, "dtype"):
+        yield name, values
+    else:
+        try:
+            yield name, np.asarray(values)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+
+
+def _reads_as_number(value: Any) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _kind(part: Any) -> str:
+    return str(getattr(part.dtype, "kind", "O"))
+
+
+def _width(part: Any) -> int:
+    """Entries of a row."""
+    return int(np.prod(np.shape(part)[1:]))
+
+
+def _require_kind(part: Any, label: str) -> None:
+    if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part):
+        row = int(np.argwhere(np.ma.getmaskarray(part))[0][0])
+        raise ValueError(f"{label} is a masked array, first masked in row {row}; {IMPUTE}, or use .filled()")
+    if _kind(part) == "c":
+        raise complex_error(label, part.dtype)
+    if _kind(part) == "V":
+        raise ValueError(f"{label} holds records ({part.dtype}); pass a table, or a column for each field")
+
+
+def _require_number(value: Any, label: str, row: int, remedy: str) -> None:
+    _require_there(value, label, row)
+    if isinstance(value, (str, bytes)):
+        raise ValueError(f"{label} is not numeric: it holds text, such as {value!r} in row {row}; {remedy}")
+    if isinstance(value, (complex, np.complexfloating)):
+        raise complex_error(label, type(value).__name__)
+    if hasattr(value, "isoformat"):
+        raise _dates(label, type(value).__name__)
+    try:
+        float(value)
+    except TypeError as error:
+        raise TypeError(f"{label} is not numeric in row {row}: {error}") from None
+    except (OverflowError, ValueError) as error:
+        raise ValueError(f"{label} has no number of float64 in row {row}: {error}") from None
+
+
+def _require_there(value: Any, label: str, row: int) -> None:
+    # pandas may not be installed, so its marks for missing values are known by their names.
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        raise ValueError(f"{label} has a missing value in row {row}; {IMPUTE}")
+
+
+def _dates(label: str, kind: Any) -> ValueError:
+    return ValueError(f"{label} holds dates or times ({kind}); turn them into numbers first, such as days since a date")
+
+
+def complex_error(label: str, kind: Any) -> ValueError:
+    """In the words that scikit-learn's tests of estimators look for."""
+    return ValueError(
+        f"{label}: Complex data not supported ({kind}); pass real and imaginary parts as columns of their own"
+    )
