@@ -297,3 +297,13 @@ def test_the_broad_curvature_of_the_hinge_adds_up_to_the_change_of_its_slope():
     margins = torch.linspace(-2, 4, 60_001, dtype=torch.float64).unsqueeze(1)
     bend = Hinge().broad_curvature(margins, torch.ones_like(margins))
     np.testing.assert_allclose(float(bend.mean()) * 6, 1.0, rtol=1e-3)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_slopes_that_rounding_has_moved_out_of_the_domain_come_back(case):
+    eta, b = draw(case, torch.float64)
+    exact = case.loss.gradient(eta * 10, b)
+    rounded = exact.float().double() * (1 + 1e-7)
+    near = case.loss.nearest_slope(rounded, b)
+    assert bool(case.loss.conjugate(near, b).isfinite().all())
+    np.testing.assert_allclose(near, exact, rtol=1e-6, atol=1e-6)

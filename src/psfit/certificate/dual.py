@@ -24,7 +24,7 @@ def dual_bound(inst: Instance, slopes: Tensor, fixed: Fixed) -> tuple[Tensor, Te
     """Lower bounds ``(problems,)`` at ``slopes (m, c)``, rounding counted against them; and the scores behind them."""
     source, layout, loss = inst.source, inst.layout, inst.problem.loss
     weight, target = source.weight, source.target
-    slopes = slopes.double()
+    slopes = loss.nearest_slope(slopes.double(), target)
     if layout.free:
         slopes = balanced(loss, slopes, target, weight, inst.grid)
     n, c = source.matrix.shape[1], source.outputs

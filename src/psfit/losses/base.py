@@ -58,6 +58,10 @@ class Loss(ABC):
     def conjugate(self, a: Tensor, b: Tensor) -> Tensor:
         """``sup_eta a'eta - loss(eta; b)``; infinite outside its closed domain. Shaped like `value`."""
 
+    def nearest_slope(self, a: Tensor, b: Tensor) -> Tensor:
+        """The slopes ``a (m, c)``, moved into the domain of the conjugate where rounding has left them outside."""
+        return a
+
     @abstractmethod
     def typical_curvature(self, mean_target: float, outputs: int) -> float:
         """A representative second derivative: the unit in which penalties are chosen."""

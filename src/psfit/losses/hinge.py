@@ -45,5 +45,8 @@ class Hinge(Loss):
         margin = a * b
         return torch.where((margin >= -1) & (margin <= 0), margin, torch.inf)
 
+    def nearest_slope(self, a: Tensor, b: Tensor) -> Tensor:
+        return b * (a * b).clamp(-1, 0)
+
     def typical_curvature(self, mean_target: float, outputs: int) -> float:
         return 1.0

@@ -45,5 +45,8 @@ class Huber(Loss):
         inside = a.abs() <= 2 * self.delta
         return torch.where(inside, a.square() / 4 + a * b, torch.inf)
 
+    def nearest_slope(self, a: Tensor, b: Tensor) -> Tensor:
+        return a.clamp(-2 * self.delta, 2 * self.delta)
+
     def typical_curvature(self, mean_target: float, outputs: int) -> float:
         return 2.0

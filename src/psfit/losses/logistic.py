@@ -55,5 +55,8 @@ class Logistic(Loss):
         y = y.clamp(0, 1)
         return torch.where(inside, negative_entropy(y) + negative_entropy(1 - y), torch.inf)
 
+    def nearest_slope(self, a: Tensor, b: Tensor) -> Tensor:
+        return b * (a * b).clamp(-1, 0)
+
     def typical_curvature(self, mean_target: float, outputs: int) -> float:
         return 0.25

@@ -37,5 +37,8 @@ class Poisson(Loss):
         y = a + b
         return torch.where(y >= 0, negative_entropy(y.clamp(min=0)) - y, torch.inf)
 
+    def nearest_slope(self, a: Tensor, b: Tensor) -> Tensor:
+        return torch.maximum(a, -b)
+
     def typical_curvature(self, mean_target: float, outputs: int) -> float:
         return max(mean_target, 1e-3)

@@ -64,5 +64,9 @@ class Softmax(Loss):
         inside = (y >= 0).all(dim=1, keepdim=True) & ((y.sum(dim=1, keepdim=True) - 1).abs() <= slack)
         return torch.where(inside, negative_entropy(y.clamp(min=0)).sum(dim=1, keepdim=True), torch.inf)
 
+    def nearest_slope(self, a: Tensor, b: Tensor) -> Tensor:
+        y = (a + b).clamp(min=0)
+        return y / y.sum(dim=1, keepdim=True) - b
+
     def typical_curvature(self, mean_target: float, outputs: int) -> float:
         return (outputs - 1) / outputs**2

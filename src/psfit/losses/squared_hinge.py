@@ -32,5 +32,8 @@ class SquaredHinge(Loss):
         margin = a * b
         return torch.where(margin <= 0, margin + margin.square() / 4, torch.inf)
 
+    def nearest_slope(self, a: Tensor, b: Tensor) -> Tensor:
+        return b * (a * b).clamp(max=0)
+
     def typical_curvature(self, mean_target: float, outputs: int) -> float:
         return 2.0

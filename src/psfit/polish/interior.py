@@ -88,7 +88,7 @@ class Interior:
         return _Slack(a, e.clamp(min=0) + room, (-e).clamp(min=0) + room)
 
     def _measure(self, x: Tensor, eta: Tensor, state: _Slack, steps: int) -> InteriorResult:
-        """Objective and duality gap: what slopes and predictors miss together, and what the ridge's equation misses."""
+        """Objective and duality gap: what slopes and predictors miss together, and what the equation of `x` misses."""
         box, view = self.box, self.view
         loss = view.loss.value(eta, view.target.double())
         missed = loss - state.a * (eta - box.centre - 0.5 * box.bend * state.a)
@@ -96,8 +96,10 @@ class Interior:
         coefficients = view.coefficients(x)[0]
         penalty = 0.5 * (view.ridge * coefficients.square()).sum()
         left = view.ridge * coefficients + view.push_forward(view.products(None, [self.weight * state.a])[1][0])
-        ridged = view.ridge > 0
-        off = 0.5 * (left[ridged].square() / view.ridge[ridged]).sum()
+        # A ridge that is nearly nothing says nothing about what the rest of its equation costs: a move of the size of
+        # the coefficients themselves does.
+        by_ridge = torch.where(view.ridge > 0, 0.5 * left.square() / view.ridge, 0.0)
+        off = torch.minimum(by_ridge, 2 * (left * coefficients).abs()).sum()
         return InteriorResult(x, float(sums[0] + penalty), float(sums[1] + off), state.a, steps)
 
     def _step(self, x: Tensor, eta: Tensor, state: _Slack) -> tuple[Tensor, Tensor, _Slack]:
