@@ -23,8 +23,7 @@ import torch
 from exact_peers import PEERS
 from problems import Case, cases
 
-from psfit import BiCADMM, GridSpec, solve
-from psfit.certificate import Progress
+from psfit import BiCADMM, GridSpec, Progress, solve
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from environment import environment
@@ -61,10 +60,11 @@ def ours(case: Case, judge: Judge, limit: float) -> tuple[Row, list[tuple[float,
     began, course = time.perf_counter(), []
 
     def listen(state: Progress) -> None:
-        course.append((time.perf_counter() - began, (state.upper - state.lower) / state.upper))
+        if np.isfinite(state.gap):
+            course.append((time.perf_counter() - began, state.gap))
 
     solver = BiCADMM(exact=True, gap_tol=GAP, time_limit=limit)
-    result = solve(problem_of(case), source_of(case), solver, GridSpec(device="cpu"), progress=listen)
+    result = solve(problem_of(case), source_of(case), solver, GridSpec(device="cpu"), callback=listen)
     seconds = time.perf_counter() - began
     course.append((seconds, max(result.gap, 1e-9)))
     objective = judge.objective(result.support)
@@ -75,9 +75,9 @@ def price_of(case: Case) -> float | None:
     """What a nonzero may cost so that exactly kappa of them are best; None if there is no such price."""
 
     def objective(kappa: int) -> float:
-        return solve(problem_of(case, kappa), source_of(case), BiCADMM(), GridSpec(device="cpu"), certify=False).objective
+        return solve(problem_of(case, kappa), source, grid=GridSpec(device="cpu"), certify=False).objective
 
-    kappa = case.spec.kappa
+    kappa, source = case.spec.kappa, source_of(case)
     low, high = objective(kappa) - objective(kappa + 1), objective(kappa - 1) - objective(kappa)
     return (low + high) / 2 if low < high else None
 

@@ -1,6 +1,8 @@
-"""The judge of the quality benchmark against scikit-learn and SciPy, and without anything of PsFiT."""
+"""The judge of the quality benchmark against scikit-learn and SciPy; and what benchmarks import of PsFiT."""
 
+import ast
 import re
+from importlib import import_module
 from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
@@ -84,3 +86,15 @@ def test_the_value_is_the_formula(quality):
 def test_the_judge_uses_nothing_of_psfit(name):
     imported = re.findall(r"^(?:from|import) (\w+)", (FOLDER / f"{name}.py").read_text(), re.MULTILINE)
     assert {"psfit", "torch"}.isdisjoint(imported)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(FOLDER.parent.rglob("*.py")), ids=lambda path: f"{path.parent.name}/{path.name}"
+)
+def test_what_a_benchmark_imports_of_psfit_is_there(path):
+    """Benchmarks run rarely; a name that has moved must be noticed before."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "psfit":
+            module = import_module(node.module)
+            for name in node.names:
+                assert hasattr(module, name.name), (node.module, name.name)
