@@ -17,7 +17,7 @@ FAULTY = str(HERE / "faulty.py")
 
 def job(backend, folder, output, misfortune="none", rank=1, iteration=7, options=()):
     program = [FAULTY, backend, str(folder), str(output), misfortune, str(rank), str(iteration)]
-    return command(backend, 2, *program, options=options)
+    return command(backend, 2, *program, options=options, real=True)
 
 
 @pytest.fixture(scope="module")
