@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_larger_than_memory(ranks):
-    program = [str(ROOT / "examples/larger_than_memory.py"), "--samples", "4000", "--features", "150"]
+    program = [str(ROOT / "examples/larger_than_memory.py"), "--samples", "2000", "--features", "100"]
     done = run([python(), *program] if ranks == 1 else command("torch", ranks, *program))
     assert done.returncode == 0, done.stderr
     said = dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if line.startswith("  "))
@@ -31,7 +31,7 @@ def test_choosing_kappa(tmp_path):
     counts = np.floor(np.exp(np.abs(tall[:, 3])))
     np.savez(tmp_path / "blogfeedback.npz", X=tall, y=counts, X_test=tall, y_test=counts)
     program = [str(ROOT / "examples/choose_kappa.py"), "--data", str(tmp_path), "--output", str(tmp_path / "pictures")]
-    done = run([python(), *program])
+    done = run([python(), *program, "--most", "4", "--resamples", "8"])
     assert done.returncode == 0, done.stderr
     assert "the fewest features within one standard error" in done.stdout
     assert "bmi, s5" in done.stdout
