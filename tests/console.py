@@ -1,15 +1,23 @@
 """The console script, in a process of its own."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
-from launch import active
+from launch import BIN, active, environment, programs
 
 
 def psfit(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run ``psfit`` as it would be typed where the environment is active."""
     return typed(["psfit", *map(str, arguments)], cwd)
+
+
+def psfit_beside_its_python(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The same where the shell would find the environment's own ``psfit``, which commands that it names rely on."""
+    variables = environment(PATH=f"{BIN}{os.pathsep}{os.environ['PATH']}")
+    command = [str(programs() / "psfit"), *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=300, check=False)
 
 
 def typed(command: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
