@@ -11,8 +11,9 @@ PEERS_PYTHON ?= $(BIN)/python
 demo: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/torchrun --standalone --nproc-per-node 4 -m psfit demo --out demo-output
 
+# A worker that is done takes tests from the others; each has one thread (tests/conftest.py).
 test: $(READY)
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --durations 30
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -68,35 +68,37 @@ def study(title: str, model: Any, X: np.ndarray, y: np.ndarray, names: np.ndarra
     print("\n".join(lines), flush=True)
 
 
-def diabetes(folder: Path) -> None:
+def diabetes(folder: Path, most: int, resamples: int) -> None:
     """65 main effects, squares and products; the stable ones among them, too."""
     data = load_diabetes(as_frame=True)
     terms = PolynomialFeatures(2, include_bias=False).set_output(transform="pandas").fit_transform(data.data)
     X, y, names = terms.to_numpy(), data.target.to_numpy(), terms.columns.to_numpy()
-    model = SparseLinearRegressionCV(range(1, 31), gammas=[0.01, 1.0], standardize=True, cv=10)
+    model = SparseLinearRegressionCV(range(1, min(30, most) + 1), gammas=[0.01, 1.0], standardize=True, cv=10)
     study("Diabetes, all products", model, X, y, names, folder, "squared")
-    stable = stability_selection(terms, data.target, range(1, 9), standardize=True, resamples=50, random_state=0)
+    limits = range(1, min(8, most) + 1)
+    stable = stability_selection(terms, data.target, limits, standardize=True, resamples=resamples, random_state=0)
     picture = folder / "diabetes-stability.png"
     plot_stability(stable).figure.savefig(picture, dpi=100)
     print(f"  stable           {', '.join(names[stable.support])}\n  picture          {picture}\n", flush=True)
 
 
-def genes(file: Path, folder: Path) -> None:
+def genes(file: Path, folder: Path, most: int) -> None:
     """Two kinds of leukemia from the expression of thousands of genes."""
     data = np.load(file)
     X = data["X"].astype(np.float64)
-    model = SparseLogisticRegressionCV(range(1, 16), gammas=[0.1, 1.0, 10.0], standardize=True)
+    model = SparseLogisticRegressionCV(range(1, min(15, most) + 1), gammas=[0.1, 1.0, 10.0], standardize=True)
     names = np.array([f"gene {j}" for j in range(X.shape[1])])
     study("Leukemia, gene expression", model, X, data["y"], names, folder, "logistic")
     print()
 
 
-def posts(file: Path, folder: Path) -> None:
+def posts(file: Path, folder: Path, most: int) -> None:
     """Comments on blog posts; their number is heavy-tailed, its logarithm is not."""
     data = np.load(file)
     X, y = data["X"].astype(np.float64), np.log1p(data["y"].astype(np.float64))
     # Posts of the same blog lie side by side; whole blogs left out would measure something else.
-    model = SparseLinearRegressionCV(range(1, 51), standardize=True, cv=KFold(5, shuffle=True, random_state=0))
+    folds = KFold(5, shuffle=True, random_state=0)
+    model = SparseLinearRegressionCV(range(1, min(50, most) + 1), standardize=True, cv=folds)
     names = np.array([f"column {j}" for j in range(X.shape[1])])
     study("Blog posts, tall", model, X, y, names, folder, "squared")
     if "X_test" in data:
@@ -108,12 +110,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("demo-output"), help="folder for the pictures")
     parser.add_argument("--data", type=Path, help="folder with leukemia_golub.npz and blogfeedback.npz")
+    parser.add_argument("--most", type=int, default=50, help="the largest limit to look at")
+    parser.add_argument("--resamples", type=int, default=50, help="halves of the data for the stable features")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    diabetes(options.output)
+    diabetes(options.output, options.most, options.resamples)
     for name, part in (("leukemia_golub.npz", genes), ("blogfeedback.npz", posts)):
         if options.data is not None and (options.data / name).is_file():
-            part(options.data / name, options.output)
+            part(options.data / name, options.output, options.most)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,9 @@ from psfit.cli import main
 from psfit.estimators import _inputs
 
 torch.set_num_threads(1)
+# As on processors and in libraries that take subnormal numbers for zero; tests/test_portability.py asks for it.
+if os.environ.get("FLUSH_SUBNORMALS"):
+    assert torch.set_flush_denormal(True)
 
 
 @pytest.fixture

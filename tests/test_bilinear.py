@@ -1,6 +1,7 @@
 """The bilinear step against quadratic and cone programs, and the facts that the design rests on."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -186,12 +187,14 @@ def test_largest_breaks_ties_by_index():
     np.testing.assert_array_equal(mask, np.array(expected, dtype=bool))
 
 
-numbers = st.floats(-10, 10)
+# Subnormal numbers are zero on some processors, and nothing depends on them.
+floats = partial(st.floats, allow_subnormal=False)
+numbers = floats(-10, 10)
 quick = settings(max_examples=80, deadline=None, derandomize=True)
 
 
 @quick
-@given(st.data(), st.integers(1, 9), st.floats(0.01, 100))
+@given(st.data(), st.integers(1, 9), floats(0.01, 100))
 def test_from_v_zero_pressure_only_grows(data, n, ratio):
     kappa = data.draw(st.integers(1, n))
     layout, limit = Layout("columns", n, 1, 0), torch.tensor([[kappa]])
@@ -209,11 +212,11 @@ def test_from_v_zero_pressure_only_grows(data, n, ratio):
 
 
 @quick
-@given(st.data(), st.integers(1, 8), numbers, st.floats(0.01, 100))
+@given(st.data(), st.integers(1, 8), numbers, floats(0.01, 100))
 def test_threshold_solves_its_equation(data, n, v, ratio):
-    a = data.draw(arrays(float, n, elements=st.floats(0, 10)))
+    a = data.draw(arrays(float, n, elements=floats(0, 10)))
     # w = 1 - s sign(c) with s in [-1, 1]: zero, or at least half a unit of rounding.
-    w = 1 - data.draw(arrays(float, n, elements=st.floats(-1, 1)))
+    w = 1 - data.draw(arrays(float, n, elements=floats(-1, 1)))
     tau = threshold(tensor(a)[None], tensor(w)[None], tensor([[v]]), tensor([[ratio]])).item()
     h = (w * np.maximum(a - tau * w, 0)).sum()
     # The map falls in tau with slope at least -ratio ||w||^2, which scales the rounding of tau.

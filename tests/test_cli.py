@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from console import psfit as psfit_script
 from sklearn.datasets import load_iris
 
 import psfit
@@ -313,7 +314,7 @@ def test_probabilities_and_several_targets(call, tmp_path):
 SCRIPT = Path(sys.executable).parent / "psfit"
 
 
-def test_the_console_script_and_its_help(call):
+def test_the_console_script_and_its_help(call, tmp_path):
     commands = ("fit", "path", "predict", "inspect", "report", "demo", "bench")
     done = subprocess.run([SCRIPT, "--help"], capture_output=True, text=True, check=True)
     assert "Usage" in done.stdout
@@ -321,10 +322,10 @@ def test_the_console_script_and_its_help(call):
     for command in commands:
         code, out, _ = call(command, "--help")
         assert (code, f"psfit {command}" in out) == (0, True)
-    done = subprocess.run([SCRIPT, "fit", "--kapa", "3"], capture_output=True, text=True, check=False)
+    done = psfit_script("fit", "--kapa", "3", cwd=tmp_path)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
-    done = subprocess.run([SCRIPT, "--version"], capture_output=True, text=True, check=True)
+    done = psfit_script("--version", cwd=tmp_path)
     assert done.stdout == f"psfit {psfit.__version__}\n"
 
 

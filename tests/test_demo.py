@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 import pytest
-from console import only_line, psfit, typed
-from launch import alone
+from console import only_line, psfit, psfit_beside_its_python, typed
+from launch import BIN, alone
 from PIL import Image
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LinearRegression
@@ -16,7 +16,7 @@ SMALL = ("--samples", "2000", "--features", "100")
 
 
 def test_the_demo_and_what_it_says_to_try_next(tmp_path):
-    done = psfit("demo", *SMALL, cwd=tmp_path)
+    done = psfit_beside_its_python("demo", *SMALL, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("4 nodes x 1 block") == 2
     assert "recovered  10 of the 10 true features" in done.stdout
@@ -31,6 +31,7 @@ def test_the_demo_and_what_it_says_to_try_next(tmp_path):
     _, _, lines = done.stdout.partition("What to try next with these files:\n")
     commands = [line.strip() for line in lines.splitlines()]
     assert len(commands) == 6
+    assert [command.split()[0] for command in commands] == ["psfit"] * 5 + [str(BIN / "torchrun")]
     with alone():
         for command in commands:
             tried = typed(["bash", "-c", command], tmp_path)

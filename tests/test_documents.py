@@ -5,8 +5,8 @@ A document is a play in one folder and one namespace, from top to bottom:
 - a block fenced as ``python`` runs; the block right behind it (fenced as ``text``, or indented) is what it prints, and
   without such a block it prints nothing;
 - a ``python`` block whose first line is a comment with a file name, such as ``# ranks.py``, becomes that file instead;
-- in a block fenced as ``console`` every line after ``$`` runs in a shell, with the real ``psfit``, ``torchrun`` and
-  ``mpirun``; the lines up to the next ``$`` are what it prints, and without any its output is not compared;
+- in a block fenced as ``console`` every line after ``$`` runs in a shell, with ``psfit``, ``torchrun`` and ``mpirun``;
+  the lines up to the next ``$`` are what it prints, and without any its output is not compared;
 - other blocks are not run.
 
 Words must agree. Numbers agree if they differ by at most a thousandth, or are both smaller than 1e-4. Seconds, gaps,
@@ -16,7 +16,6 @@ a line that is ``...``.
 
 import contextlib
 import io
-import os
 import re
 import subprocess
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from pathlib import Path
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
-from launch import BIN, alone, environment
+from launch import active, alone
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
@@ -131,9 +130,9 @@ def run_python(text: str, names: dict) -> str:
 
 
 def run_command(text: str) -> str:
-    """The real programs of this environment, found as they are after it was activated."""
+    """The programs of this environment, found as they are after it was activated."""
     launches = "torchrun" in text or "mpirun" in text
-    variables = environment(PATH=f"{BIN}{os.pathsep}{os.environ['PATH']}", COLUMNS="100")
+    variables = active(COLUMNS="100")
     with alone() if launches else contextlib.nullcontext():
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", text], capture_output=True, text=True, env=variables, timeout=300

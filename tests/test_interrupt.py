@@ -58,7 +58,7 @@ def hard(tmp_path_factory):
 @pytest.mark.parametrize("whom", ["all", "one rank"])
 def test_ranks_end_together_with_one_answer(hard, tmp_path, whom):
     out, page = tmp_path / "model.psfit", tmp_path / "page.html"
-    line = ranks("torch", 2, *command(hard, "--out", out, "--report", page)[1:])
+    line = ranks("torch", 2, *command(hard, "--out", out, "--report", page)[1:], real=True)
     with alone():
         job = start(line)
         lines = read_until(job.stderr.fileno(), b"explored")

@@ -44,7 +44,7 @@ def test_cholesky_always_exists(kind, dtype):
     L = cholesky(H)
     assert L.dtype == dtype
     assert L.isfinite().all()
-    assert (L.diagonal() >= 0).all()
+    assert (L.diagonal() > 0).all()
     assert (L.triu(1) == 0).all()
     # A factor of H up to a shift near rounding of its largest entry.
     error = (L @ L.T - H).abs().max()
@@ -181,6 +181,17 @@ def test_newton_is_as_accurate_from_afar(start):
     x = torch.full((1, 2), start, dtype=torch.float64)
     result = newton(exponential, lambda x: exponential(x)[0], x, tol=1e-7, max_iter=300)
     np.testing.assert_allclose(result.x, 0, atol=1e-6)
+
+
+@every_dtype
+def test_newton_stays_where_nothing_changes_the_value(dtype):
+    # No gradient, and a Hessian that is zero or has entries too small to be normal numbers.
+    flat = torch.zeros(2, 3, 3, dtype=dtype)
+    flat[1] = torch.finfo(dtype).tiny / 4 * torch.eye(3, dtype=dtype)
+    x = torch.arange(6, dtype=dtype).reshape(2, 3)
+    result = newton(lambda x: (x.new_ones(2), 0 * x, flat), lambda x: x.new_ones(2), x, tol=1e-6, max_iter=5)
+    np.testing.assert_array_equal(result.x, x)
+    assert (result.residual == 0).all()
 
 
 def test_newton_with_a_singular_hessian():

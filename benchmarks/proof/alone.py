@@ -18,7 +18,7 @@ from psfit.losses import Squared
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from environment import environment
-from judge import Judge
+from ours import problem_of, source_of
 
 HEAD = ["fit s", "certificate s", "gap", "certain in/out", "exact s", "exact gap", "tree nodes"]
 
@@ -60,8 +60,7 @@ def suite(seeds: int, limit: float) -> list[str]:
     """Squared loss, at most 200 features."""
     rows = []
     for case in quality_cases(seeds):
-        judge = Judge(case)
-        rows.append(line(case.name, judge.problem, judge.source, GridSpec(device="cpu"), limit))
+        rows.append(line(case.name, problem_of(case), source_of(case), GridSpec(device="cpu"), limit))
     return rows
 
 

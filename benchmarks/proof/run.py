@@ -23,13 +23,12 @@ import torch
 from exact_peers import PEERS
 from problems import Case, cases
 
-from psfit import BiCADMM, GridSpec, solve
-from psfit.certificate import Progress
-from psfit.problem import Problem
+from psfit import BiCADMM, GridSpec, Progress, solve
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from environment import environment
 from judge import Judge
+from ours import problem_of, source_of
 from pictures import finish
 
 matplotlib.use("Agg")
@@ -61,24 +60,24 @@ def ours(case: Case, judge: Judge, limit: float) -> tuple[Row, list[tuple[float,
     began, course = time.perf_counter(), []
 
     def listen(state: Progress) -> None:
-        course.append((time.perf_counter() - began, (state.upper - state.lower) / state.upper))
+        if np.isfinite(state.gap):
+            course.append((time.perf_counter() - began, state.gap))
 
     solver = BiCADMM(exact=True, gap_tol=GAP, time_limit=limit)
-    result = solve(judge.problem, judge.source, solver, GridSpec(device="cpu"), progress=listen)
+    result = solve(problem_of(case), source_of(case), solver, GridSpec(device="cpu"), callback=listen)
     seconds = time.perf_counter() - began
     course.append((seconds, max(result.gap, 1e-9)))
     objective = judge.objective(result.support)
     return Row(case.name, "PsFiT", objective, result.gap, seconds, result.gap <= GAP), course
 
 
-def price_of(case: Case, judge: Judge) -> float | None:
+def price_of(case: Case) -> float | None:
     """What a nonzero may cost so that exactly kappa of them are best; None if there is no such price."""
 
     def objective(kappa: int) -> float:
-        problem = Problem(judge.problem.loss, (kappa,), judge.problem.gamma)
-        return solve(problem, judge.source, BiCADMM(), GridSpec(device="cpu"), certify=False).objective
+        return solve(problem_of(case, kappa), source, grid=GridSpec(device="cpu"), certify=False).objective
 
-    kappa = case.spec.kappa
+    kappa, source = case.spec.kappa, source_of(case)
     low, high = objective(kappa) - objective(kappa + 1), objective(kappa - 1) - objective(kappa)
     return (low + high) / 2 if low < high else None
 
@@ -95,11 +94,11 @@ def theirs(name: str, python: str, path: Path, case: Case, judge: Judge, limit: 
     return Row(case.name, name, objective, found["gap"], found["seconds"], found["gap"] <= GAP)
 
 
-def problem_file(case: Case, judge: Judge, folder: Path) -> tuple[Path, bool]:
+def problem_file(case: Case, folder: Path) -> tuple[Path, bool]:
     """The problem as the peers read it, and whether those with a price can take part."""
     X, y = case.X - case.X.mean(axis=0), case.y - case.y.mean()
-    coef = solve(judge.problem, judge.source, grid=GridSpec(device="cpu"), certify=False).coef
-    price = price_of(case, judge)
+    coef = solve(problem_of(case), source_of(case), grid=GridSpec(device="cpu"), certify=False).coef
+    price = price_of(case)
     path = folder / "problem.npz"
     extra = {"kappa": case.spec.kappa, "gamma": case.spec.gamma, "most": 3 * np.abs(coef).max(), "price": price or 1.0}
     np.savez(path, X=X, y=y, **extra)
@@ -177,7 +176,7 @@ def main() -> None:
         ours(cases(options.seed)[0], Judge(cases(options.seed)[0]), 10.0)
         for case in cases(options.seed):
             judge = Judge(case)
-            path, priced = problem_file(case, judge, Path(folder))
+            path, priced = problem_file(case, Path(folder))
             row, courses[case.name] = ours(case, judge, options.limit)
             new = [row]
             for name in PEERS:

@@ -18,7 +18,9 @@ import matplotlib
 import numpy as np
 import torch
 from judge import Judge
+from ours import items_of, problem_of, source_of
 from peers import peers_of
+from search import best_known
 from suite import REAL, Case, cases, real_case
 
 from psfit import BiCADMM, GridSpec, solve
@@ -54,19 +56,19 @@ class Row:
 def compare(case: Case, group: str) -> list[Row]:
     """All methods on one case."""
     judge = Judge(case)
+    problem, source = problem_of(case), source_of(case)
     rows = []
     for name, (effort, nodes) in OURS.items():
         began = time.perf_counter()
-        result = solve(judge.problem, judge.source, BiCADMM(effort=effort), GridSpec(nodes=nodes, device="cpu"))
+        result = solve(problem, source, BiCADMM(effort=effort), GridSpec(nodes=nodes, device="cpu"))
         seconds = time.perf_counter() - began
-        items = np.flatnonzero(result.coef) if judge.inst.layout.kind == "entries" else result.support
-        rows.append(_row(group, case, name, judge.objective(items), seconds))
+        rows.append(_row(group, case, name, judge.objective(items_of(case, result)), seconds))
     for name, find in peers_of(case).items():
         began = time.perf_counter()
         support = find(case)
         rows.append(_row(group, case, name, judge.objective(support), time.perf_counter() - began))
     small = case.seed >= 0
-    known = judge.multi_start(100 if case.spec.model == "linear" else 20) if small else float("inf")
+    known = best_known(judge, 100 if case.spec.model == "linear" else 20) if small else float("inf")
     best = min(known, *(row.objective for row in rows))
     return [replace(row, excess=row.objective / best - 1) for row in rows]
 

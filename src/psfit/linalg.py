@@ -137,9 +137,13 @@ def smallest_pivot(factor: Tensor, H: Tensor) -> float:
 
 
 def _diagonal_unit(H: Tensor) -> Tensor:
-    """A positive size for each diagonal entry: its own, or the mean where that is larger."""
+    """A positive size for each diagonal entry: its own, or the mean where that is larger.
+
+    A share eps of it is a normal number, since many processors and libraries take subnormal ones for zero.
+    """
     diagonal = H.diagonal(dim1=-2, dim2=-1).abs()
-    return torch.maximum(diagonal, diagonal.mean(dim=-1, keepdim=True)).clamp(min=torch.finfo(H.dtype).tiny)
+    limits = torch.finfo(H.dtype)
+    return torch.maximum(diagonal, diagonal.mean(dim=-1, keepdim=True)).clamp(min=limits.tiny / limits.eps)
 
 
 def _backtrack(

@@ -49,7 +49,7 @@ def problems(draw):
 
 
 @given(problems(), st.sampled_from(["low", "medium"]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_no_bound_exceeds_the_optimum(case, effort):
     problem, source, nodes = case
     optimum = best_objective(problem, source)
@@ -74,7 +74,7 @@ def test_a_bound_holds_from_any_point(case, seed):
 
 
 @given(problems())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_exact_mode_finds_and_proves_the_optimum(case):
     problem, source, nodes = case
     optimum = best_objective(problem, source)

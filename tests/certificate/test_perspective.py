@@ -63,20 +63,20 @@ def test_the_proximal_step_minimises(seed):
         s = np.where(inside, 1.0, np.where(outside, 0.0, np.clip(s, 1e-12, 1)))
         return np.where(s > 0, rho * ridge * v**2 / (2 * (rho * s + ridge)), rho * v**2 / 2).sum()
 
-    limit = {"type": "ineq", "fun": lambda s: kappa - inside.sum() - s[~inside & ~outside].sum()}
-    starts = [np.full(n, 0.3), rng.uniform(0, 0.4, n)]
-    best = min(
-        optimize.minimize(objective, s, bounds=[(0, 1)] * n, constraints=limit, options={"ftol": 1e-14}).fun
-        for s in starts
-    )
+    free = ~inside & ~outside
+    limit = {"type": "ineq", "fun": lambda s: kappa - inside.sum() - s[free].sum()}
+    best = np.inf
+    for start in (np.full(n, 0.3), rng.uniform(0, 0.4, n)):
+        found = optimize.minimize(objective, start, bounds=[(0, 1)] * n, constraints=limit, options={"ftol": 1e-14}).x
+        # SLSQP keeps its constraint roughly; what it found is made to keep it exactly.
+        best = min(best, objective(found * min(1, (kappa - inside.sum()) / max(found[free].sum(), 1e-9))))
     size = torch.tensor(np.abs(v)).unsqueeze(0)
     factor, share = shrink(size, torch.tensor(ridge), rho, fixed)
     s, z = share[0].numpy(), factor[0].numpy() * v
     assert s.sum() <= kappa + 1e-9
     assert ((s >= 0) & (s <= 1)).all()
     paid = np.where(s > 0, ridge * z**2 / np.maximum(s, 1e-300), 0.0).sum() / 2 + rho / 2 * ((z - v) ** 2).sum()
-    # SLSQP keeps its constraint to about 1e-6.
-    assert paid <= best * (1 + 1e-5) + 1e-12
+    assert paid <= best * (1 + 1e-9) + 1e-12
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -108,6 +108,12 @@ def plain(jobs: dict[str, Job | PathJob | SelectionJob]) -> list[str]:
     return [name for name, job in jobs.items() if isinstance(job, Job) and job.solver is PLAIN]
 
 
+def chosen(jobs: dict[str, Job | PathJob | SelectionJob], which: str) -> list[str]:
+    """Names of all jobs, of the plain fits, or of one job for each way through the package."""
+    few = ["logistic", "squared, exact", "squared path", "logistic, cross-validated by a scorer"]
+    return {"all": list(jobs), "plain": plain(jobs), "few": few}[which]
+
+
 def uneven_share(rows: int, ranks: int, rank: int) -> slice:
     """Rows of a rank when each has about twice as many as the one before."""
     ends = np.round(rows * (2.0 ** np.arange(ranks + 1) - 1) / (2.0**ranks - 1)).astype(int)

@@ -9,7 +9,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+
+import torch
+from warm import start as start_warm
 
 BIN = Path(sys.executable).parent
 HERE = Path(__file__).parent
@@ -22,13 +26,32 @@ OPEN_MPI = {
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
 
-def command(backend: str, ranks: int, *program: str, options: tuple[str, ...] = ()) -> list[str]:
-    """The launcher's command line for a script (with arguments), or for ``-m module``."""
+@cache
+def programs() -> Path:
+    """The folder of ``python``, ``psfit`` and ``torchrun``: those that start quickly, unless a GPU forbids to fork."""
+    return BIN if torch.cuda.is_available() else start_warm(environment())
+
+
+def python() -> str:
+    """A Python that starts quickly."""
+    return str(programs() / "python")
+
+
+def command(backend: str, ranks: int, *program: str, options: tuple[str, ...] = (), real: bool = False) -> list[str]:
+    """The launcher's command line for a script (with arguments), or for ``-m module``; on request in `real` Pythons."""
+    each = sys.executable if real else python()
     if backend == "torch":
-        return [*TORCHRUN, "--standalone", "--nproc-per-node", str(ranks), *options, *program]
+        launcher = [each, *TORCHRUN[1:], "--standalone", "--nproc-per-node", str(ranks)]
+        return [*launcher, *options, "--no-python", each, "-u", *program]
     mpirun = shutil.which("mpirun", path=f"{BIN}{os.pathsep}{os.environ['PATH']}")
     assert mpirun is not None
-    return [mpirun, "-n", str(ranks), *options, sys.executable, *program]
+    return [mpirun, "-n", str(ranks), *options, each, *program]
+
+
+def active(**extra: str) -> dict[str, str]:
+    """The variables where the environment is active: its programs are found by name."""
+    paths = [str(programs()), str(BIN), os.environ["PATH"]]
+    return environment(PATH=os.pathsep.join(paths), PYTHON_EXEC=python(), **extra)
 
 
 def environment(**extra: str) -> dict[str, str]:

@@ -2,13 +2,12 @@
 
 import json
 import re
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 from jobs import data
-from launch import command, run
+from launch import command, python, run
 
 import psfit
 
@@ -18,7 +17,7 @@ def test_one_file_is_dealt_to_the_ranks(backend, tmp_path):
     X, jobs = data()
     np.savez(tmp_path / "data.npz", X=X, y=jobs["squared"].y)
     program = ["-m", "psfit", "fit", str(tmp_path / "data.npz"), "--kappa", "3", "--device", "cpu", "--out"]
-    alone = run([sys.executable, *program, str(tmp_path / "alone.psfit")])
+    alone = run([python(), *program, str(tmp_path / "alone.psfit")])
     assert alone.returncode == 0, alone.stderr
     done = run(command(backend, 3, *program, str(tmp_path / "ranks.psfit")))
     assert done.returncode == 0, done.stderr

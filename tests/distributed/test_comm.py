@@ -1,11 +1,9 @@
 """One battery for all communicators, on real ranks; and how a grid is laid out."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
-from launch import HERE, command, run
+from launch import HERE, command, python, run
 
 from psfit import (
     Dense,
@@ -25,12 +23,12 @@ from psfit.losses import Squared
 
 @pytest.mark.parametrize(("backend", "ranks"), [("torch", 3), ("mpi", 3), ("mpi", 1), ("torch", 1)])
 def test_the_contract_holds(backend, ranks):
-    done = run(command(backend, ranks, str(HERE / "contract.py"), backend, "cpu"))
+    done = run(command(backend, ranks, str(HERE / "contract.py"), backend, "cpu", real=ranks > 1))
     assert done.returncode == 0, done.stderr
 
 
 def test_the_contract_holds_in_one_process():
-    done = run([sys.executable, str(HERE / "contract.py"), "serial", "cpu"])
+    done = run([python(), str(HERE / "contract.py"), "serial", "cpu"])
     assert done.returncode == 0, done.stderr
 
 

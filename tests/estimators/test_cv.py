@@ -1,5 +1,7 @@
 """Models that choose their limit: against scikit-learn's own search, likelihoods by hand, and folds made by hand."""
 
+from functools import lru_cache
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -79,8 +81,8 @@ def test_the_scores_are_those_of_separate_fits_to_every_fold(name):
     model, options, target = CASES[name]
     X, y = regression()
     y = target(y)
-    # Every refit of the hinge is a sequence of smooth ones.
-    kappas, gammas = (KAPPAS[:2], [0.3]) if name == "hinge" else (KAPPAS, [0.3, 5.0])
+    # A table of limits and gammas is the same for all losses; the losses themselves need less.
+    kappas, gammas = (KAPPAS, [0.3, 5.0]) if name in ("squared", "logistic") else (KAPPAS[:2], [0.3])
     chosen = getattr(psfit, model + "CV")(kappas, gammas=gammas, cv=3, **options).fit(X, y)
     control = GridSearchCV(
         getattr(psfit, model)(certify=False, **options),
@@ -114,8 +116,10 @@ def test_the_scores_are_those_of_separate_fits_to_every_fold(name):
 def test_scorers_of_scikit_learn(model, scoring):
     X, y = regression(1)
     y = y if model == "SparseLinearRegression" else labels(y, 2)
-    chosen = getattr(psfit, model + "CV")(KAPPAS, scoring=scoring).fit(X, y)
-    control = GridSearchCV(getattr(psfit, model)(certify=False), {"kappa": KAPPAS}, scoring=scoring).fit(X, y)
+    # Without a word about folds they are scikit-learn's; that is looked at once.
+    kappas, folds = (KAPPAS, {}) if scoring == "r2" else (KAPPAS[1:], {"cv": 2})
+    chosen = getattr(psfit, model + "CV")(kappas, scoring=scoring, **folds).fit(X, y)
+    control = GridSearchCV(getattr(psfit, model)(certify=False), {"kappa": kappas}, scoring=scoring, **folds).fit(X, y)
     np.testing.assert_allclose(chosen.cv_results_["mean_test_score"], control.cv_results_["mean_test_score"], rtol=1e-6)
 
 
@@ -130,8 +134,14 @@ SPLITTERS = {
 
 
 @pytest.mark.usefixtures("stays_sparse")
-@pytest.mark.parametrize("name", SPLITTERS)
-@pytest.mark.parametrize("form", ["dense", "sparse", "float32"])
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        *((name, "dense") for name in SPLITTERS),
+        # Folds that share no sample, that share some, and that leave some out.
+        *((name, form) for name in ("k folds", "random", "rising") for form in ("sparse", "float32")),
+    ],
+)
 def test_all_kinds_of_folds(name, form):
     # Means that predictions in float32 would not survive.
     X, y = regression(2, shift=1e4 if form == "float32" else 0.0)
@@ -199,17 +209,24 @@ def loglikelihood(name, model, X, y):
     return np.log(model.predict_proba(X)[np.arange(len(y)), np.searchsorted(model.classes_, y)]).sum()
 
 
-@pytest.mark.parametrize("criterion", ["aic", "bic", "ebic", "gic"])
-@pytest.mark.parametrize("name", ["squared", "poisson", "logistic", "softmax"])
-def test_information_criteria(name, criterion):
+@lru_cache
+def fits_of_all_limits(name):
+    """The data of a case, and a model for each limit."""
     model, options, target = CASES[name]
     X, y = regression(5)
     y = target(y)
+    return X, y, [getattr(psfit, model)(kappa, certify=False, **options).fit(X, y) for kappa in KAPPAS]
+
+
+@pytest.mark.parametrize("criterion", ["aic", "bic", "ebic", "gic"])
+@pytest.mark.parametrize("name", ["squared", "poisson", "logistic", "softmax"])
+def test_information_criteria(name, criterion):
+    model, options, _ = CASES[name]
+    X, y, fits = fits_of_all_limits(name)
     m, p = X.shape
     chosen = getattr(psfit, model + "CV")(KAPPAS, criterion=criterion, **options).fit(X, y)
     values = []
-    for kappa in KAPPAS:
-        fit = getattr(psfit, model)(kappa, certify=False, **options).fit(X, y)
+    for kappa, fit in zip(KAPPAS, fits, strict=True):
         free = np.count_nonzero(fit.coef_) + np.size(fit.intercept_)
         size = p * (3 if name == "softmax" else 1)
         price = {
