@@ -13,6 +13,8 @@ MOST_COLUMNS = 16
 
 # Newton's decrement, as a root of its share of the objective, below which a step that does not help is the last.
 NEAR = 1e-5
+# And the one below which it tells how much there is left to gain.
+CLOSE = 0.3
 
 Evaluation = tuple[Tensor, Tensor, Tensor]
 
@@ -65,6 +67,15 @@ class NewtonResult:
     evaluations: int
 
 
+def is_hopeless(value: Tensor, residual: Tensor, give_up: float) -> Tensor:
+    """Whether an objective is so far above `give_up` that four times the decrease a step promises would not reach it.
+
+    Far from the minimum a step promises too little, and nothing is hopeless.
+    """
+    decrement = residual.square() * value.abs()
+    return (residual < CLOSE) & (value - 2 * decrement > give_up)
+
+
 def newton(
     evaluate: Callable[[Tensor], Evaluation],
     value: Callable[[Tensor], Tensor],
@@ -89,7 +100,7 @@ def newton(
         Stop when the Newton decrement ``g'H^-1 g`` is below ``tol^2`` times the objective, everywhere; or when rounding
         keeps it from shrinking any further.
     give_up : float
-        Stop when the objective is so far above this value that four times the predicted decrease would not reach it.
+        Stop where it is hopeless to get below this value.
     least_pivot : float
         Stop where a pivot of the Hessian's factor is less than this share of its diagonal entry: the variables are
         nearly dependent, and steps cannot be trusted.
@@ -106,7 +117,7 @@ def newton(
         decrement = -(gradient * direction).sum(dim=-1)
         residual = (decrement.clamp(min=0) / scale.clamp(min=torch.finfo(x.dtype).tiny)).sqrt()
         at_rounding = (residual < torch.finfo(x.dtype).eps ** 0.5) & (residual > previous / 4)
-        done = (residual <= tol) | at_rounding | ended | (current - 2 * decrement > give_up)
+        done = (residual <= tol) | at_rounding | ended | is_hopeless(current, residual, give_up)
         if k == max_iter or bool(done.all()) or (least_pivot and smallest_pivot(factor, hessian) < least_pivot):
             break
         previous = residual

@@ -1,6 +1,9 @@
 """What to solve: the loss, the limit on nonzeros, the ridge, and how coefficients are counted."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations
+from math import comb
 from typing import Literal
 
 import torch
@@ -10,6 +13,8 @@ from psfit.arguments import BOOLEAN, GAMMA, Rule, check, one_of
 from psfit.losses import Loss
 
 Sparsity = Literal["element", "feature"]
+# To try so many supports is no more work than a search with its restarts, and leaves nothing to be missed.
+FEW_SUPPORTS = 300
 
 # What the settings of a problem may be; the limits depend on the data, and are checked with them.
 RULES: dict[str, Rule] = {
@@ -81,6 +86,19 @@ class Layout:
     def outputs_of(self, problem: int) -> list[int]:
         """The columns of coefficients that belong to a problem."""
         return [problem] if self.kind == "columns" else list(range(self.outputs))
+
+
+def are_few(size: int, kappa: int) -> bool:
+    """Whether there are so few supports of `kappa` out of `size` items that all of them can be tried in a moment."""
+    return comb(size, kappa) <= FEW_SUPPORTS
+
+
+def all_supports(size: int, kappa: int, device: torch.device) -> Iterator[Tensor]:
+    """All supports of `kappa` out of `size` items, as masks ``(size,)``."""
+    for items in combinations(range(size), kappa):
+        support = torch.zeros(size, dtype=torch.bool, device=device)
+        support[list(items)] = True
+        yield support
 
 
 @dataclass(frozen=True)

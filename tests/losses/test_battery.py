@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -307,3 +308,12 @@ def test_slopes_that_rounding_has_moved_out_of_the_domain_come_back(case):
     near = case.loss.nearest_slope(rounded, b)
     assert bool(case.loss.conjugate(near, b).isfinite().all())
     np.testing.assert_allclose(near, exact, rtol=1e-6, atol=1e-6)
+
+
+def test_the_softmax_loss_keeps_its_digits_where_it_is_small():
+    eta = torch.tensor([[30.0, 0.0, -1.0], [0.0, 700.0, 3.0]], dtype=torch.float64)
+    b = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], dtype=torch.float64)
+    small = [mpmath.exp(-30) + mpmath.exp(-31), mpmath.exp(-700) + mpmath.exp(-697)]
+    np.testing.assert_allclose(Softmax().value(eta, b)[:, 0], [float(mpmath.log1p(s)) for s in small], rtol=1e-14)
+    slope = Softmax().gradient(eta, b)
+    np.testing.assert_allclose([-slope[0, 0], -slope[1, 1]], [float(s / (1 + s)) for s in small], rtol=1e-14)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from psfit.certificate.perspective import Fixed, margins
 from psfit.certificate.relaxation import Bounds, Relaxation
+from psfit.problem import all_supports
 
 BATCH = {"cpu": 64, "cuda": 1024}
 CHILD_ITERATIONS = 10
@@ -103,6 +104,16 @@ class Search:
             lowers = torch.tensor([lower for lower, _ in taken], dtype=torch.float64, device=self.relaxation.device)
             assert self.pool is not None
             self._expand(self.pool.take([place for _, place in taken]), lowers)
+        return Tree(self.lower, self.upper, self.best, self.explored)
+
+    def try_all(self, stop: Callable[[Standing], bool]) -> Tree:
+        """Prove every support by itself; nothing is proved if `stop` says so before the last one."""
+        for support in all_supports(self.relaxation.size, self.relaxation.kappa, self.relaxation.device):
+            if stop(Standing(self.upper, float("-inf"), self.explored, 1)):
+                self.floor = float("-inf")
+                break
+            self._try(support, closing=True)
+            self.explored += 1
         return Tree(self.lower, self.upper, self.best, self.explored)
 
     def _expand(self, rows: tuple[Tensor, ...], parents: Tensor) -> None:

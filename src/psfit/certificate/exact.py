@@ -14,6 +14,7 @@ from psfit.certificate.perspective import Fixed
 from psfit.certificate.quadratic import Quadratic, pooled
 from psfit.certificate.relaxation import Bounds, QuadraticRelaxation, Relaxation
 from psfit.instance import Instance
+from psfit.problem import are_few
 
 # Iterations of the root's relaxation: by passes over the data once, on a quadratic form again in every round.
 PASS_ITERATIONS = 300
@@ -121,9 +122,12 @@ def _only_support(form: Quadratic, objective: float) -> Tree:
 
 
 def _prove_by_passes(inst: Instance, Z: Tensor, objective: float, fit: Fit, gap_tol: float, stop: Stop) -> Proof:
-    """Branch with bounds from passes over the data."""
+    """Branch with bounds from passes over the data; where supports are few, prove each of them."""
     relaxation = DataRelaxation(inst, fit)
     root = _undecided(relaxation)
+    if are_few(relaxation.size, relaxation.kappa):
+        tree = Search(relaxation, objective, gap_tol).try_all(stop)
+        return Proof(tree.lower, tree.upper, tree.support, root.inside[0], root.outside[0], tree.explored)
     bounds = relaxation.bound(root, relaxation.start(Z), objective, PASS_ITERATIONS)
     fixed, _ = screen(root, bounds.scores, bounds.lower, objective)
     tree = Search(relaxation, objective, gap_tol).run(root, bounds, stop)

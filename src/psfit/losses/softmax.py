@@ -22,11 +22,17 @@ class Softmax(Loss):
     joint: ClassVar[bool] = True
 
     def value(self, eta: Tensor, b: Tensor) -> Tensor:
-        # Subtracting the label's predictor first leaves nothing large to cancel.
-        return (eta - (b * eta).sum(dim=1, keepdim=True)).logsumexp(dim=1, keepdim=True)
+        # Subtracting the label's predictor first leaves nothing large to cancel. Where the label leads, its own term is
+        # one, and the others keep their digits beside it however small they are.
+        ahead = eta - (b * eta).sum(dim=1, keepdim=True)
+        others = ((1 - b) * ahead.clamp(max=0).exp()).sum(dim=1, keepdim=True)
+        leads = (ahead <= 0).all(dim=1, keepdim=True)
+        return torch.where(leads, others.log1p(), ahead.logsumexp(dim=1, keepdim=True))
 
     def gradient(self, eta: Tensor, b: Tensor) -> Tensor:
-        return eta.softmax(dim=1) - b
+        # Minus the other probabilities in place of the label's minus one: the same without cancellation.
+        others = (1 - b) * eta.softmax(dim=1)
+        return others - b * others.sum(dim=1, keepdim=True)
 
     def curvature(self, eta: Tensor, b: Tensor) -> Tensor:
         probability = eta.softmax(dim=1)

@@ -8,8 +8,6 @@ answer on every rank, device and day.
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import combinations
-from math import comb
 
 import torch
 from torch import Tensor
@@ -18,6 +16,7 @@ from psfit.comm import even_bounds
 from psfit.polish.landscape import Landscape
 from psfit.polish.refit import Fit
 from psfit.polish.swap import gains_of_adding, swap_search
+from psfit.problem import all_supports, are_few
 
 # Floating-point operations that perturbed restarts may spend: an amount that is small on any machine and some passes
 # over the data, or some times what the first searches did.
@@ -25,20 +24,26 @@ FREE_WORK = 2e9
 PASSES = 20
 REPEATS = 2
 GREEDY_STEPS = 10
-# So few supports are all tried: that is no more work than the restarts, and leaves nothing to be missed.
-FEW_SUPPORTS = 300
 
 
 @dataclass(frozen=True)
 class Exploration:
-    """How hard to look: restarts without improvement before giving up, and a factor on the work they may cost."""
+    """How hard to look: restarts without improvement before giving up, a factor on the work they may cost, and whether
+    all supports are tried where they are few.
+    """
 
     patience: int
     work: float
+    tries_all: bool = True
 
 
 # "brief" goes before an exact search, which looks everywhere anyway.
-EFFORTS = {"low": None, "brief": Exploration(3, 0.25), "medium": Exploration(16, 1.0), "high": Exploration(40, 16.0)}
+EFFORTS = {
+    "low": None,
+    "brief": Exploration(3, 0.25, False),
+    "medium": Exploration(16, 1.0),
+    "high": Exploration(40, 16.0),
+}
 SHARES = (0.5, 0.25, 0.75, 1.0)
 # The share of searches that ended where no other did estimates the chance that the next one ends somewhere new (an idea
 # of Good and Turing). Where it is more than this, or the best place was met only once, it pays to go on for longer.
@@ -74,18 +79,15 @@ def explore(
             return chosen, fit
     if fit is not first and done(chosen, fit):
         return chosen, fit
-    if comb(chosen.numel(), int(chosen.sum())) <= FEW_SUPPORTS:
+    if plan.tries_all and are_few(chosen.numel(), int(chosen.sum())):
         return try_all(scene, chosen, fit)
     return restart(scene, chosen, fit, rel_tol, plan, passes)
 
 
 def try_all(scene: Landscape, chosen: Tensor, fit: Fit) -> tuple[Tensor, Fit]:
     """The best of all supports of this size, or the best until the fit is over."""
-    for support in combinations(range(chosen.numel()), int(chosen.sum())):
-        trial = torch.zeros_like(chosen)
-        trial[list(support)] = True
-        # Each is followed to its end: what a few steps promise is a guess.
-        reached = scene.fit(trial, fit.Z)
+    for trial in all_supports(chosen.numel(), int(chosen.sum()), chosen.device):
+        reached = scene.fit(trial, fit.Z, fit.value)
         if reached.value < fit.value:
             chosen, fit = trial, reached
             scene.inst.watch.found(scene.problem, fit.value)

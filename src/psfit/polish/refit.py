@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from psfit.instance import Instance
-from psfit.linalg import newton
+from psfit.linalg import is_hopeless, newton
 from psfit.polish.interior import Interior
 from psfit.polish.restricted import Restricted
 
@@ -62,8 +62,7 @@ def _minimise(view: Restricted, Z: Tensor, give_up: float, tol: float) -> tuple[
     loss = view.loss
     box = loss.box(view.target)
     if loss.smooth:
-        fit = _by_newton(view, Z, give_up, tol, NEWTON_STEPS if box is None else FEW_STEPS)
-        ended = not fit.value - 2 * fit.residual**2 * abs(fit.value) > give_up
+        fit, ended = _by_newton(view, Z, give_up, tol, NEWTON_STEPS if box is None else FEW_STEPS)
         if box is None or fit.residual <= TOL or not ended:
             return fit, ended
     if box is None:
@@ -75,7 +74,7 @@ def _minimise(view: Restricted, Z: Tensor, give_up: float, tol: float) -> tuple[
     return fit, not found.value - found.gap > give_up
 
 
-def _by_newton(view: Restricted, Z: Tensor, give_up: float, tol: float, steps: int) -> Fit:
+def _by_newton(view: Restricted, Z: Tensor, give_up: float, tol: float, steps: int) -> tuple[Fit, bool]:
     first = view.basis is None
     if view.inst.gram_at_hand and first:
         # Steps with it need not be perfect: values and gradients come from the data.
@@ -89,7 +88,9 @@ def _by_newton(view: Restricted, Z: Tensor, give_up: float, tol: float, steps: i
         give_up=give_up,
         least_pivot=LEAST_PIVOT if first else 0.0,
     )
-    return Fit(view.scatter(result.x, Z), float(result.value), float(result.residual), evaluations=result.evaluations)
+    ended = not bool(is_hopeless(result.value, result.residual, give_up))
+    x, value, residual = view.scatter(result.x, Z), float(result.value), float(result.residual)
+    return Fit(x, value, residual, evaluations=result.evaluations), ended
 
 
 def _better_start(view: Restricted, x: Tensor) -> Tensor:

@@ -20,6 +20,8 @@ from psfit.losses import Loss
 IDLE = 1e-12
 # Each round of orthogonalisation takes the root of what is left of the condition number, about 1e8 at a time.
 ROUNDS = 3
+# Numbers of standardised columns that are kept from one evaluation to the next.
+HELD_NUMBERS = 1 << 20
 
 
 class Restricted:
@@ -43,6 +45,7 @@ class Restricted:
         self.ridge = torch.cat([inst.ridge[self.rows[a], 0] for a in self.at])
         self._hessian: Tensor | None = None
         self.basis: list[Tensor] | None = None
+        self._held: list[tuple[slice, list[Strip]]] | None = None
 
     def orthogonalise(self) -> None:
         """Turn to variables in which columns and ridge together are orthonormal.
@@ -54,13 +57,13 @@ class Restricted:
         basis = [torch.eye(len(a), dtype=torch.float64, device=self.ridge.device) for a in self.at]
         weight = self.inst.source.weight.expand(-1, len(self.outputs))
         for _ in range(ROUNDS):
-            self.basis = basis
+            self.basis, self._held = basis, None
             gram = self.products(weight, [])[0] + self.ridge_matrix
             basis = [
                 torch.linalg.solve_triangular(cholesky(gram[s, s]), T.T, upper=False).T
                 for T, s in zip(basis, self.slices, strict=True)
             ]
-        self.basis = basis
+        self.basis, self._held = basis, None
 
     @cached_property
     def _intercepts(self) -> Tensor:
@@ -202,7 +205,15 @@ class Restricted:
         return summed[: self.size], list(summed[self.size :])
 
     def _strips(self) -> Iterator[tuple[slice, list[Strip]]]:
-        """Ranges of rows, each with the columns of every output."""
+        """Ranges of rows, each with the columns of every output; those of a small problem are made once."""
+        if self.inst.samples * self.size > HELD_NUMBERS:
+            yield from self._made_strips()
+            return
+        if self._held is None:
+            self._held = list(self._made_strips())
+        yield from self._held
+
+    def _made_strips(self) -> Iterator[tuple[slice, list[Strip]]]:
         for at, strip in self.matrix.strips(torch.float64):
             parts = [strip if len(a) == strip.shape[1] else strip.columns(a) for a in self.at]
             if self.basis is not None:
