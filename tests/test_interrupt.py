@@ -167,6 +167,14 @@ def test_a_signal_in_a_terminal_ends_the_search_with_its_answer(hard, name):
 
 
 @pytest.fixture(autouse=True)
+def keys_are_heard():
+    """Where the tests run in the background of a shell, Ctrl-C is ignored, and processes that they start inherit it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
 def no_press_before(monkeypatch):
     """Tests come faster than people press keys."""
     monkeypatch.setattr(Signals, "last_press", -math.inf)

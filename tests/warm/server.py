@@ -78,6 +78,7 @@ class Server:
         name, arguments, folder, environment = request
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.setpgid(0, 0)
         self.watched.close()
         for held in (self.listener, self.ended, self.wake, *self.clients.values()):
