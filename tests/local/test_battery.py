@@ -270,14 +270,8 @@ def test_choose_takes_what_is_asked_for():
         ("direct", Squared(), 2, "2 blocks"),
         ("newton", Hinge(), 1, "hinge"),
         (Newton(), Logistic(), 3, "3 blocks"),
-        ("simplex", Logistic(), 1, "'direct', 'feature_split', 'newton'"),
     ],
 )
 def test_choose_refuses_and_says_why(asked, loss, blocks, word):
     with pytest.raises(ValueError, match=rf"^local=.*{word}"):
         choose(asked, loss, 5, 1, blocks)
-
-
-def test_choose_refuses_other_types():
-    with pytest.raises(TypeError, match=r"^local=3 "):
-        choose(3, Squared(), 5, 1, 1)
