@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
 from psfit import (
+    BiCADMM,
     Dense,
     Problem,
     Source,
@@ -16,6 +18,7 @@ from psfit import (
     solve,
 )
 from psfit.losses import Squared
+from psfit.result import Status
 
 MODELS = {
     "squared": lambda: SparseLinearRegression(2, standardize=True),
@@ -139,3 +142,15 @@ def test_an_objective_that_is_no_number_never_leaves_the_fit():
     )
     with pytest.raises(ArithmeticError, match="Rescale"):
         solve(Problem(Undefined(), (2,), 1.0), source)
+
+
+def test_exact_mode_says_so_where_rounding_hides_the_proof():
+    """With a ridge of nearly nothing, whatever rounding leaves of a slope costs any amount."""
+    X, y = draw("logistic")
+    y = y ^ (np.random.default_rng(1).random(40) < 0.3)
+    model = SparseLogisticRegression(2, gamma=1e40, solver=BiCADMM(exact=True))
+    with pytest.warns(ConvergenceWarning, match="ROUNDING"):
+        model.fit(X, y)
+    assert model.result_.status is Status.ROUNDING
+    assert model.lower_bound_ <= model.objective_
+    assert model.gap_ > 1e-4

@@ -33,7 +33,7 @@ class Status(Enum):
 
 
 # How a run can end before its work is done although nobody asked it to; those who asked know.
-CUT_SHORT = (Status.MAX_ITER, Status.TIME_LIMIT, Status.TREE_LIMIT, Status.DIVERGED)
+CUT_SHORT = (Status.MAX_ITER, Status.TIME_LIMIT, Status.TREE_LIMIT, Status.ROUNDING, Status.DIVERGED)
 # A proof as tight as this says that the answer is good, however the run ended.
 CLOSED_GAP = 1e-4
 # A healthy refit leaves far less of the gradient over than this share; with more, the coefficients are not the best of
