@@ -52,8 +52,11 @@ def require(fine: bool, what: str) -> None:
 
 def check_table(found: Any, names: np.ndarray | None) -> Schema:
     """How the files of the fit were read: columns of known kinds, from which all features of the model are made."""
-    require(isinstance(found, dict) and found.keys() == {"columns", "target", "first_index"}, "its schema is odd")
+    known = {"columns", "target", "first_index"}
+    # Files of earlier versions do not name the target.
+    require(isinstance(found, dict) and found.keys() - {"target_name"} == known, "its schema is odd")
     require(found["target"] in (None, *KINDS) and found["first_index"] in (None, 0, 1), "its schema is odd")
+    require(_optional(is_text)(found.get("target_name")), "its schema names an odd target")
     require(isinstance(found["columns"], list), "its schema holds no list of columns")
     for one in found["columns"]:
         fine = isinstance(one, dict) and one.keys() == {"name", "kind", "levels"} and is_text(one["name"])

@@ -59,11 +59,14 @@ class Schema:
         The kind of the target; a category is read as text.
     first_index : {0, 1} or None
         What svmlight files call their first column; None for other formats.
+    target_name : str or None
+        The column of the target; other files have it there too, unless another is named.
     """
 
     columns: tuple[Column, ...] = ()
     target: Kind | None = None
     first_index: int | None = None
+    target_name: str | None = None
 
     def __post_init__(self) -> None:
         names = [feature.name for column in self.columns for feature in column.features]
@@ -91,4 +94,4 @@ class Schema:
     def from_dict(cls, found: dict[str, Any]) -> "Schema":
         """What `to_dict` gave."""
         columns = (Column(one["name"], one["kind"], tuple(one["levels"])) for one in found["columns"])
-        return cls(tuple(columns), found["target"], found["first_index"])
+        return cls(tuple(columns), found["target"], found["first_index"], found.get("target_name"))

@@ -5,6 +5,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,9 @@ class TextFile(DataFile):
         for name, kinds in ({self.plan.target: found.target} | found.columns).items():
             if name is not None and not kinds:
                 self.plan.refuse(name, self._within(0, self.length, {name: "number"}))
-        return Possible(self._narrowed(found.columns, start, stop), found.target) if self.plan.wanted.one_hot else found
+        if not self.plan.wanted.one_hot:
+            return found
+        return replace(found, columns=self._narrowed(found.columns, start, stop))
 
     def _narrowed(self, columns: dict[str, tuple[Kind, ...]], start: int, stop: int) -> dict[str, tuple[Kind, ...]]:
         """What all cells of a range allow: text may follow on numbers anywhere, not only in the first lines."""
