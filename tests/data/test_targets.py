@@ -73,3 +73,26 @@ def test_a_model_knows_its_target_by_name(ending, tmp_path):
 def test_schemas_without_the_name_of_the_target_are_read():
     old = {"columns": [], "target": "number", "first_index": None}
     assert Schema.from_dict(json.loads(json.dumps(old))) == Schema((), "number", None, None)
+
+
+def labels(source):
+    return psfit.SparseLogisticRegression(2, certify=False).fit(source)
+
+
+def test_labels_that_floating_point_cannot_tell_apart_are_refused(tmp_path):
+    """In a CSV they are numbers, and two of these three are one."""
+    path = tmp_path / "data.csv"
+    names = np.array([2**53, 2**53 + 1, 2**53 + 2])[np.arange(30) % 3]
+    write(path, FRAME[["a", "b"]].assign(label=names))
+    with pytest.raises(ValueError, match="y holds the label 9007199254740994"):
+        labels(path)
+    whole = write(tmp_path / "data.parquet", FRAME[["a", "b"]].assign(label=names))
+    assert labels(whole).classes_.tolist() == np.unique(names).tolist()
+
+
+def test_numbers_and_texts_are_no_labels_of_one_kind(tmp_path):
+    X, y = FRAME[["a", "b"]].to_numpy(), (FRAME.y > 0).to_numpy()
+    np.savez(tmp_path / "numbers.npz", X=X, y=y.astype(float))
+    np.savez(tmp_path / "texts.npz", X=X, y=y.astype(int).astype(str))
+    with pytest.raises(DataFileError, match="text in some files and numbers in others"):
+        labels([tmp_path / "numbers.npz", tmp_path / "texts.npz"])

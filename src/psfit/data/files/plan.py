@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from psfit.data.files.base import CellError, DataFileError, MissingError, Possible, Wanted, require_finite
 from psfit.data.files.cells import is_text, level_texts, misfit, possible_kinds
-from psfit.data.schema import Column, Feature, Kind, Schema
+from psfit.data.schema import Column, Feature, Kind, Schema, twice
 
 # Columns, and levels of a column, that a message lists.
 MOST_LISTED = 20
@@ -35,7 +35,7 @@ class Plan:
         if not names:
             raise DataFileError(f"{path}: the table has no columns")
         if len(set(names)) < len(names):
-            raise DataFileError(f"{path}: column {_twice(names)!r} occurs twice; rename one of them")
+            raise DataFileError(f"{path}: column {twice(names)!r} occurs twice; rename one of them")
         target = None
         if wanted.labelled:
             target = _named(
@@ -44,8 +44,8 @@ class Plan:
         weight = None if wanted.weight is None else _named(path, names, "sample_weight", wanted.weight)
         if target is not None and target == weight:
             raise DataFileError(
-                f"{path}: column {target!r} cannot be both the target and the sample weights; name the target (the last "
-                "column is it if none is named)"
+                f"{path}: column {target!r} cannot be both the target and the sample weights; name the target "
+                "(by default it is the last column)"
             )
         # A target that nobody asks for is no feature either.
         others = [name for name in names if name not in (target, weight, wanted.target)]
@@ -227,7 +227,3 @@ def _listed(names: Iterable[str]) -> str:
     every = list(names)
     more = len(every) - MOST_LISTED
     return ", ".join(every[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _twice(names: list[str]) -> str:
-    return next(name for k, name in enumerate(names) if name in names[:k])

@@ -50,6 +50,8 @@ class TextFile(DataFile):
             if not head:
                 raise self.fail("in its first line quotes are open at the end; write each name of a column on one line")
             self.names = head[0].schema.names
+            # In a table of one column an empty line is a cell without a value, not a line between rows.
+            self.parse.ignore_empty_lines = len(self.names) > 1
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             raise self.fail(f"its first line is no header in UTF-8 ({error})") from None
         if wanted.labelled and wanted.columns is None and _are_numbers(self.names):
@@ -127,7 +129,7 @@ class TextFile(DataFile):
 
     def _rows_before(self, start: int) -> int:
         with io.BufferedReader(Lines(self.path, self.body, self.body + start)) as lines:
-            return sum(1 for line in lines if line.strip(b"\r\n"))
+            return sum(1 for line in lines if line.strip(b"\r\n") or not self.parse.ignore_empty_lines)
 
     def possible(self, start: int, stop: int) -> Possible:
         found = self.plan.possible()
