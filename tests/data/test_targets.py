@@ -96,3 +96,10 @@ def test_numbers_and_texts_are_no_labels_of_one_kind(tmp_path):
     np.savez(tmp_path / "texts.npz", X=X, y=y.astype(int).astype(str))
     with pytest.raises(DataFileError, match="text in some files and numbers in others"):
         labels([tmp_path / "numbers.npz", tmp_path / "texts.npz"])
+
+
+@every_table
+def test_classes_that_are_whole_numbers_stay_such(ending, tmp_path):
+    """Written down, 3 and 3.0 are two labels."""
+    path = write(tmp_path / f"data{ending}", FRAME[["a", "b"]].assign(label=np.where(FRAME.y > 0, 10, -3)))
+    assert [str(label) for label in labels(path).classes_.tolist()] == ["-3", "10"]

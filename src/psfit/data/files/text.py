@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as csv
 
 from psfit.data.files.base import CellError, DataFile, DataFileError, Part, Possible, Wanted
-from psfit.data.files.cells import is_number, misfit
+from psfit.data.files.cells import EXACT, is_number, misfit
 from psfit.data.files.lines import Lines, line_range
 from psfit.data.files.plan import Plan
 from psfit.data.schema import Kind, Schema
@@ -177,6 +177,8 @@ class TextFile(DataFile):
                 for name, parts in beside.items():
                     parts.append(plan.values(batch, columns[name], first))
         known = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in beside.items()}
+        if plan.target is not None and not plan.wanted.numeric:
+            known[plan.target] = _whole(known[plan.target])
         names = tuple(feature.name for feature in features)
         return Part(spool.all_rows(), known.get(plan.target or ""), known.get(plan.weight or ""), names)
 
@@ -200,6 +202,13 @@ def _are_numbers(names: list[str]) -> bool:
 def _wider(kind: pa.DataType) -> pa.DataType:
     """Integers may have a fraction further down."""
     return pa.float64() if is_number(kind) and not pa.types.is_boolean(kind) else kind
+
+
+def _whole(labels: np.ndarray) -> np.ndarray:
+    """Labels that are whole numbers as such: text has no types, but a class is called 3 and not 3.0."""
+    if labels.dtype.kind != "f" or (labels != np.trunc(labels)).any() or (np.abs(labels) >= EXACT).any():
+        return labels
+    return labels.astype(np.int64)
 
 
 class _Spool:
