@@ -271,3 +271,20 @@ def test_settings_in_numpys_numbers(tmp_path):
     solver = BiCADMM(max_iter=np.int64(50), tol=np.float64(1e-3))
     psfit.save(psfit.SparseLinearRegression(1, solver=solver).fit(IRIS.data, IRIS.target), tmp_path / "model.psfit")
     assert psfit.load(tmp_path / "model.psfit").solver == solver
+
+
+@pytest.mark.parametrize("labels", [["x" * 10_001, "y"], np.array([0, 1], dtype=np.longdouble)])
+def test_unusual_labels_come_back(labels, tmp_path):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    model = psfit.SparseLogisticRegression(1, certify=False).fit(X, np.asarray(labels)[np.arange(20) % 2])
+    psfit.save(model, tmp_path / "model.psfit")
+    assert psfit.load(tmp_path / "model.psfit").classes_.tolist() == np.asarray(labels).tolist()
+
+
+def test_long_levels_come_back(tmp_path):
+    levels = ["x" * 10_001, "y"]
+    pd.DataFrame({"text": levels * 5, "target": range(10)}).to_csv(tmp_path / "data.csv", index=False)
+    model = psfit.SparseLinearRegression(1, certify=False)
+    model.fit(psfit.FileSource(tmp_path / "data.csv", one_hot=True))
+    psfit.save(model, tmp_path / "model.psfit")
+    assert psfit.load(tmp_path / "model.psfit")._schema.columns[0].levels == tuple(levels)

@@ -159,3 +159,12 @@ def test_names_in_the_table_of_a_path_are_no_formulas(call, samples):
 
 def test_texts_that_are_numbers_are_left_alone():
     assert "".join(table_lines([["-1", "+2.5", "-", -3.0, "-inf", "a=b", "@x"]])) == "-1,+2.5,'-,-3.0,-inf,a=b,'@x\n"
+
+
+def test_predictions_do_not_replace_the_samples(call, model, samples):
+    psfit.save(psfit.SparseLinearRegression(2, certify=False).fit("data.csv"), "line.psfit")
+    before = (samples / "data.csv").read_bytes()
+    code, _, err = call("predict", "line.psfit", "data.csv", "--out", samples / "data.csv")
+    assert code == 1
+    assert "is what is read; name another file" in err
+    assert (samples / "data.csv").read_bytes() == before

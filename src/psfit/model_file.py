@@ -229,6 +229,9 @@ def _selection(model: SelectingModel) -> tuple[dict[str, Any], dict[str, np.ndar
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, np.longdouble):
+        # Its `tolist` gives the same again.
+        return float(value)
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if isinstance(value, Status):

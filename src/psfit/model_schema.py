@@ -31,8 +31,6 @@ LOSSES = {
 APART = ("coef", "intercept", "objectives", "lower_bounds", "history")
 # By how much rounding may lift a bound above its objective.
 SLACK = 1e-6
-# Texts that are no names: a longer one is none that was written here.
-LONGEST = 10_000
 # Bytes that a list of texts of a fixed length may take, however short they are.
 ROOMY = 64 << 20
 CV_ARRAY = re.compile(
@@ -52,8 +50,11 @@ def require(fine: bool, what: str) -> None:
 
 def check_table(found: Any, names: np.ndarray | None) -> Schema:
     """How the files of the fit were read: columns of known kinds, from which all features of the model are made."""
-    require(isinstance(found, dict) and found.keys() == {"columns", "target", "first_index"}, "its schema is odd")
+    known = {"columns", "target", "first_index"}
+    # Files of earlier versions do not name the target.
+    require(isinstance(found, dict) and found.keys() - {"target_name"} == known, "its schema is odd")
     require(found["target"] in (None, *KINDS) and found["first_index"] in (None, 0, 1), "its schema is odd")
+    require(_optional(is_text)(found.get("target_name")), "its schema names an odd target")
     require(isinstance(found["columns"], list), "its schema holds no list of columns")
     for one in found["columns"]:
         fine = isinstance(one, dict) and one.keys() == {"name", "kind", "levels"} and is_text(one["name"])
@@ -82,8 +83,8 @@ def is_positive(value: Any) -> bool:
 
 
 def is_text(value: Any) -> bool:
-    """Whether this is a text of usual length."""
-    return isinstance(value, str) and len(value) <= LONGEST
+    """Whether this is a text; a file of any size may hold a long one."""
+    return isinstance(value, str)
 
 
 def _is_number_or_text(value: Any) -> bool:
@@ -189,7 +190,7 @@ def check_labels(value: Any, count: int | None, test: Callable[[Any], bool], wha
     require(isinstance(values, list) and all(map(test, values)), f"its {what} are not what they should be")
     require(count is None or len(values) == count, f"it has {len(values)} {what} for {count} of them")
     require(
-        isinstance(kind, str) and re.fullmatch(r"object|[<|>][biufU]\d{1,4}", kind) is not None,
+        isinstance(kind, str) and re.fullmatch(r"object|[<|>][biufU]\d{1,9}", kind) is not None,
         f"its {what} have no known type",
     )
     room = 4 * int(kind[2:] or 0) * len(values) if kind[1] == "U" else 0

@@ -749,6 +749,21 @@ def test_names_for_other_columns_than_there_are_are_refused(tmp_path):
     refused(["X has 4 columns, but feature_names has 2"], tmp_path / "data.npz")
 
 
+@pytest.mark.parametrize("ending", [".npz", ".h5"])
+def test_names_that_occur_twice_are_refused(ending, tmp_path):
+    """Columns are found by their names to predict; the first would be taken for both."""
+    path = write_arrays(tmp_path / f"data{ending}", X, y=Y, feature_names=["a", "b", "b", "c"])
+    if ending == ".h5":
+        with h5py.File(path, "a") as file:
+            file["X"].attrs["feature_names"] = ["a", "b", "b", "c"]
+    refused([f"data{ending}: feature_names holds 'b' twice"], path)
+
+
+def test_columns_that_are_named_twice_are_refused():
+    with pytest.raises(ValueError, match="columns names 'a' twice"):
+        FileSource("data.csv", columns=("a", "b", "a"))
+
+
 def test_a_group_is_no_dataset(tmp_path):
     with h5py.File(tmp_path / "data.h5", "w") as file:
         file["X/data"] = X

@@ -42,3 +42,13 @@ def test_a_header_over_several_lines_is_refused(header, tmp_path):
 def test_quotes_inside_a_name_are_letters(tmp_path):
     (tmp_path / "data.csv").write_text('size 5",b,y\n1,2,3\n4,5,6\n7,8,1\n')
     assert FileSource(tmp_path / "data.csv").read(GRID).names == ('size 5"', "b")
+
+
+def test_an_empty_line_of_one_column_is_a_missing_value(tmp_path):
+    """Left out, it would move all predictions after it."""
+    path = tmp_path / "data.csv"
+    path.write_text("a\n1\n\n3\n")
+    with pytest.raises(DataFileError, match=r"column 'a' has a missing value, first in row 1 "):
+        FileSource(path).read(GRID, labelled=False)
+    path.write_text("a,b\n1,2\n\n3,4\n")
+    assert FileSource(path).read(GRID, labelled=False).matrix.shape == (2, 2)

@@ -25,6 +25,9 @@ def predict(
 ) -> None:
     """Predict the target of every sample, one a line."""
     require_writable("--out", out, ENDINGS)
+    for given in (model, data):
+        if out is not None and out.exists() and given.exists() and out.samefile(given):
+            raise ValueError(f"--out: {out} is what is read; name another file")
     fitted: Any = load(model)
     if proba and not hasattr(fitted, "predict_proba"):
         raise ValueError(f"--proba: {type(fitted).__name__} has no probabilities; leave it out")

@@ -13,7 +13,7 @@ from psfit.comm import Grid, even_bounds
 from psfit.data import memory
 from psfit.data.files import UNLIKE, DataFileError, JoinedRows, Part, Pieces, Wanted, find, learn, open_file
 from psfit.data.matrix import DesignMatrix
-from psfit.data.schema import Schema
+from psfit.data.schema import Schema, twice
 from psfit.data.sparse import Sparse
 from psfit.data.streamed import Rows, Streamed
 
@@ -75,6 +75,8 @@ class FileSource:
         for name in ("path", "columns"):
             if isinstance(getattr(self, name), list):
                 object.__setattr__(self, name, tuple(getattr(self, name)))
+        if self.columns is not None and len(set(self.columns)) < len(self.columns):
+            raise ValueError(f"columns names {twice(self.columns)!r} twice; name each feature once")
 
     def read(
         self,
@@ -174,9 +176,16 @@ def _joined(parts: list[Part]) -> Part:
         features = scipy.sparse.vstack([_widened(part.features, width) for part in parts], format="csr")
     else:
         features = JoinedRows([part.features for part in parts])
-    y = None if first.y is None else np.concatenate([part.y for part in parts if part.y is not None])
+    y = None if first.y is None else _joined_targets([part.y for part in parts if part.y is not None])
     weight = None if first.weight is None else np.concatenate([p.weight for p in parts if p.weight is not None])
     return Part(features, y, weight, first.names, first.open_ended)
+
+
+def _joined_targets(several: list[np.ndarray]) -> np.ndarray:
+    """The targets of several files; numbers among texts would become texts that depend on their type, as 1 and 1.0."""
+    if len({target.dtype.kind in "biuf" for target in several}) > 1:
+        raise DataFileError("path: the targets are text in some files and numbers in others; write them alike")
+    return np.concatenate(several)
 
 
 def _outline(part: Part) -> list[object]:

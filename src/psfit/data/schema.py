@@ -1,5 +1,6 @@
 """What a fit has learnt about the columns of its files, so that other files are read alike."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -11,6 +12,12 @@ KINDS: tuple[Kind, ...] = ("number", "boolean", "category")
 
 class SchemaError(ValueError):
     """Columns that cannot be told apart, or that are not there."""
+
+
+def twice(names: Sequence[str]) -> str:
+    """The first name that occurs twice, where one does."""
+    counts = Counter(names)
+    return next(name for name in names if counts[name] > 1)
 
 
 @dataclass(frozen=True)
@@ -59,17 +66,19 @@ class Schema:
         The kind of the target; a category is read as text.
     first_index : {0, 1} or None
         What svmlight files call their first column; None for other formats.
+    target_name : str or None
+        The column of the target; other files have it there too, unless another is named.
     """
 
     columns: tuple[Column, ...] = ()
     target: Kind | None = None
     first_index: int | None = None
+    target_name: str | None = None
 
     def __post_init__(self) -> None:
         names = [feature.name for column in self.columns for feature in column.features]
         if len(set(names)) < len(names):
-            twice = next(name for k, name in enumerate(names) if name in names[:k])
-            raise SchemaError(f"two features would be called {twice!r}; rename one of their columns")
+            raise SchemaError(f"two features would be called {twice(names)!r}; rename one of their columns")
 
     def features(self, asked: Sequence[str] | None = None) -> list[Feature]:
         """All features, or those asked for: by their own names, or all of a column by the column's name."""
@@ -91,4 +100,4 @@ class Schema:
     def from_dict(cls, found: dict[str, Any]) -> "Schema":
         """What `to_dict` gave."""
         columns = (Column(one["name"], one["kind"], tuple(one["levels"])) for one in found["columns"])
-        return cls(tuple(columns), found["target"], found["first_index"])
+        return cls(tuple(columns), found["target"], found["first_index"], found.get("target_name"))

@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from psfit.arguments import NONE, Rule, number, one_of, satisfying
 from psfit.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
+from psfit.data.files.cells import EXACT
 from psfit.estimators._base import SparseModel
 from psfit.estimators._inputs import summed
 from psfit.estimators._kinds import require_labels
@@ -91,6 +92,11 @@ class Classifier(ClassifierMixin, SparseModel):
             raise ValueError(
                 f"y holds {len(self.classes_)} different numbers, which looks like regression: use the squared loss "
                 "(SparseLinearRegression); classes that many must be text"
+            )
+        if self.classes_.dtype.kind == "f" and (np.abs(self.classes_) >= EXACT).any():
+            raise ValueError(
+                f"y holds the label {self.classes_[np.abs(self.classes_).argmax()]:.0f}; floating point does not tell "
+                "such whole numbers apart: write labels as text"
             )
         codes = np.searchsorted(self.classes_, y)
         weights = weights * self._class_weights(codes, grid)[codes]

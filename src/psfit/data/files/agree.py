@@ -9,8 +9,7 @@ from psfit.data.files.base import DataFile, DataFileError, Possible
 from psfit.data.schema import KINDS, Column, Kind, Schema
 
 UNLIKE = (
-    "path: the files differ in their columns, in their order, or in whether they hold targets and sample weights; "
-    "all must be alike"
+    "path: the files differ in their columns, in their order, or in their targets and sample weights; all must be alike"
 )
 DIGEST = hashlib.sha256().digest_size
 # Ranges of files: the samples of a rank.
@@ -29,7 +28,7 @@ def learn(pieces: Pieces, grid: Grid) -> Schema:
     kinds = {name: possible[0] for name, possible in found.columns.items()}
     levels = _all_levels(pieces, [name for name, kind in kinds.items() if kind == "category"], grid)
     columns = tuple(Column(name, kind, tuple(levels.get(name, ()))) for name, kind in kinds.items())
-    return Schema(columns, found.target[0] if found.target else None)
+    return Schema(columns, found.target[0] if found.target else None, target_name=found.target_name)
 
 
 def _merge(found: list[Possible | None]) -> Possible | None:
@@ -39,11 +38,12 @@ def _merge(found: list[Possible | None]) -> Possible | None:
         return None
     first = known[0]
     alike = all(list(one.columns) == list(first.columns) for one in known)
-    if len(known) < len(found) or not alike or len({one.target is None for one in known}) > 1:
+    # By default the target is the last column, which may be another in each file.
+    if len(known) < len(found) or not alike or len({one.target_name for one in known}) > 1:
         raise DataFileError(UNLIKE)
     columns = {name: _common(one.columns[name] for one in known) for name in first.columns}
     target = None if first.target is None else _common(one.target or () for one in known)
-    return Possible(columns, target)
+    return Possible(columns, target, first.target_name)
 
 
 def _common(several: Iterable[tuple[Kind, ...]]) -> tuple[Kind, ...]:
@@ -70,23 +70,23 @@ def _union(several: Iterable[Mapping[str, Iterable[str]]]) -> dict[str, set[str]
 
 
 def _packed(found: Possible | None) -> bytes:
-    """Short, as tables may have very many columns: a digest of their names, and a digit for the kinds of each."""
+    """Short, as tables may have very many columns: a digest of all names, and a digit for the kinds of each."""
     if found is None:
         return b""
-    digest = hashlib.sha256(json.dumps(list(found.columns)).encode()).digest()
+    digest = hashlib.sha256(json.dumps([*found.columns, found.target_name]).encode()).digest()
     digits = "".join(map(_digit, found.columns.values())) + ("-" if found.target is None else _digit(found.target))
     return digest + digits.encode()
 
 
 def _unpacked(payload: bytes, local: Possible | None) -> Possible | None:
-    """What another rank found; its columns must have the names of this rank's."""
+    """What another rank found; its columns and its target must have the names of this rank's."""
     if not payload:
         return None
     if local is None or payload[:DIGEST] != _packed(local)[:DIGEST]:
         raise DataFileError(UNLIKE)
     digits, target = payload[DIGEST:-1].decode(), payload[-1:].decode()
     columns = {name: _kinds(digit) for name, digit in zip(local.columns, digits, strict=True)}
-    return Possible(columns, None if target == "-" else _kinds(target))
+    return Possible(columns, None if target == "-" else _kinds(target), local.target_name)
 
 
 def _digit(kinds: tuple[Kind, ...]) -> str:

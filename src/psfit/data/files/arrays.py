@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from psfit.data.files.base import CheckedRows, DataFile, Part, Wanted, require_finite, require_finite_entries
-from psfit.data.schema import Schema
+from psfit.data.schema import Schema, twice
 from psfit.data.sparse_checks import check_arrays, checked
 from psfit.data.streamed import BinaryRows, Rows
 
@@ -34,6 +34,8 @@ class ArrayFile(DataFile):
             raise self.fail(f"X holds {self.X.dtype}, not numbers")
         if self.names is not None and len(self.names) != self.X.shape[1]:
             raise self.fail(f"X has {self.X.shape[1]} columns, but feature_names has {len(self.names)}")
+        if self.names is not None and len(set(self.names)) < len(self.names):
+            raise self.fail(f"feature_names holds {twice(self.names)!r} twice; columns are found by their names")
         self.length = self.X.shape[0]
         self.target = self._beside(wanted.target, "y") if wanted.labelled else None
         self.weight = self._beside(wanted.weight, "sample_weight")

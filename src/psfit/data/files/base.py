@@ -77,6 +77,7 @@ class Possible:
 
     columns: dict[str, tuple[Kind, ...]]
     target: tuple[Kind, ...] | None
+    target_name: str | None
 
 
 @dataclass(frozen=True)

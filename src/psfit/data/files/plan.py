@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from psfit.data.files.base import CellError, DataFileError, MissingError, Possible, Wanted, require_finite
 from psfit.data.files.cells import is_text, level_texts, misfit, possible_kinds
-from psfit.data.schema import Column, Feature, Kind, Schema
+from psfit.data.schema import Column, Feature, Kind, Schema, twice
 
 # Columns, and levels of a column, that a message lists.
 MOST_LISTED = 20
@@ -35,11 +35,18 @@ class Plan:
         if not names:
             raise DataFileError(f"{path}: the table has no columns")
         if len(set(names)) < len(names):
-            raise DataFileError(f"{path}: column {_twice(names)!r} occurs twice; rename one of them")
+            raise DataFileError(f"{path}: column {twice(names)!r} occurs twice; rename one of them")
         target = None
         if wanted.labelled:
-            target = _named(path, names, "target", names[-1] if wanted.target is None else wanted.target)
+            target = _named(
+                path, names, "target", _usual_target(names, wanted) if wanted.target is None else wanted.target
+            )
         weight = None if wanted.weight is None else _named(path, names, "sample_weight", wanted.weight)
+        if target is not None and target == weight:
+            raise DataFileError(
+                f"{path}: column {target!r} cannot be both the target and the sample weights; name the target "
+                "(by default it is the last column)"
+            )
         # A target that nobody asks for is no feature either.
         others = [name for name in names if name not in (target, weight, wanted.target)]
         sources = _sources(path, names, others, wanted)
@@ -58,7 +65,7 @@ class Plan:
         unknown = self.sources if self.wanted.schema is None else ()
         columns = {name: self._allowed(name, self.wanted.one_hot) for name in unknown}
         target = None if self.target is None else self._allowed(self.target, not self.wanted.numeric)
-        return Possible(columns, target)
+        return Possible(columns, target, self.target)
 
     def _allowed(self, name: str, texts: bool) -> tuple[Kind, ...]:
         kinds = possible_kinds(self.types.field(name).type)
@@ -182,6 +189,12 @@ class Plan:
         return np.asarray(codes.to_numpy(zero_copy_only=False))
 
 
+def _usual_target(names: list[str], wanted: Wanted) -> str:
+    """The target if none is named: that of the fit, or the last column."""
+    known = None if wanted.schema is None else wanted.schema.target_name
+    return names[-1] if known is None else known
+
+
 def _sources(path: Path, names: list[str], others: list[str], wanted: Wanted) -> tuple[str, ...]:
     """The columns behind the features."""
     if wanted.columns is None:
@@ -214,7 +227,3 @@ def _listed(names: Iterable[str]) -> str:
     every = list(names)
     more = len(every) - MOST_LISTED
     return ", ".join(every[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _twice(names: list[str]) -> str:
-    return next(name for k, name in enumerate(names) if name in names[:k])

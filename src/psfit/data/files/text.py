@@ -5,6 +5,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as csv
 
 from psfit.data.files.base import CellError, DataFile, DataFileError, Part, Possible, Wanted
-from psfit.data.files.cells import is_number, misfit
+from psfit.data.files.cells import EXACT, is_number, misfit
 from psfit.data.files.lines import Lines, line_range
 from psfit.data.files.plan import Plan
 from psfit.data.schema import Kind, Schema
@@ -49,6 +50,8 @@ class TextFile(DataFile):
             if not head:
                 raise self.fail("in its first line quotes are open at the end; write each name of a column on one line")
             self.names = head[0].schema.names
+            # In a table of one column an empty line is a cell without a value, not a line between rows.
+            self.parse.ignore_empty_lines = len(self.names) > 1
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             raise self.fail(f"its first line is no header in UTF-8 ({error})") from None
         if wanted.labelled and wanted.columns is None and _are_numbers(self.names):
@@ -126,14 +129,16 @@ class TextFile(DataFile):
 
     def _rows_before(self, start: int) -> int:
         with io.BufferedReader(Lines(self.path, self.body, self.body + start)) as lines:
-            return sum(1 for line in lines if line.strip(b"\r\n"))
+            return sum(1 for line in lines if line.strip(b"\r\n") or not self.parse.ignore_empty_lines)
 
     def possible(self, start: int, stop: int) -> Possible:
         found = self.plan.possible()
         for name, kinds in ({self.plan.target: found.target} | found.columns).items():
             if name is not None and not kinds:
                 self.plan.refuse(name, self._within(0, self.length, {name: "number"}))
-        return Possible(self._narrowed(found.columns, start, stop), found.target) if self.plan.wanted.one_hot else found
+        if not self.plan.wanted.one_hot:
+            return found
+        return replace(found, columns=self._narrowed(found.columns, start, stop))
 
     def _narrowed(self, columns: dict[str, tuple[Kind, ...]], start: int, stop: int) -> dict[str, tuple[Kind, ...]]:
         """What all cells of a range allow: text may follow on numbers anywhere, not only in the first lines."""
@@ -172,6 +177,8 @@ class TextFile(DataFile):
                 for name, parts in beside.items():
                     parts.append(plan.values(batch, columns[name], first))
         known = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in beside.items()}
+        if plan.target is not None and not plan.wanted.numeric:
+            known[plan.target] = _whole(known[plan.target])
         names = tuple(feature.name for feature in features)
         return Part(spool.all_rows(), known.get(plan.target or ""), known.get(plan.weight or ""), names)
 
@@ -195,6 +202,13 @@ def _are_numbers(names: list[str]) -> bool:
 def _wider(kind: pa.DataType) -> pa.DataType:
     """Integers may have a fraction further down."""
     return pa.float64() if is_number(kind) and not pa.types.is_boolean(kind) else kind
+
+
+def _whole(labels: np.ndarray) -> np.ndarray:
+    """Labels that are whole numbers as such: text has no types, but a class is called 3 and not 3.0."""
+    if labels.dtype.kind != "f" or (labels != np.trunc(labels)).any() or (np.abs(labels) >= EXACT).any():
+        return labels
+    return labels.astype(np.int64)
 
 
 class _Spool:
