@@ -11,13 +11,16 @@ from psfit import (
     Problem,
     Source,
     SparseLinearRegression,
+    SparseLinearRegressionCV,
     SparseLogisticRegression,
     SparsePoissonRegression,
     SparseSoftmaxRegression,
     SparseSVC,
     solve,
+    sparse_path,
 )
 from psfit.losses import Squared
+from psfit.path import solve_path
 from psfit.result import Status
 
 MODELS = {
@@ -142,6 +145,35 @@ def test_an_objective_that_is_no_number_never_leaves_the_fit():
     )
     with pytest.raises(ArithmeticError, match="Rescale"):
         solve(Problem(Undefined(), (2,), 1.0), source)
+    with pytest.raises(ArithmeticError, match="Rescale"):
+        solve_path(Problem(Undefined(), (2,), 1.0), source, [1, 2], [1.0])
+
+
+@pytest.fixture
+def beyond():
+    """Columns and weights that can be computed with, but not under the ridge of a gamma of 1e-300."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(40, 3)) * [1e-60, 1e60, 1.0]
+    return X, rng.normal(size=40) * 1e-60, np.full(40, 1e60)
+
+
+def test_coefficients_that_are_no_numbers_never_leave_a_path(beyond):
+    X, y, weight = beyond
+    with pytest.raises(ArithmeticError, match="gamma"):
+        sparse_path(X, y, [1, 2], gammas=1e-300, sample_weight=weight)
+    with pytest.raises(ArithmeticError, match="gamma"):
+        SparseLinearRegressionCV([1, 2], gammas=1e-300, cv=2).fit(X, y, sample_weight=weight)
+
+
+@pytest.mark.parametrize("command", [("fit", "--kappa", 1, "--gamma", 1e-300), ("path", "--gammas", 1e-300)])
+def test_commands_say_in_one_line_that_numbers_were_left(call, beyond, tmp_path, command):
+    X, y, weight = beyond
+    np.savez(tmp_path / "data.npz", X=X, y=y, w=weight)
+    name, *options = command
+    code, _, said = call(name, tmp_path / "data.npz", "--weight", "w", "--quiet", *options)
+    assert code == 1
+    assert said.startswith("psfit: error: the fit left the range")
+    assert said.count("\n") == 1
 
 
 def test_exact_mode_says_so_where_rounding_hides_the_proof():

@@ -28,7 +28,7 @@ from psfit.polish.lockstep import fits_in_memory, supports_in_lockstep
 from psfit.polish.refit import Fit
 from psfit.problem import Layout, Problem
 from psfit.result import CUT_SHORT, Status
-from psfit.solve import guarded, prepared
+from psfit.solve import guarded, prepared, require_finite
 from psfit.watch import Callback, Watch
 
 # Limits of a path that the iteration looks for; the others are found from their neighbours. Those of a joint loss
@@ -131,10 +131,12 @@ def _path(inst: Instance, kappas: list[int], plan: Plan) -> Points:
         Z[:, :, outputs] = torch.stack([fit.Z for fit in fits])[:, :, outputs]
         values += _values(fits, Z.device)
         lower += bounds
-    users = [inst.to_user(part) for part in Z]
+    coefs, intercepts = (torch.stack(parts) for parts in zip(*(inst.to_user(part) for part in Z), strict=True))
+    # Objectives of a brief path are not exact and nobody reads them.
+    require_finite(coefs, intercepts, *([] if plan.brief else [values]))
     return Points(
-        coefs=torch.stack([coef for coef, _ in users]).cpu().numpy(),
-        intercepts=torch.stack([intercept for _, intercept in users]).cpu().numpy(),
+        coefs=coefs.cpu().numpy(),
+        intercepts=intercepts.cpu().numpy(),
         objectives=values.cpu().numpy(),
         lower_bounds=lower.cpu().numpy(),
         ended=inst.watch.ended or (status if status in CUT_SHORT else None),

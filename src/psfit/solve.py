@@ -109,7 +109,7 @@ def _solved(
     if watch.ended is not None and status is not Status.PROVED:
         status = watch.ended
     coef, intercept = inst.to_user(answer.Z)
-    _require_finite(coef, intercept, answer.objectives)
+    require_finite(coef, intercept, answer.objectives)
     if not grid.same(torch.stack([coef.sum(), coef.square().sum(), answer.objectives.sum().to(coef)])):
         raise RuntimeError(
             "the ranks ended with different answers; run all of them on the same kind of processor, with the same "
@@ -141,11 +141,12 @@ def _solved(
     )
 
 
-def _require_finite(*numbers: Tensor) -> None:
+def require_finite(*numbers: Tensor) -> None:
+    """Refuse an answer that is not made of numbers."""
     if not all(bool(part.isfinite().all()) for part in numbers):
-        raise ArithmeticError(
-            "the fit left the range of floating-point numbers: the loss of some samples is infinite or undefined. "
-            "Rescale X, y or sample_weight, or use a smaller gamma"
+        raise FloatingPointError(
+            "the fit left the range of floating-point numbers: the loss or the ridge of some answer is infinite or "
+            "undefined. Rescale X, y or sample_weight, or use a gamma of a more usual size"
         )
 
 

@@ -75,7 +75,7 @@ def main() -> None:
         if stopped.rank == 0:
             print(f"psfit: {stopped}", file=sys.stderr)
         sys.exit(EXIT_CODES[Status.TERMINATED])
-    except (ValueError, TypeError, OSError, ImportError, CheckpointError, PeerLostError) as error:
+    except (ValueError, TypeError, FloatingPointError, OSError, ImportError, CheckpointError, PeerLostError) as error:
         # What several ranks have found, the first of them says.
         if not isinstance(error.__cause__, RemoteError):
             print(f"psfit: error: {error}", file=sys.stderr)
