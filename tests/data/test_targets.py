@@ -55,6 +55,20 @@ def test_the_weights_are_not_the_target(ending, tmp_path):
             fit(source)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"sample_weight": "y"}, "'y' cannot be both the target and the sample weights"),
+        ({"target": "w", "sample_weight": "w"}, "'w' cannot be both the target and the sample weights"),
+        ({"target": "X"}, "'X' holds the features"),
+    ],
+)
+def test_arrays_have_one_part_only(options, said, tmp_path):
+    np.savez(tmp_path / "data.npz", X=FRAME[["a", "b"]].to_numpy(), y=FRAME.w, w=FRAME.w)
+    with pytest.raises(DataFileError, match=said):
+        fit(FileSource(tmp_path / "data.npz", **options))
+
+
 @every_table
 def test_a_model_knows_its_target_by_name(ending, tmp_path):
     """The last column of these files is none of the model's: to score it as the target would be wrong in silence."""

@@ -36,9 +36,19 @@ class ArrayFile(DataFile):
             raise self.fail(f"X has {self.X.shape[1]} columns, but feature_names has {len(self.names)}")
         if self.names is not None and len(set(self.names)) < len(self.names):
             raise self.fail(f"feature_names holds {twice(self.names)!r} twice; columns are found by their names")
+        self._require_apart()
         self.length = self.X.shape[0]
         self.target = self._beside(wanted.target, "y") if wanted.labelled else None
         self.weight = self._beside(wanted.weight, "sample_weight")
+
+    def _require_apart(self) -> None:
+        """Features, target and weights are three arrays, or columns."""
+        target, weight = self.wanted.target, self.wanted.weight
+        usual = "y" if target is None else str(target)
+        if self.wanted.labelled and weight == usual:
+            raise self.fail(f"{usual!r} cannot be both the target and the sample weights; name another of them")
+        if "X" in (target, weight):
+            raise self.fail("'X' holds the features; name another array as target and sample_weight")
 
     @abstractmethod
     def _features(self) -> tuple[Any, tuple[str, ...] | None]:
