@@ -14,6 +14,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
 from psfit import Dense, GridSpec, Problem, Source
+from psfit.data import Sparse
 from psfit.instance import pose
 from psfit.losses import Hinge, Logistic, Softmax, Squared
 from psfit.polish import polish
@@ -249,3 +250,36 @@ def test_few_supports_are_all_tried(loss):
     )
     assert fit.value == pytest.approx(best, rel=1e-6)
     assert int(chosen.sum()) == 2
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_empty_columns_of_a_sparse_matrix_do_not_end_the_swaps(fit_intercept):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 30)) * (rng.random(size=(60, 30)) < 0.3)
+    # More empty columns than a round has tries.
+    X = np.hstack([X, np.zeros((60, 150))])
+    y = X[:, :30] @ rng.normal(size=30) + 0.1 * rng.normal(size=60)
+    source = Source(
+        Sparse.of(sparse.csr_matrix(X), torch.device("cpu"), torch.float64),
+        torch.from_numpy(y).unsqueeze(1),
+        torch.ones(60, 1, dtype=torch.float64),
+    )
+    inst = pose(
+        Problem(Squared(), (3,), 1.0, fit_intercept=fit_intercept), source, GridSpec(nodes=1).build(torch.device("cpu"))
+    )
+    scene = DataLandscape(inst, 0)
+    chosen = torch.zeros(180, dtype=torch.bool)
+    chosen[[0, 1, 2]] = True
+    found, fit, _ = swap_search(scene, chosen, zero(inst), 1e-9)
+    A, b = (X - X.mean(axis=0), y - y.mean()) if fit_intercept else (X, y)
+
+    def value(support):
+        part = A[:, support]
+        x = np.linalg.solve(2 * part.T @ part + np.eye(len(support)), 2 * part.T @ b)
+        return ((part @ x - b) ** 2).sum() + 0.5 * x @ x
+
+    inside, outside = np.flatnonzero(found), np.flatnonzero(~found)
+    assert fit.value == pytest.approx(value(inside))
+    assert fit.value < value([0, 1, 2])
+    swapped = [value([*(k for k in inside if k != out), into]) for out in inside for into in outside]
+    assert fit.value <= min(swapped) * (1 + 1e-9)

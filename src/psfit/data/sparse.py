@@ -163,7 +163,8 @@ class SparseStrip(Strip):
     def squares(self, R: Tensor, about: Tensor | None = None) -> Tensor:
         n = len(self.scale)
         about = self.shift.new_zeros(self.shape[1]) if about is None else about.to(self.shift)
-        centre = self.shift + about[:n] * self.scale
+        # Columns without use have an infinite scale, which leaves zeros of them wherever their centre is.
+        centre = self.shift + torch.where(self.scale.isinf(), 0.0, about[:n] * self.scale)
         back = self.csr.transposed
         rows = back.entry_rows
         # Squares of what is stored, and those of all zeros together.
