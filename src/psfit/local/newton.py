@@ -30,7 +30,7 @@ class Newton(LocalSolver[LocalState]):
     def prox(self, sub: Subproblem, state: LocalState, v: Tensor, tol: Tensor | float) -> LocalState:
         target = _Batch(sub, v)
         accuracy = max(1e-7, 50 * torch.finfo(v.dtype).eps)
-        result = newton(target.evaluate, target.value, target.flatten(state.x), tol=accuracy, max_iter=100)
+        result = newton(target.evaluate, target.value, target.flatten(state.x), tol=accuracy, max_iter=40)
         return LocalState(target.unflatten(result.x))
 
 

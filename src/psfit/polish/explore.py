@@ -87,7 +87,8 @@ def explore(
 def try_all(scene: Landscape, chosen: Tensor, fit: Fit) -> tuple[Tensor, Fit]:
     """The best of all supports of this size, or the best until the fit is over."""
     for trial in all_supports(chosen.numel(), int(chosen.sum()), chosen.device):
-        reached = scene.fit(trial, fit.Z, fit.value)
+        # Each is followed to its end: what a few steps promise is a guess.
+        reached = scene.fit(trial, fit.Z)
         if reached.value < fit.value:
             chosen, fit = trial, reached
             scene.inst.watch.found(scene.problem, fit.value)

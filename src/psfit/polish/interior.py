@@ -13,7 +13,7 @@ corrector). A step needs ``A' diag(w / D) A`` and a few products, all of them su
 for data of any scale. The slopes are a valid dual point at all times, which gives the duality gap.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -31,11 +31,14 @@ PATIENCE = 10
 
 @dataclass(frozen=True)
 class InteriorResult:
-    """The point ``x (1, size)``, its value, the duality gap there, the slopes ``(m, c')``, and the steps made."""
+    """The point ``x (1, size)``, its value, an estimate of the duality gap there, a lower bound of the optimum, the
+    slopes ``(m, c')``, and the steps made.
+    """
 
     x: Tensor
     value: float
     gap: float
+    lower: float
     slopes: Tensor
     steps: int
 
@@ -71,14 +74,14 @@ class Interior:
         state = self._start(eta)
         best, idle, steps = self._measure(x, eta, state, 0), 0, 0
         for steps in range(1, MAX_STEPS + 1):
-            if idle >= PATIENCE or best.gap <= tol * abs(best.value) or best.value - best.gap > give_up:
+            if idle >= PATIENCE or best.gap <= tol * abs(best.value) or best.lower > give_up:
                 break
             x, eta, state = self._step(x, eta, state)
             if not bool(self.view.total((~x.isfinite()).sum()) == 0):
                 break
             found = self._measure(x, eta, state, steps)
             idle, best = (0, found) if found.gap < best.gap else (idle + 1, best)
-        return InteriorResult(best.x, best.value, best.gap, best.slopes, steps)
+        return replace(best, steps=steps)
 
     def _start(self, eta: Tensor) -> _Slack:
         a = (self.box.low + self.box.high) / 2
@@ -98,9 +101,11 @@ class Interior:
         left = view.ridge * coefficients + view.push_forward(view.products(None, [self.weight * state.a])[1][0])
         # A ridge that is nearly nothing says nothing about what the rest of its equation costs: a move of the size of
         # the coefficients themselves does.
-        by_ridge = torch.where(view.ridge > 0, 0.5 * left.square() / view.ridge, 0.0)
-        off = torch.minimum(by_ridge, 2 * (left * coefficients).abs()).sum()
-        return InteriorResult(x, float(sums[0] + penalty), float(sums[1] + off), state.a, steps)
+        proved = torch.where(view.ridge > 0, 0.5 * left.square() / view.ridge, 0.0)
+        size = 2 * coefficients.abs() + coefficients.abs().amax()
+        off = torch.minimum(proved, left.abs() * size).sum()
+        value, missing = float(sums[0] + penalty), float(sums[1])
+        return InteriorResult(x, value, missing + float(off), value - missing - float(proved.sum()), state.a, steps)
 
     def _step(self, x: Tensor, eta: Tensor, state: _Slack) -> tuple[Tensor, Tensor, _Slack]:
         box, view, w = self.box, self.view, self.weight

@@ -68,10 +68,12 @@ def _minimise(view: Restricted, Z: Tensor, give_up: float, tol: float) -> tuple[
     if box is None:
         raise TypeError(f"the {loss.name} loss is not smooth: it needs a `box` to be refitted")
     interior = Interior(view, box, view.inst.source.weight)
-    found = interior.minimise(view.gather(Z), GAP_TOL if tol <= TOL else SEARCH_GAP_TOL, give_up)
+    # The method gains nothing from a start close to the minimum, and loses from one that is far off.
+    start = torch.zeros_like(view.gather(Z))
+    found = interior.minimise(start, GAP_TOL if tol <= TOL else SEARCH_GAP_TOL, give_up)
     relative = found.gap / max(abs(found.value), torch.finfo(torch.float64).tiny)
     fit = Fit(view.scatter(found.x, Z), found.value, relative, found.slopes, found.steps)
-    return fit, not found.value - found.gap > give_up
+    return fit, not found.lower > give_up
 
 
 def _by_newton(view: Restricted, Z: Tensor, give_up: float, tol: float, steps: int) -> tuple[Fit, bool]:
