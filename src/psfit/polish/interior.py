@@ -72,7 +72,8 @@ class Interior:
         """
         eta = self.view.predictors(x)
         state = self._start(eta)
-        best, idle, steps = self._measure(x, eta, state, 0), 0, 0
+        # At the start nothing is known of the slopes, and the gap does not count.
+        best, idle, steps = replace(self._measure(x, eta, state, 0), gap=float("inf")), 0, 0
         for steps in range(1, MAX_STEPS + 1):
             if idle >= PATIENCE or best.gap <= tol * abs(best.value) or best.lower > give_up:
                 break

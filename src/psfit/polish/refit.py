@@ -1,6 +1,6 @@
 """Exact refit: the minimiser of the objective on a given support."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -51,6 +51,10 @@ def refit(
         return Fit(view.scatter(view.gather(Z), Z), float(view.value(view.gather(Z))), 0.0)
     fit, ended = _minimise(view, Z, give_up, tol)
     if ended and fit.residual > POOR:
+        x = view.gather(Z)
+        before = float(view.value(x))
+        if before < fit.value:
+            fit = replace(fit, Z=view.scatter(x, Z), value=before)
         view.orthogonalise()
         again, _ = _minimise(view, fit.Z, give_up, tol)
         fit = again if again.value < fit.value else fit
@@ -68,8 +72,9 @@ def _minimise(view: Restricted, Z: Tensor, give_up: float, tol: float) -> tuple[
     if box is None:
         raise TypeError(f"the {loss.name} loss is not smooth: it needs a `box` to be refitted")
     interior = Interior(view, box, view.inst.source.weight)
-    # The method gains nothing from a start close to the minimum, and loses from one that is far off.
-    start = torch.zeros_like(view.gather(Z))
+    # The method seldom gains from a start close to the minimum, and loses from one that is far off.
+    start = view.gather(Z)
+    start = torch.zeros_like(start) if view.basis is None else _better_start(view, start)
     found = interior.minimise(start, GAP_TOL if tol <= TOL else SEARCH_GAP_TOL, give_up)
     relative = found.gap / max(abs(found.value), torch.finfo(torch.float64).tiny)
     fit = Fit(view.scatter(found.x, Z), found.value, relative, found.slopes, found.steps)
