@@ -57,12 +57,13 @@ class SelectionJob:
     model: type
     y: np.ndarray
     scoring: str | None = None
+    gammas: tuple[float, ...] = (1.0, 10.0)
 
     def fit(self, X: np.ndarray, rows: slice, grid: GridSpec) -> dict:
         # Where ranks have rows 0 to 9, or 50 and more, they hold nothing but one fold.
         fold = np.digitize(np.arange(SAMPLES), [10, 50])[rows]
         cv = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(3)]
-        model = self.model([1, KAPPA, 6], gammas=[1.0, 10.0], cv=cv, scoring=self.scoring, grid=grid)
+        model = self.model([1, KAPPA], gammas=self.gammas, cv=cv, scoring=self.scoring, grid=grid)
         model.fit(X[rows], self.y[rows])
         return {
             "objective": float(model.cv_results_["mean_test_score"].sum()),
@@ -98,7 +99,7 @@ def data() -> tuple[np.ndarray, dict[str, Job | PathJob | SelectionJob]]:
         "squared path": PathJob("squared", signal + noise),
         "logistic path": PathJob("logistic", text),
         "squared, cross-validated": SelectionJob(SparseLinearRegressionCV, signal + noise),
-        "logistic, cross-validated by a scorer": SelectionJob(SparseLogisticRegressionCV, text, "accuracy"),
+        "logistic, cross-validated by a scorer": SelectionJob(SparseLogisticRegressionCV, text, "accuracy", (10.0,)),
     }
     return X, jobs
 
