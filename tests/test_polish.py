@@ -19,9 +19,9 @@ from psfit.instance import pose
 from psfit.losses import Hinge, Logistic, Softmax, Squared
 from psfit.polish import polish
 from psfit.polish.explore import try_all
-from psfit.polish.landscape import DataLandscape, GramLandscape, landscape
+from psfit.polish.landscape import DataLandscape, GramLandscape, Model, landscape
 from psfit.polish.refit import refit
-from psfit.polish.swap import propose, swap_search
+from psfit.polish.swap import propose, score_rows, swap_search
 
 
 def posed(loss, kappa, *, nodes=1, sparsity="element", gamma=3.0, dtype=torch.float64, **shape):
@@ -283,3 +283,23 @@ def test_empty_columns_of_a_sparse_matrix_do_not_end_the_swaps(fit_intercept):
     assert fit.value < value([0, 1, 2])
     swapped = [value([*(k for k in inside if k != out), into]) for out in inside for into in outside]
     assert fit.value <= min(swapped) * (1 + 1e-9)
+
+
+def test_swaps_of_rows_are_scored_where_a_part_of_the_inverse_is_singular():
+    rng = np.random.default_rng(0)
+
+    def draw(*shape):
+        return torch.tensor(rng.normal(size=shape))
+
+    inner = draw(4, 4)
+    model = Model(
+        gradient=draw(3, 2),
+        blocks=torch.eye(2).double().repeat(3, 1, 1),
+        columns=0.01 * draw(3, 2, 4),
+        inner=inner @ inner.T + torch.eye(4),
+        x=draw(4),
+        item=torch.tensor([0, 0, 1, 1]),
+    )
+    K = torch.linalg.inv(model.inner)
+    K[0], K[:, 0] = 0.0, 0.0
+    assert score_rows(model, K, torch.tensor([2])).isfinite().all()

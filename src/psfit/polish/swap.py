@@ -158,7 +158,8 @@ def score_rows(model: Model, K: Tensor, outside: Tensor) -> Tensor:
     gains = []
     for item in model.item[model.item >= 0].unique(sorted=True):
         mine = (model.item == item).nonzero().flatten()
-        inverse = torch.linalg.inv(K[mine.unsqueeze(1), mine])
+        # A part of the inverse may be singular to rounding, where columns are nearly dependent.
+        inverse = torch.cholesky_inverse(cholesky(K[mine.unsqueeze(1), mine]))
         force = inverse @ model.x[mine]
         part = T[:, :, mine]
         schur = Q + part @ inverse @ part.transpose(1, 2)
