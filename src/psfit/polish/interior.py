@@ -31,8 +31,8 @@ PATIENCE = 10
 
 @dataclass(frozen=True)
 class InteriorResult:
-    """The point ``x (1, size)``, its value, an estimate of the duality gap there, a lower bound of the optimum, the
-    slopes ``(m, c')``, and the steps made.
+    """The point ``x (1, size)``, its value, an estimate of the duality gap there, a lower bound of the optimum up to what
+    the equations of the intercepts miss, the slopes ``(m, c')``, and the steps made.
     """
 
     x: Tensor
@@ -94,7 +94,7 @@ class Interior:
     def _measure(self, x: Tensor, eta: Tensor, state: _Slack, steps: int) -> InteriorResult:
         """Objective and duality gap: what slopes and predictors miss together, and what the equation of `x` misses."""
         box, view = self.box, self.view
-        loss = view.loss.value(eta, view.target.double())
+        loss = view.loss.value(eta, view.target)
         missed = loss - state.a * (eta - box.centre - 0.5 * box.bend * state.a)
         sums = view.total(torch.stack([(self.weight * loss).sum(), (self.weight * missed.clamp(min=0)).sum()]))
         coefficients = view.coefficients(x)[0]
