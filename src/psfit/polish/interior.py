@@ -31,8 +31,8 @@ PATIENCE = 10
 
 @dataclass(frozen=True)
 class InteriorResult:
-    """The point ``x (1, size)``, its value, an estimate of the duality gap there, a lower bound of the optimum up to what
-    the equations of the intercepts miss, the slopes ``(m, c')``, and the steps made.
+    """The point ``x (1, size)``, its value, an estimate of the duality gap there, a lower bound of the optimum up to
+    what the equations of the intercepts miss, the slopes ``(m, c')``, and the steps made.
     """
 
     x: Tensor
