@@ -78,3 +78,17 @@ def test_sums_and_squares_are_about_the_reference():
     found = moments("streamed", X, y, weight, reference)
     np.testing.assert_allclose(found.sums, (weight * (X - reference)).sum(0), rtol=1e-12)
     np.testing.assert_allclose(found.squares, (weight * (X - reference) ** 2).sum(0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_float32_columns_far_from_zero_are_refined_without_loss(kind):
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(ROWS, COLUMNS)) + 1e5).astype(np.float32)
+    matrix = Streamed(ArrayRows(X), CPU, torch.float32, 0) if kind == "streamed" else KINDS[kind](X)
+    shift = torch.tensor(X.astype(float).mean(axis=0))
+    refined, left = matrix.refined(shift)
+    v = torch.tensor(rng.normal(size=(COLUMNS, 1)))
+    centred = (X.astype(np.longdouble) - shift.numpy()) @ v.numpy()
+    found = refined.mv(v) - left @ v
+    assert refined.dtype == torch.float64
+    np.testing.assert_allclose(found.numpy(), centred.astype(float), atol=1e-9 if bool(left.any()) else 1e-13)

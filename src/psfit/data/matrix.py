@@ -76,16 +76,12 @@ class DesignMatrix(ABC):
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         """Rows ``start`` to ``stop - 1`` as a dense tensor of the given precision."""
 
-    @abstractmethod
-    def in_float64(self) -> "DesignMatrix":
-        """The same numbers, with products in float64."""
-
     def refined(self, shift: Tensor) -> tuple["DesignMatrix", Tensor]:
         """The same numbers for exact products with columns far from zero: in float64, ``shift (n,)`` subtracted.
 
         What could not be subtracted from the entries, because it would not fit in memory, is returned as well.
         """
-        return self.in_float64(), shift
+        return self, shift
 
     def strips(self, dtype: torch.dtype | None = None) -> Iterator[tuple[slice, Strip]]:
         """All rows, a bounded number of bytes at a time: pairs of a row range and a strip of the given precision."""
@@ -154,9 +150,6 @@ class Dense(DesignMatrix):
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         return self.values[start:stop].to(dtype)
 
-    def in_float64(self) -> "Dense":
-        return Dense(self.values.double())
-
     def refined(self, shift: Tensor) -> tuple["Dense", Tensor]:
         return Dense(self.values - shift), torch.zeros_like(shift)
 
@@ -221,9 +214,6 @@ class Affine(DesignMatrix):
 
     def rows(self, start: int, stop: int) -> "Affine":
         return self._like(self.base.rows(start, stop), slice(None), self.constant)
-
-    def in_float64(self) -> "Affine":
-        return self._like(self.base.in_float64(), slice(None), self.constant)
 
     def _like(self, base: DesignMatrix, index: slice | Tensor, constant: float) -> "Affine":
         """Another matrix in the units of some of these columns."""

@@ -267,8 +267,8 @@ class Sparse(DesignMatrix):
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         return self.rows(start, stop).csr.matrix.to_dense().to(dtype)
 
-    def in_float64(self) -> "Sparse":
-        return Sparse(self.csr.to(torch.float64))
+    def refined(self, shift: Tensor) -> tuple["Sparse", Tensor]:
+        return Sparse(self.csr.to(torch.float64)), shift
 
     def strips(self, dtype: torch.dtype | None = None) -> Iterator[tuple[slice, Strip]]:
         yield slice(0, self.shape[0]), SparseStrip.plain(self.csr.to(dtype or self.dtype))

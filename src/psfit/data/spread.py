@@ -68,9 +68,6 @@ class Spread(DesignMatrix):
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         return self._gathered(self.part.chunk(start, stop, dtype).T).T
 
-    def in_float64(self) -> "Spread":
-        return Spread(self.part.in_float64(), self.at, self.shape[1], self.axis)
-
     def refined(self, shift: Tensor) -> tuple["Spread", Tensor]:
         part, left = self.part.refined(shift[self.at])
         return Spread(part, self.at, self.shape[1], self.axis), self._gathered(left)

@@ -136,8 +136,8 @@ class Streamed(DesignMatrix):
         part.number = self.number
         return part
 
-    def in_float64(self) -> "Streamed":
-        return self._part(self.first, self.shape[0], self.index, torch.float64)
+    def refined(self, shift: Tensor) -> tuple["Streamed", Tensor]:
+        return self._part(self.first, self.shape[0], self.index, torch.float64), shift
 
     def _part(self, first: int, count: int, index: Tensor | None, dtype: torch.dtype | None = None) -> "Streamed":
         dtype = dtype or self.dtype
