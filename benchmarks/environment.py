@@ -3,7 +3,7 @@
 import os
 import subprocess
 
-from psfit.environment import environment as machine_and_versions
+from psfit.common.environment import environment as machine_and_versions
 
 
 def environment() -> dict[str, str]:

@@ -13,12 +13,12 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pandas as pd
+from psfit.plots import plot_gaps, plot_path, plot_selection, plot_stability
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import PolynomialFeatures
 
 from psfit import SparseLinearRegressionCV, SparseLogisticRegressionCV, sparse_path, stability_selection
-from psfit.plots import plot_gaps, plot_path, plot_selection, plot_stability
 
 matplotlib.use("Agg")
 

@@ -12,10 +12,10 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from psfit.plots import plot_stability
 from sklearn.datasets import load_breast_cancer
 
 from psfit import SparseLogisticRegression, Stability, stability_selection
-from psfit.plots import plot_stability
 
 matplotlib.use("Agg")
 

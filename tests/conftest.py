@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from psfit.cli import main
-from psfit.estimators import _inputs
+from psfit.estimators import reading
 
 torch.set_num_threads(1)
-# As on processors and in libraries that take subnormal numbers for zero; tests/test_portability.py asks for it.
+# As on processors and in libraries that take subnormal numbers for zero; tests/project/test_portability.py asks for it.
 if os.environ.get("FLUSH_SUBNORMALS"):
     assert torch.set_flush_denormal(True)
 
@@ -37,7 +37,7 @@ def call(monkeypatch, capsys):
 @pytest.fixture
 def stays_sparse(monkeypatch):
     """Sparse matrices stay sparse although they are tiny."""
-    monkeypatch.setattr(_inputs, "TINY", 0)
+    monkeypatch.setattr(reading, "TINY", 0)
 
 
 def pytest_collection_modifyitems(config, items):

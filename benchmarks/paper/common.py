@@ -16,9 +16,9 @@ from torch import Tensor
 from psfit import BiCADMM, GridSpec, Problem, Result, solve
 from psfit.data import Dense, Source
 from psfit.data.synthetic import Synthetic, paper_recipe
-from psfit.instance import pose
 from psfit.losses import Squared
-from psfit.polish.refit import refit
+from psfit.problem.instance import pose
+from psfit.search.refit import refit
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from environment import environment

@@ -13,7 +13,7 @@ import torch
 from common import data, regression, setting, source_of, table, write_csv, write_page
 
 from psfit import BiCADMM, GridSpec
-from psfit.instance import Instance, pose
+from psfit.problem.instance import Instance, pose
 
 PENALTIES = (2.0, 4.0, 8.0, 16.0)
 ALPHA = 0.5

@@ -16,8 +16,8 @@ import torch
 from common import Setting, data, fit, regression, setting, source_of, table, write_csv, write_page
 
 from psfit import BiCADMM, GridSpec
-from psfit.instance import pose
-from psfit.stepping import stepper
+from psfit.admm.steps import stepper
+from psfit.problem.instance import pose
 
 NODES = 4
 SIZES = {"cuda": (300_000, 4_000), "cpu": (30_000, 400)}
@@ -26,11 +26,11 @@ WARM, ITERATIONS = 10, 200
 # What is timed: module, name and what it is called on the page. They follow one another in a fit.
 STEPS = (
     ("psfit.solve", "pose", "moments of the data (Gram)"),
-    ("psfit.bicadmm.BiCADMM", "init", "penalties and factors"),
-    ("psfit.fitting", "iterate", "iterations"),
-    ("psfit.polish.explore", "swap_search", "swap search"),
-    ("psfit.polish", "refit", "exact refit"),
-    ("psfit.proofs.Certificates", "settled", "certificate"),
+    ("psfit.admm.bicadmm.BiCADMM", "init", "penalties and factors"),
+    ("psfit.pipeline.fit", "iterate", "iterations"),
+    ("psfit.search.restarts", "swap_search", "swap search"),
+    ("psfit.search.polish", "refit", "exact refit"),
+    ("psfit.pipeline.proofs.Certificates", "settled", "certificate"),
 )
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from common import GAMMA
 
+from psfit.cli.peers import lasso as lasso_path
 from psfit.data.synthetic import Synthetic
-from psfit.rivals import lasso as lasso_path
 
 
 def lasso(made: Synthetic) -> tuple[float, float]:

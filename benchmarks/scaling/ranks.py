@@ -17,17 +17,17 @@ from model import Shape
 from torch import Tensor
 
 from psfit import BiCADMM, Dense, GridSpec, Problem, Source, solve
-from psfit.bicadmm import PRESSURES
-from psfit.bilinear import bilinear_start, bilinear_step
+from psfit.admm.bicadmm import PRESSURES
+from psfit.admm.bilinear import bilinear_start, bilinear_step
+from psfit.admm.local import FeatureSplit, Subproblem
+from psfit.admm.local.feature_split import FeatureSplitState
+from psfit.admm.loop import iterate
 from psfit.comm import Grid
 from psfit.data import DesignMatrix, Spread
 from psfit.data.synthetic import paper_recipe
-from psfit.instance import pose
-from psfit.iterate import iterate
-from psfit.local import FeatureSplit, Subproblem
-from psfit.local.feature_split import FeatureSplitState
 from psfit.losses import Logistic, Squared
 from psfit.problem import Layout
+from psfit.problem.instance import pose
 
 # No residual gets this small, so a run ends at its last iteration.
 NEVER = 1e-15

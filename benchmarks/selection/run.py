@@ -27,7 +27,7 @@ from psfit import BiCADMM, GridSpec, Problem, SparseLinearRegression, SparseLine
 from psfit.data import Dense, Source
 from psfit.data.synthetic import paper_recipe
 from psfit.losses import Squared
-from psfit.path import solve_path
+from psfit.pipeline.path import solve_path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from environment import environment

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from psfit import BiCADMM, GridSpec, SparseLinearRegression
-from psfit.local import LocalSolver, LocalState, Subproblem
+from psfit.admm.local import LocalSolver, LocalState, Subproblem
 from psfit.losses import Loss
 
 

@@ -1,11 +1,19 @@
 """PsFiT, the Parallel Sparse Fitting Toolbox: sparse linear models under an exact limit on nonzero coefficients."""
 
+import sys
+
 # First of all, since it is about what follows.
-from psfit import _command as _command
-from psfit._version import __version__
-from psfit.bicadmm import BiCADMM
-from psfit.checkpoint import CheckpointError
+from psfit.common import command as command
+
+# isort: split
+
+from psfit.admm.bicadmm import BiCADMM
+from psfit.admm.checkpoint import CheckpointError
+from psfit.admm.loop import StoppedError
 from psfit.comm import GridSpec, PeerLostError, RemoteError
+from psfit.comm.watch import Progress
+from psfit.common.result import Record, Result, Status
+from psfit.common.version import __version__
 from psfit.data import Dense, FileSource, Source
 from psfit.estimators import (
     Path,
@@ -23,13 +31,10 @@ from psfit.estimators import (
     sparse_path,
     stability_selection,
 )
-from psfit.iterate import StoppedError
-from psfit.model_file import load, save
+from psfit.estimators.persistence.model_file import load, save
+from psfit.pipeline.solve import solve
 from psfit.problem import Problem
-from psfit.reporting import report
-from psfit.result import Record, Result, Status
-from psfit.solve import solve
-from psfit.watch import Progress
+from psfit.reporting import plots, report
 
 __all__ = [
     "BiCADMM",
@@ -60,9 +65,13 @@ __all__ = [
     "StoppedError",
     "__version__",
     "load",
+    "plots",
     "report",
     "save",
     "solve",
     "sparse_path",
     "stability_selection",
 ]
+
+# Plots are made by the reports, and keep a public module of their own.
+sys.modules[f"{__name__}.plots"] = plots

@@ -9,9 +9,9 @@ from enumeration import best_objective
 from problems import SPARSITIES, make_source
 
 from psfit import BiCADMM, Dense, GridSpec, Problem, Source, SparseLinearRegression, solve
+from psfit.common.result import Status
 from psfit.data.synthetic import paper_recipe
 from psfit.losses import Hinge, Logistic, Softmax, Squared, SquaredHinge
-from psfit.result import Status
 
 POOR = BiCADMM(effort="low", exact=True, max_iter=5)
 

@@ -12,8 +12,8 @@ from problems import make_source
 from psfit import BiCADMM, Dense, GridSpec, Problem, Source, solve
 from psfit.certificate import extraction
 from psfit.certificate.quadratic import pooled
-from psfit.instance import pose
 from psfit.losses import Squared
+from psfit.problem.instance import pose
 
 
 def form_of(seed, features=7, kappa=3, samples=40, nodes=2):

@@ -15,7 +15,7 @@ import torch
 import psfit
 from psfit.comm import GridSpec
 from psfit.data import FileSource, memory, streamed
-from psfit.data.files import DataFileError, Wanted, learn, open_file, tables, text
+from psfit.data.io import DataFileError, Wanted, learn, open_file, tables, text
 from psfit.data.schema import Schema
 
 ROWS = 57

@@ -6,7 +6,7 @@ import pytest
 
 from psfit.comm import GridSpec
 from psfit.data import FileSource
-from psfit.data.files import DataFileError
+from psfit.data.io import DataFileError
 
 GRID = GridSpec(backend="serial", device="cpu").build()
 X = np.random.default_rng(0).normal(size=(20, 3))

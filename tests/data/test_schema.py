@@ -11,8 +11,8 @@ import pytest
 import psfit
 from psfit.comm import GridSpec
 from psfit.data import FileSource
-from psfit.data.files import DataFileError, text
-from psfit.data.files.cells import level_texts
+from psfit.data.io import DataFileError, text
+from psfit.data.io.cells import level_texts
 from psfit.data.schema import Column, Schema, SchemaError
 from psfit.reporting import describe
 

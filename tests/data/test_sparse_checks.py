@@ -10,7 +10,7 @@ import torch
 import psfit
 from psfit.comm import GridSpec
 from psfit.data import FileSource, Sparse, memory
-from psfit.data.files import DataFileError
+from psfit.data.io import DataFileError
 
 ROWS, COLUMNS = 40, 6
 MATRIX = scipy.sparse.random(ROWS, COLUMNS, density=0.3, format="csr", rng=np.random.default_rng(0))

@@ -10,9 +10,9 @@ from sklearn.metrics import r2_score
 import psfit
 from psfit.comm import GridSpec
 from psfit.data import FileSource
-from psfit.data.files import DataFileError
-from psfit.data.files.agree import _packed, _unpacked
-from psfit.data.files.base import Possible
+from psfit.data.io import DataFileError
+from psfit.data.io.agree import _packed, _unpacked
+from psfit.data.io.base import Possible
 from psfit.data.schema import Schema
 from psfit.reporting import describe
 

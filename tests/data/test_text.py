@@ -5,7 +5,7 @@ import pytest
 
 from psfit.comm import GridSpec
 from psfit.data import FileSource
-from psfit.data.files import DataFileError, text
+from psfit.data.io import DataFileError, text
 
 GRID = GridSpec(backend="serial", device="cpu").build()
 

@@ -8,10 +8,10 @@ import torch
 from jobs import SAMPLES, data, uneven_share
 
 from psfit import BiCADMM, Dense, GridSpec, Problem, Source
+from psfit.admm.local import FeatureSplit
 from psfit.data import Spread
-from psfit.instance import pose
-from psfit.local import FeatureSplit
 from psfit.losses import Logistic, Squared
+from psfit.problem.instance import pose
 
 backend, output, blocks = sys.argv[1:]
 spec = GridSpec(backend=backend, blocks=int(blocks), device="cpu", timeout=60)

@@ -27,7 +27,7 @@ from psfit.data import Source, Streamed
 from psfit.data.streamed import ArrayRows
 from psfit.estimators.stability import _halves
 from psfit.losses import Squared
-from psfit.parts import Parts
+from psfit.pipeline.subsamples import Parts
 
 # As many as there are true features: which ones are best is then no close call in any fold.
 KAPPAS = [1, 2, 3]

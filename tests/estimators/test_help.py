@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import psfit
-from psfit.estimators._documented import ATTRIBUTES, PARAMETERS, gather, split
+from psfit.estimators.docstrings import ATTRIBUTES, PARAMETERS, gather, split
 
 REFERENCE = Path(__file__).parents[2] / "docs/api.md"
 ESTIMATORS = [getattr(psfit, name) for name in psfit.__all__ if name.startswith("Sparse")]

@@ -165,7 +165,7 @@ def test_sparse_tensors_are_refused_and_names_do_not_linger(data):
 
 
 def test_tensors_and_arrays_are_used_in_place(data):
-    from psfit.estimators._inputs import read_design, to_tensor
+    from psfit.estimators.reading import read_design, to_tensor
 
     X, _ = data
     model = SparseLinearRegression()

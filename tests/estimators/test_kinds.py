@@ -9,7 +9,7 @@ import scipy.sparse
 import torch
 
 from psfit import BiCADMM, SparseLinearRegression, SparseLogisticRegression, SparsePoissonRegression
-from psfit.estimators._inputs import as_array, read_design, read_weights
+from psfit.estimators.reading import as_array, read_design, read_weights
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(30, 4))

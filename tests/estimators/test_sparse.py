@@ -12,7 +12,7 @@ from problems import LOSSES, SPARSITIES, make_source
 
 from psfit import BiCADMM, GridSpec, Problem, Source, SparseLinearRegression, SparseLogisticRegression, solve
 from psfit.data import Dense, Sparse
-from psfit.instance import pose
+from psfit.problem.instance import pose
 
 pytestmark = pytest.mark.usefixtures("stays_sparse")
 

@@ -15,10 +15,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import psfit.plots
 import pytest  # noqa: F401
 
 import psfit.cli
-import psfit.plots
 import psfit.reporting  # noqa: F401
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import dual_bound
 from psfit.certificate.perspective import Fixed
-from psfit.instance import Instance
+from psfit.problem.instance import Instance
 
 ROUNDS = 5
 # A round must win this share of the gap to be followed by another.

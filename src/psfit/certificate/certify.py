@@ -15,7 +15,7 @@ from psfit.certificate.dual import gradient_bound, trivial_bound
 from psfit.certificate.perspective import Fixed
 from psfit.certificate.quadratic import Quadratic, pooled
 from psfit.certificate.relaxation import QuadraticRelaxation
-from psfit.instance import Instance
+from psfit.problem.instance import Instance
 
 # Iterations that a certificate may spend: each is a small product, or two passes over the data.
 SMALL_BUDGET = 100

@@ -17,8 +17,8 @@ from torch import Tensor
 from psfit.certificate.dual import dual_bound
 from psfit.certificate.perspective import Fixed, shrink
 from psfit.certificate.relaxation import CHECK_EVERY, PATIENCE, STALLED, Bounds, Relaxation
-from psfit.instance import Instance
-from psfit.replay import Replay, Tensors
+from psfit.kernels.cuda_graph import Replay, Tensors
+from psfit.problem.instance import Instance
 
 POWER_STEPS = 12
 # The ratio of the steps in slopes and in coefficients, as a share of the ratio of their sizes.

@@ -16,8 +16,8 @@ from psfit.certificate.perspective import Fixed, charge
 from psfit.certificate.quadratic import EPS
 from psfit.comm import Grid
 from psfit.data import DesignMatrix
-from psfit.instance import Instance
 from psfit.losses import Loss
+from psfit.problem.instance import Instance
 
 
 def dual_bound(inst: Instance, slopes: Tensor, fixed: Fixed) -> tuple[Tensor, Tensor]:

@@ -13,8 +13,8 @@ from psfit.certificate.dual import trivial_bound
 from psfit.certificate.perspective import Fixed
 from psfit.certificate.quadratic import Quadratic, pooled
 from psfit.certificate.relaxation import Bounds, QuadraticRelaxation, Relaxation
-from psfit.instance import Instance
 from psfit.problem import are_few
+from psfit.problem.instance import Instance
 
 # Iterations of the root's relaxation: by passes over the data once, on a quadratic form again in every round.
 PASS_ITERATIONS = 300

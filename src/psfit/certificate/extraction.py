@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from psfit.certificate.quadratic import EPS, Quadratic
-from psfit.instance import Instance
-from psfit.linalg import solve_spd
+from psfit.kernels.linalg import solve_spd
+from psfit.problem.instance import Instance
 
 # The interior point method: steps at most, the relative gap at which it ends, how far from the centre it starts to aim,
 # and the factor by which a step that leaves the domain shrinks.

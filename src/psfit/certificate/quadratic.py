@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from psfit.instance import Instance
-from psfit.linalg import cholesky
+from psfit.kernels.linalg import cholesky
+from psfit.problem.instance import Instance
 
 EPS = torch.finfo(torch.float64).eps
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from psfit.certificate.perspective import Fixed, charge, shrink
 from psfit.certificate.quadratic import EPS, Quadratic
-from psfit.linalg import cholesky
+from psfit.kernels.linalg import cholesky
 
 # Penalty of the splitting as a share of the mean curvature: the fewest iterations on correlated and independent data.
 RHO_SHARE = 0.1

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 from sklearn.exceptions import ConvergenceWarning
 
-from psfit._command import loaded
-from psfit._version import __version__
-from psfit.checkpoint import CheckpointError
+from psfit.admm.checkpoint import CheckpointError
+from psfit.admm.loop import StoppedError
 from psfit.cli.bench import bench
 from psfit.cli.demo import demo
 from psfit.cli.fit import fit
@@ -20,8 +19,9 @@ from psfit.cli.predict import predict
 from psfit.cli.report import report
 from psfit.cli.say import EXIT_CODES
 from psfit.comm import PeerLostError, RemoteError
-from psfit.iterate import StoppedError
-from psfit.result import Status
+from psfit.common.command import loaded
+from psfit.common.result import Status
+from psfit.common.version import __version__
 
 app = typer.Typer(
     help="Sparse linear models under an exact limit on nonzero coefficients, over nodes and devices. "

@@ -11,18 +11,17 @@ import torch
 import typer
 from torch import Tensor
 
-from psfit import rivals
-from psfit.bicadmm import BiCADMM
-from psfit.cli import options
+from psfit.admm.bicadmm import BiCADMM
+from psfit.cli import options, peers
 from psfit.cli.say import Speaker
 from psfit.comm import Grid, GridSpec
+from psfit.common.environment import environment
 from psfit.data.synthetic import drawn_signs, paper_recipe
-from psfit.environment import environment
-from psfit.estimators._base import SparseModel
+from psfit.estimators.model import SparseModel
 from psfit.estimators.path import model_for
 
 # The losses for which scikit-learn has a sparse model.
-RIVALS = {"squared": rivals.lasso, "logistic": rivals.l1_logistic, "squared_hinge": rivals.l1_svm}
+RIVALS = {"squared": peers.lasso, "logistic": peers.l1_logistic, "squared_hinge": peers.l1_svm}
 Rivalled = Enum("Rivalled", {name: name for name in RIVALS}, type=str)  # type: ignore[misc]
 RIVAL = "scikit-learn, l1 path"
 NOTES = (

@@ -12,11 +12,11 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from psfit.cli import options
 from psfit.comm import GridSpec
+from psfit.common.output_files import require_writable, write_lines, write_whole
 from psfit.data.synthetic import paper_recipe
 from psfit.estimators import SparseLinearRegression
-from psfit.files import require_writable, write_lines, write_whole
-from psfit.model_file import save
-from psfit.plots import plot_convergence
+from psfit.estimators.persistence.model_file import save
+from psfit.reporting.plots import plot_convergence
 
 # Hardly any ridge, so that the coefficients are those of least squares on the support.
 GAMMA = 1000.0

@@ -5,16 +5,16 @@ from typing import Annotated
 
 import typer
 
-from psfit.bicadmm import BiCADMM
+from psfit.admm.bicadmm import BiCADMM
 from psfit.cli import options
 from psfit.cli.report import write_report
 from psfit.cli.say import Speaker, coefficients, end, summary, written
 from psfit.comm import GridSpec
+from psfit.common.output_files import require_writable
 from psfit.data import FileSource
-from psfit.estimators._base import SparseModel
+from psfit.estimators.model import SparseModel
 from psfit.estimators.path import model_for
-from psfit.files import require_writable
-from psfit.model_file import MODELS, save
+from psfit.estimators.persistence.model_file import MODELS, save
 from psfit.reporting import require_page
 
 

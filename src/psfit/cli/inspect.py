@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from psfit.checkpoint import find_run
+from psfit.admm.checkpoint import find_run
 from psfit.cli.options import Columns, Json, OneHot, Target, file_source, plain
 from psfit.cli.say import MOST_SHOWN, coefficients, summary
 from psfit.comm import GridSpec
 from psfit.data.summary import ColumnSummary
-from psfit.model_archive import MARK
-from psfit.model_file import load
+from psfit.estimators.persistence.archive import MARK
+from psfit.estimators.persistence.model_file import load
 
 
 def inspect(

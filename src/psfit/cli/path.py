@@ -8,20 +8,20 @@ from typing import Annotated, Any
 import typer
 
 from psfit import estimators
-from psfit.bicadmm import BiCADMM
+from psfit.admm.bicadmm import BiCADMM
 from psfit.cli import options
 from psfit.cli.report import write_report
 from psfit.cli.say import EXIT_CODES, Speaker, coefficients, draw, end, require_picture, summary, written
 from psfit.comm import Grid, GridSpec
+from psfit.comm.watch import Progress
+from psfit.common.output_files import require_writable, write_lines
+from psfit.common.result import Status
 from psfit.data import FileSource
-from psfit.estimators._selection import SelectingModel
 from psfit.estimators.path import Path as KappaPath
 from psfit.estimators.path import model_for, sparse_path
-from psfit.files import require_writable, write_lines
-from psfit.model_file import save
+from psfit.estimators.persistence.model_file import save
+from psfit.estimators.selection import SelectingModel
 from psfit.reporting import require_page
-from psfit.result import Status
-from psfit.watch import Progress
 
 Criterion = Enum("Criterion", {name: name for name in ("aic", "bic", "ebic", "gic")}, type=str)  # type: ignore[misc]
 CHOICE = "Choice of kappa"
@@ -169,7 +169,7 @@ def _choose(
         save(model, out)
         lines.append(f"  model      {out}")
     if speaker.first and picture is not None:
-        from psfit.plots import plot_selection
+        from psfit.reporting.plots import plot_selection
 
         lines.append(draw(plot_selection(choice), picture))
     return {"label": choice.label, "table": choice.rows(), "chosen": facts}, lines
@@ -186,7 +186,7 @@ def _show(
         write_lines(out, [flat[0].keys(), *(row.values() for row in flat)])
         lines.append(f"  table      {out}")
     if speaker.first and picture is not None:
-        from psfit.plots import plot_path
+        from psfit.reporting.plots import plot_path
 
         lines.append(draw(plot_path(found, float(found.gammas[-1])), picture))
     ended = found.ended and found.ended.name

@@ -7,9 +7,9 @@ import numpy as np
 import typer
 
 from psfit.cli.tables import ENDINGS, print_table, write_table
-from psfit.estimators._scores import answering
-from psfit.files import require_writable
-from psfit.model_file import load
+from psfit.common.output_files import require_writable
+from psfit.estimators.persistence.model_file import load
+from psfit.estimators.scores import answering
 
 
 def predict(

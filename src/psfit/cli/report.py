@@ -11,9 +11,9 @@ from psfit import reporting
 from psfit.cli import options
 from psfit.comm import Grid, GridSpec
 from psfit.data import FileSource
-from psfit.estimators._base import SparseModel
+from psfit.estimators.model import SparseModel
 from psfit.estimators.path import Path as KappaPath
-from psfit.model_file import load
+from psfit.estimators.persistence.model_file import load
 
 
 def report(

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 
-from psfit.files import table_lines, write_lines, write_whole
+from psfit.common.output_files import table_lines, write_lines, write_whole
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 COLUMNAR: dict[str, Callable[[pa.Table, Any], None]] = {

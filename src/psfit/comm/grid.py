@@ -14,12 +14,12 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from psfit.arguments import NONE, Rule, check, instance, integer, number, one_of
 from psfit.comm import mpi, process_group
 from psfit.comm.base import Communicator
 from psfit.comm.forks import is_forked, note_use
 from psfit.comm.serial import Serial
 from psfit.comm.transfers import Transfers
+from psfit.common.arguments import NONE, Rule, check, instance, integer, number, one_of
 
 T = TypeVar("T")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}

@@ -11,7 +11,7 @@ import torch
 
 from psfit.comm import Grid, even_bounds
 from psfit.data import memory
-from psfit.data.files import UNLIKE, DataFileError, JoinedRows, Part, Pieces, Wanted, find, learn, open_file
+from psfit.data.io import UNLIKE, DataFileError, JoinedRows, Part, Pieces, Wanted, find, learn, open_file
 from psfit.data.matrix import DesignMatrix
 from psfit.data.schema import Schema, twice
 from psfit.data.sparse import Sparse

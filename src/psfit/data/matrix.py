@@ -14,7 +14,7 @@ from psfit.data.fingerprint import Fingerprint
 from psfit.data.integer_gram import available, integer_moments
 from psfit.data.strip import DenseStrip, Strip
 from psfit.data.widened import WidenedStrip
-from psfit.linalg import few_columns, few_sums
+from psfit.kernels.linalg import few_columns, few_sums
 
 # Rows are worked on in strips of so many bytes: what suits a cache, or keeps a GPU busy without filling it.
 STRIP_BYTES = 16 << 20

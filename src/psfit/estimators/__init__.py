@@ -1,6 +1,6 @@
 """Estimators: the scikit-learn face of PsFiT; scikit-learn lives here and nowhere lower."""
 
-from psfit.estimators.classify import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
+from psfit.estimators.classification import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
 from psfit.estimators.cv import (
     SparseLinearRegressionCV,
     SparseLogisticRegressionCV,
@@ -8,8 +8,8 @@ from psfit.estimators.cv import (
     SparseSoftmaxRegressionCV,
     SparseSVCCV,
 )
-from psfit.estimators.linear import SparseLinearRegression, SparsePoissonRegression
 from psfit.estimators.path import Path, sparse_path
+from psfit.estimators.regression import SparseLinearRegression, SparsePoissonRegression
 from psfit.estimators.stability import Stability, stability_selection
 
 __all__ = [

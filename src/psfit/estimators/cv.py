@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from psfit.bicadmm import BiCADMM
+from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import GridSpec
-from psfit.estimators._selection import SelectingModel
-from psfit.estimators.classify import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
-from psfit.estimators.linear import SparseLinearRegression, SparsePoissonRegression
+from psfit.comm.watch import Callback
+from psfit.estimators.classification import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
+from psfit.estimators.regression import SparseLinearRegression, SparsePoissonRegression
+from psfit.estimators.selection import SelectingModel
 from psfit.problem import Sparsity
-from psfit.watch import Callback
 
 
 class SparseLinearRegressionCV(SelectingModel, SparseLinearRegression):

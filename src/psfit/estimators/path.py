@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from psfit.arguments import GAMMAS, one_of
-from psfit.bicadmm import BiCADMM
+from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import GridSpec
+from psfit.comm.watch import Callback
+from psfit.common.arguments import GAMMAS, one_of
+from psfit.common.result import CLOSED_GAP, Status
 from psfit.data.schema import Schema
-from psfit.estimators._base import Posed, SparseModel
-from psfit.estimators._concerns import concerns_of_parts, warn_of
-from psfit.estimators._inputs import summed
-from psfit.estimators._progress import shown
-from psfit.estimators.classify import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
-from psfit.estimators.linear import SparseLinearRegression, SparsePoissonRegression
-from psfit.path import check_kappas, solve_path
+from psfit.estimators.classification import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
+from psfit.estimators.concerns import concerns_of_parts, warn_of
+from psfit.estimators.display import shown
+from psfit.estimators.model import Posed, SparseModel
+from psfit.estimators.reading import summed
+from psfit.estimators.regression import SparseLinearRegression, SparsePoissonRegression
+from psfit.pipeline.path import check_kappas, solve_path
 from psfit.problem import Sparsity
-from psfit.result import CLOSED_GAP, Status
-from psfit.watch import Callback
 
 # The estimator of each loss.
 LOSSES: dict[str, Callable[[], SparseModel]] = {

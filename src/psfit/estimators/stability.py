@@ -10,17 +10,17 @@ import numpy as np
 import torch
 from sklearn.base import is_classifier
 
-from psfit.arguments import NONE, integer, number, satisfying
-from psfit.bicadmm import BiCADMM
+from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
-from psfit.estimators._base import Posed
-from psfit.estimators._concerns import concerns_of_parts, warn_of
-from psfit.estimators._folds import Folds
-from psfit.estimators._progress import require_whole, shown, within
+from psfit.comm.watch import Callback
+from psfit.common.arguments import NONE, integer, number, satisfying
+from psfit.estimators.concerns import concerns_of_parts, warn_of
+from psfit.estimators.display import require_whole, shown, within
+from psfit.estimators.folds import Folds
+from psfit.estimators.model import Posed
 from psfit.estimators.path import limits_of, model_for
-from psfit.parts import Parts
+from psfit.pipeline.subsamples import Parts
 from psfit.problem import Sparsity
-from psfit.watch import Callback
 
 RESAMPLES = satisfying("an even integer of at least 2", lambda value: integer(2).read(value) % 2 == 0)
 THRESHOLD = number("a number above 0.5 and at most 1", lambda value: 0.5 < value <= 1)

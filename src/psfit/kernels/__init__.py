@@ -23,6 +23,6 @@ def _loaded(name: str) -> Any:
     if not os.environ.get("CC") and not any(shutil.which(compiler) for compiler in ("gcc", "clang", "cc")):
         return None
     try:
-        return getattr(import_module(f"psfit.kernels.{name}"), name)
+        return getattr(import_module(f"psfit.kernels.cuda.{name}"), name)
     except ImportError:
         return None

@@ -7,9 +7,9 @@ import numpy as np
 from markupsafe import Markup
 
 from psfit.data.summary import ColumnSummary
-from psfit.plots import plot_coefficients
 from psfit.reporting.charts import chart
 from psfit.reporting.names import number
+from psfit.reporting.plots import plot_coefficients
 
 # More rows than this make a chart that nobody reads; the table has them all.
 MOST_ROWS = 40

@@ -6,18 +6,18 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from psfit.estimators._base import SparseModel
-from psfit.estimators._selection import SelectingModel, Selection
+from psfit.comm.watch import REASONS
+from psfit.estimators.model import SparseModel
 from psfit.estimators.path import Path
-from psfit.plots import plot_convergence, plot_selection, plot_target
+from psfit.estimators.selection import SelectingModel, Selection
 from psfit.reporting import words
 from psfit.reporting.charts import chart
 from psfit.reporting.coefficients import Coefficients, Table, numeric
 from psfit.reporting.names import class_names, feature_names, joined, number, output_names, plural, share
 from psfit.reporting.paths import path_content
+from psfit.reporting.plots import plot_convergence, plot_selection, plot_target
 from psfit.reporting.recipe import model_recipe
 from psfit.reporting.samples import DataSummary
-from psfit.watch import REASONS
 
 # Targets beyond these are listed without a chart.
 MOST_CHARTS = 6

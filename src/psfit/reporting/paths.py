@@ -8,11 +8,11 @@ import numpy as np
 
 from psfit.data.summary import ColumnSummary
 from psfit.estimators.path import Path
-from psfit.plots import plot_gaps, plot_objectives, plot_path
 from psfit.reporting import words
 from psfit.reporting.charts import chart
 from psfit.reporting.coefficients import Cell, Table, numeric
 from psfit.reporting.names import class_names, feature_names, joined, number, output_names, plural, share
+from psfit.reporting.plots import plot_gaps, plot_objectives, plot_path
 from psfit.reporting.recipe import path_recipe
 
 # One chart for each output and gamma, but not more than this.

@@ -6,9 +6,9 @@ from typing import Any
 from torch import Tensor
 
 from psfit.comm import ALONE, GridSpec
-from psfit.estimators._base import SparseModel
+from psfit.common.output_files import require_writable, write_whole
+from psfit.estimators.model import SparseModel
 from psfit.estimators.path import Path as KappaPath
-from psfit.files import require_writable, write_whole
 from psfit.reporting.page import page
 from psfit.reporting.samples import describe
 

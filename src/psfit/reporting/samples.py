@@ -10,10 +10,10 @@ from sklearn.base import is_classifier
 from psfit.comm import Grid
 from psfit.data import DesignMatrix
 from psfit.data.summary import ColumnSummary
-from psfit.estimators._base import SparseModel
-from psfit.estimators._inputs import as_array, as_file, place, read_design, read_weights, require_finite, summed
-from psfit.estimators._scores import answering
+from psfit.estimators.model import SparseModel
 from psfit.estimators.path import Path, model_for
+from psfit.estimators.reading import as_array, as_file, place, read_design, read_weights, require_finite, summed
+from psfit.estimators.scores import answering
 from psfit.reporting.names import class_names
 
 # Bins of the target between three standard deviations on either side of the mean. Where the least and the most lie

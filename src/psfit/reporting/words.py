@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from psfit.common.result import Result
 from psfit.reporting.names import number, plural, share
-from psfit.result import Result
 
 # What each loss fits, and the loss of one sample with the predictor eta.
 LOSSES = {

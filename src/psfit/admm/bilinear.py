@@ -1,0 +1,103 @@
+"""The bilinear step: all there is of sparsity in Bi-cADMM.
+
+The limit ``||z||_0 <= kappa`` is written as ``s'z = t``, ``||z||_1 <= t``, ``||s||_1 <= kappa``, ``||s||_inf <= 1``.
+Given the consensus mean ``c`` of ``x_i + u_i`` the paper's global updates are, with ``g(z, s, t) = s'z - t``,
+
+    (z, t) = argmin_{||z||_1 <= t}  N rho_c / 2 ||z - c||^2 + rho_b / 2 (g(z, s, t) + v)^2
+    s      = argmin_{s in S_kappa}  (g(z, s, t) + v)^2
+    v     += g(z, s, t)
+
+and each has a closed form, vectorised here over independent problems (rows) with no solver and no host synchronisation.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from psfit.kernels import kernel
+from psfit.problem import Layout, largest
+
+# Items up to which a GPU makes the whole step of a problem in one kernel.
+MOST_FUSED = 16384
+
+
+@dataclass(frozen=True)
+class BilinearState:
+    """``z (p + free, c)`` in coefficient layout; ``s (problems, size)``, ``t`` and ``v (problems, 1)``."""
+
+    z: Tensor
+    s: Tensor
+    t: Tensor
+    v: Tensor
+    residual: Tensor
+
+
+def bilinear_start(z: Tensor, kappa: Tensor, layout: Layout) -> BilinearState:
+    """A state at the point `z` with no pressure yet: ``v = 0``."""
+    packed = layout.pack(z)
+    size = packed.abs()
+    v = torch.zeros_like(kappa, dtype=z.dtype)
+    return BilinearState(z, _signs_of_largest(packed, kappa), size.sum(dim=1, keepdim=True), v, v)
+
+
+def bilinear_step(state: BilinearState, mean: Tensor, kappa: Tensor, ratio: Tensor, layout: Layout) -> BilinearState:
+    """One pass of the (z, t), s and v updates.
+
+    Parameters
+    ----------
+    state : BilinearState
+    mean : Tensor (p + free, c)
+        ``c = mean(x_i + u_i)``; its free rows pass through unchanged.
+    kappa : Tensor (problems, 1)
+    ratio : Tensor (problems, 1)
+        ``rho_b / (N rho_c)``.
+    layout : Layout
+    """
+    center = layout.pack(mean)
+    fused = kernel("sparsify", center.device)
+    single = center.dtype == torch.float32 and center.shape[1] <= MOST_FUSED
+    update = fused if single and fused is not None else update_by_sorting
+    packed, s, t, v, residual = update(center, state.s, state.v, kappa, ratio)
+    return BilinearState(layout.replace(mean, packed), s, t, v, residual)
+
+
+def update_by_sorting(center: Tensor, s: Tensor, v: Tensor, kappa: Tensor, ratio: Tensor) -> tuple[Tensor, ...]:
+    """The new ``z, s (problems, size)`` and ``t, v, |g| (problems, 1)`` from a packed mean ``center``."""
+    # (z, t): eliminating t leaves a weighted soft threshold, h(z) = ||z||_1 - s'z = sum_j w_j |z_j|.
+    w = 1 - s * center.sign()
+    tau = threshold(center.abs(), w, v, ratio)
+    packed = center.sign() * (center.abs() - tau * w).clamp(min=0)
+    l1 = packed.abs().sum(dim=1, keepdim=True)
+    t = torch.maximum(l1, (s * packed).sum(dim=1, keepdim=True) + v)
+    # s: the signs of the kappa largest entries, scaled back if s'z would pass t - v.
+    s = _signs_of_largest(packed, kappa)
+    reach = (s * packed).sum(dim=1, keepdim=True)
+    s = s * torch.where(reach > 0, (t - v) / reach, 1.0).clamp(-1, 1)
+    # v: the scaled multiplier of g = 0.
+    g = (s * packed).sum(dim=1, keepdim=True) - t
+    return packed, s, t, v + g, g.abs()
+
+
+def threshold(a: Tensor, w: Tensor, v: Tensor, ratio: Tensor) -> Tensor:
+    """The root ``tau >= 0`` of ``tau = ratio [h(tau) - v]_+``, ``h(tau) = sum_j w_j max(a_j - tau w_j, 0)``.
+
+    The right side falls piecewise linearly with kinks at ``a_j / w_j``. With the kinks sorted downwards and two
+    cumulative sums, the equation is tested at every kink at once; those above the root are the active entries, and
+    on them it is linear. All arguments are ``(problems, size)`` or ``(problems, 1)``, ``a, w >= 0``.
+    """
+    kinks = torch.where(w > 0, a / w, 0.0)
+    kinks, order = kinks.sort(dim=1, descending=True)
+    w, a = w.gather(1, order), a.gather(1, order)
+    first = (w * a).cumsum(dim=1, dtype=torch.float64)
+    second = w.square().cumsum(dim=1, dtype=torch.float64)
+    active = (ratio * (first - kinks * second - v) < kinks).sum(dim=1, keepdim=True)
+    last = (active - 1).clamp(min=0)
+    some = active > 0
+    first = torch.where(some, first.gather(1, last), 0.0)
+    second = torch.where(some, second.gather(1, last), 0.0)
+    return (ratio * (first - v) / (1 + ratio * second)).clamp(min=0).to(a.dtype)
+
+
+def _signs_of_largest(packed: Tensor, kappa: Tensor) -> Tensor:
+    return torch.where(largest(packed, kappa), packed.sign(), 0.0)

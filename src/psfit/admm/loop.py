@@ -1,0 +1,129 @@
+"""The outer loop: step until the status says so, with checkpoints and signals."""
+
+import signal
+from contextlib import nullcontext
+from dataclasses import replace
+
+import torch
+
+from psfit.admm.bicadmm import MEASURED, BiCADMM, Setup, State
+from psfit.admm.checkpoint import Checkpoint, Row, Store
+from psfit.admm.steps import stepper
+from psfit.common.result import Record, Status
+
+# On a GPU reading a number waits for the device, so the stopping test is not made at every iteration there.
+CHECK_EVERY = {"cpu": 1, "cuda": 10}
+
+
+class StoppedError(RuntimeError):
+    """The run was asked to end before it had an answer; the message says what is left of it.
+
+    Every rank raises it; `rank` is for those who want to say it once.
+    """
+
+    def __init__(self, message: str, rank: int = 0) -> None:
+        super().__init__(message)
+        self.rank = rank
+
+
+def iterate(
+    solver: BiCADMM, setup: Setup, state: State, store: Store | None = None
+) -> tuple[State, Status, tuple[Record, ...]]:
+    """The last state, why it is the last, and the history; a diverged run falls back to its last finite point.
+
+    With a store the run goes on from a checkpoint there, and keeps its own.
+    """
+    keeper = None
+    rows: list[Row] = []
+    if store is not None:
+        keeper = Checkpoint(store, solver, setup)
+        state, rows = keeper.load(state)
+    # With a checkpoint nothing is lost, so SIGTERM may end every run.
+    signals = setup.instance.watch.signals
+    with nullcontext() if keeper is None else signals.listening(signal.SIGTERM):
+        state, status = _loop(solver, setup, state, rows, keeper)
+        # The signal may have come after the last wishes were gathered.
+        if keeper is not None and setup.instance.watch.terminated():
+            raise StoppedError(
+                f"stopped by a signal at iteration {state.iteration}; the same command goes on from the checkpoint in "
+                f"{keeper.folder}",
+                setup.instance.grid.world.rank,
+            )
+    return state, status, _history(solver, setup, rows, solver.measure(setup, state))
+
+
+def _loop(
+    solver: BiCADMM, setup: Setup, state: State, rows: list[Row], keeper: Checkpoint | None
+) -> tuple[State, Status]:
+    watch = setup.instance.watch
+    every = CHECK_EVERY[setup.instance.source.matrix.device.type]
+    status = solver.status(setup, state) if rows else Status.RUNNING
+    step, finite, kept = stepper(solver, setup), state, state.iteration
+    transfers = setup.instance.grid.transfers
+    while status is Status.RUNNING:
+        for _ in range(min(every, solver.max_iter - state.iteration)):
+            wishes = watch.wishes
+            if any(wishes):
+                state = replace(state, wishes=state.wishes.new_tensor(wishes))
+            state = step(state)
+            objective = _objective(setup, state) if solver.record_objective else None
+            rows.append(Row(state.measured, watch.seconds, objective, transfers.so_far()))
+            if keeper is not None and keeper.due(state):
+                keeper.save(state, rows)
+                kept = state.iteration
+        status = solver.status(setup, state)
+        if status is Status.DIVERGED or not bool(state.bilinear.z.isfinite().all()):
+            return finite, Status.DIVERGED
+        finite = step.kept(state)
+        _tell(solver, setup, state)
+        status = watch.decide(state.heard.tolist()) or status
+        if keeper is not None and kept < state.iteration and status is not Status.RUNNING:
+            keeper.save(state, rows)
+            kept = state.iteration
+    return state, status
+
+
+def _tell(solver: BiCADMM, setup: Setup, state: State) -> None:
+    """Say how far the iteration is, if somebody wants to hear it: these numbers must come from the device."""
+    watch = setup.instance.watch
+    if watch.callback is not None and bool(state.measured.isfinite().all()):
+        residuals, nonzeros = _described(solver, setup, state.measured.cpu().unsqueeze(0))
+        primal, dual, bilinear = residuals[0]
+        watch.tell(iteration=state.iteration, primal=primal, dual=dual, bilinear=bilinear, nonzeros=int(nonzeros[0]))
+
+
+def _objective(setup: Setup, state: State) -> float:
+    """The objective at z of all problems, without their copies under other penalties."""
+    objectives = setup.instance.objective(state.bilinear.z)
+    return float(objectives[: len(objectives) // setup.copies].sum())
+
+
+def _history(solver: BiCADMM, setup: Setup, rows: list[Row], last: torch.Tensor) -> tuple[Record, ...]:
+    """A record an iteration; each measurement describes the iteration before its own."""
+    measured = torch.stack([row.measured for row in rows[1:]] + [last]).cpu()
+    residuals, nonzeros = _described(solver, setup, measured)
+    return tuple(
+        Record(
+            iteration=k + 1,
+            primal=primal,
+            dual=dual,
+            bilinear=bilinear,
+            nonzeros=int(nonzeros[k]),
+            seconds=rows[k].seconds,
+            objective=rows[k].objective,
+            sent_bytes=int(rows[k].moved.sent_bytes),
+            sent_seconds=rows[k].moved.sent_seconds,
+            fetched_bytes=int(rows[k].moved.fetched_bytes),
+            fetched_seconds=rows[k].moved.fetched_seconds,
+        )
+        for k, (primal, dual, bilinear) in enumerate(residuals)
+    )
+
+
+def _described(solver: BiCADMM, setup: Setup, measured: torch.Tensor) -> tuple[list[list[float]], list[float]]:
+    """The residuals p, d, b as shares of what they compare, and the nonzeros; of some iterations, the largest of all
+    problems.
+    """
+    residuals, limits = solver.residuals(setup, measured)
+    shares = torch.where(residuals == 0, 0.0, solver.tol * residuals / limits)
+    return shares.amax(dim=2).tolist(), measured[:, MEASURED.index("nonzeros")].amax(dim=1).nan_to_num().tolist()

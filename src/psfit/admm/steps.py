@@ -1,0 +1,52 @@
+"""How the outer loop makes its steps: as they are written, or replayed on a GPU."""
+
+from psfit.admm.bicadmm import BiCADMM, Setup, State
+from psfit.kernels.cuda_graph import Replay, Tensors
+
+
+def stepper(solver: BiCADMM, setup: Setup) -> "Steps":
+    """Replayed where every step does the same on one device, else as written."""
+    inst = setup.instance
+    alone = inst.grid.world.size == 1 and inst.source.matrix.device.type == "cuda"
+    if alone and setup.solver.steady and not inst.source.matrix.streamed:
+        return ReplayedSteps(solver, setup)
+    return Steps(solver, setup)
+
+
+class Steps:
+    """Plain steps: every state is new."""
+
+    def __init__(self, solver: BiCADMM, setup: Setup) -> None:
+        self.solver, self.setup = solver, setup
+
+    def __call__(self, state: State) -> State:
+        return self.solver.step(self.setup, state)
+
+    def kept(self, state: State) -> State:
+        """The state such that further steps leave it alone."""
+        return state
+
+
+class ReplayedSteps(Steps):
+    """Steps in fixed buffers: a step overwrites all of the state before it but what was measured."""
+
+    def __init__(self, solver: BiCADMM, setup: Setup) -> None:
+        super().__init__(solver, setup)
+        self.replay: Replay | None = None
+
+    def __call__(self, state: State) -> State:
+        if self.replay is None:
+            self.replay = _replay(self.solver, self.setup, state)
+        return state.restored(state.iteration + 1, self.replay(state.tensors()))
+
+    def kept(self, state: State) -> State:
+        return state.restored(state.iteration, {name: value.clone() for name, value in state.tensors().items()})
+
+
+def _replay(solver: BiCADMM, setup: Setup, like: State) -> Replay:
+    """Steps as a function of tensors. It must not know who calls it: a cycle would keep the graph alive for long."""
+
+    def step(tensors: Tensors) -> Tensors:
+        return solver.step(setup, like.restored(like.iteration, tensors)).tensors()
+
+    return Replay(step, fresh=("measured",))

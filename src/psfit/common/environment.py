@@ -1,0 +1,41 @@
+"""What a figure depends on: the machine and the versions, to be written beside every measurement."""
+
+import os
+import platform
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from psfit.common.version import __version__
+
+LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn")
+
+
+def environment() -> dict[str, str]:
+    """Name and value of each, for people to read."""
+    return {
+        "machine": _processor(),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "threads": str(torch.get_num_threads()),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+        "python": platform.python_version(),
+        "psfit": __version__,
+        **_versions(),
+    }
+
+
+# Both take milliseconds, which small fits would notice.
+@cache
+def _versions() -> dict[str, str]:
+    return {name: version(name) for name in LIBRARIES}
+
+
+@cache
+def _processor() -> str:
+    """The name that Linux gives the processor; some kinds have none there."""
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text().splitlines() if about.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

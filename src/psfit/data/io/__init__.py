@@ -1,0 +1,73 @@
+"""Data files of many formats, read in parts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from psfit.data.io.agree import UNLIKE, Pieces, learn
+from psfit.data.io.arrays import NpyFile, NpzFile
+from psfit.data.io.base import DataFile, DataFileError, JoinedRows, Part, Wanted
+from psfit.data.io.hdf5 import Hdf5File
+from psfit.data.io.svmlight import SvmlightFile
+from psfit.data.io.tables import ArrowFile, ParquetFile
+from psfit.data.io.text import TextFile
+
+FORMATS: dict[str, type[DataFile]] = {
+    ".npy": NpyFile,
+    ".npz": NpzFile,
+    ".csv": TextFile,
+    ".tsv": TextFile,
+    ".parquet": ParquetFile,
+    ".feather": ArrowFile,
+    ".arrow": ArrowFile,
+    ".svm": SvmlightFile,
+    ".libsvm": SvmlightFile,
+    ".svmlight": SvmlightFile,
+    ".h5": Hdf5File,
+    ".hdf5": Hdf5File,
+}
+
+
+def open_file(path: Path, wanted: Wanted) -> DataFile:
+    """The file in its format, which its ending tells."""
+    return FORMATS[path.suffix.lower()](path, wanted)  # type: ignore[call-arg]
+
+
+def find(paths: Sequence[str | Path]) -> list[Path]:
+    """All files behind some paths; of one format, or rows and bytes would be counted as the same."""
+    found = [file for path in paths for file in expand(Path(path))]
+    if not found:
+        raise DataFileError("path=() names no file; give at least one")
+    kinds = {FORMATS[file.suffix.lower()] for file in found}
+    if len(kinds) > 1:
+        endings = ", ".join(sorted({file.suffix for file in found}))
+        raise DataFileError(f"{', '.join(map(str, paths))}: several formats ({endings}); keep one of them")
+    return found
+
+
+def expand(path: Path) -> list[Path]:
+    """A file itself, or all data files of a folder in the order of their names."""
+    if path.is_dir():
+        found = sorted(file for file in path.iterdir() if file.suffix.lower() in FORMATS and file.is_file())
+        if not found:
+            raise DataFileError(f"{path}: the folder holds no data file ({', '.join(FORMATS)})")
+        return found
+    if not path.is_file():
+        raise DataFileError(f"there is no file {path}")
+    if path.suffix.lower() not in FORMATS:
+        raise DataFileError(f"{path}: unknown ending {path.suffix!r}; use one of {', '.join(FORMATS)}")
+    return [path]
+
+
+__all__ = [
+    "FORMATS",
+    "UNLIKE",
+    "DataFile",
+    "DataFileError",
+    "JoinedRows",
+    "Part",
+    "Pieces",
+    "Wanted",
+    "find",
+    "learn",
+    "open_file",
+]

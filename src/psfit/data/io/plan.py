@@ -1,0 +1,229 @@
+"""From the columns of a table to features, target and weights: which columns are read, and what their cells give."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from psfit.data.io.base import CellError, DataFileError, MissingError, Possible, Wanted, require_finite
+from psfit.data.io.cells import is_text, level_texts, misfit, possible_kinds
+from psfit.data.schema import Column, Feature, Kind, Schema, twice
+
+# Columns, and levels of a column, that a message lists.
+MOST_LISTED = 20
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the columns of one table are used; `types` are those that the file has or suggests."""
+
+    path: Path
+    types: pa.Schema
+    wanted: Wanted
+    target: str | None
+    weight: str | None
+    sources: tuple[str, ...]
+
+    @classmethod
+    def of(cls, path: Path, types: pa.Schema, wanted: Wanted) -> "Plan":
+        """Check what is wanted against what there is."""
+        names = types.names
+        if not names:
+            raise DataFileError(f"{path}: the table has no columns")
+        if len(set(names)) < len(names):
+            raise DataFileError(f"{path}: column {twice(names)!r} occurs twice; rename one of them")
+        target = None
+        if wanted.labelled:
+            target = _named(
+                path, names, "target", _usual_target(names, wanted) if wanted.target is None else wanted.target
+            )
+        weight = None if wanted.weight is None else _named(path, names, "sample_weight", wanted.weight)
+        if target is not None and target == weight:
+            raise DataFileError(
+                f"{path}: column {target!r} cannot be both the target and the sample weights; name the target "
+                "(by default it is the last column)"
+            )
+        # A target that nobody asks for is no feature either.
+        others = [name for name in names if name not in (target, weight, wanted.target)]
+        sources = _sources(path, names, others, wanted)
+        if not sources:
+            hint = "; it looks as if semicolons part its cells, but .csv means commas" if ";" in str(target) else ""
+            raise DataFileError(f"{path}: there is no column left for features besides {target!r}{hint}")
+        if target in sources:
+            raise DataFileError(f"{path}: column {target!r} is the target; leave it out of columns, or name another")
+        return cls(path, types, wanted, target, weight, sources)
+
+    def possible(self) -> Possible:
+        """What the types allow the columns to be; nothing for a column that cannot be used.
+
+        Columns of features that a model knows are not asked about.
+        """
+        unknown = self.sources if self.wanted.schema is None else ()
+        columns = {name: self._allowed(name, self.wanted.one_hot) for name in unknown}
+        target = None if self.target is None else self._allowed(self.target, not self.wanted.numeric)
+        return Possible(columns, target, self.target)
+
+    def _allowed(self, name: str, texts: bool) -> tuple[Kind, ...]:
+        kinds = possible_kinds(self.types.field(name).type)
+        return kinds if texts else tuple(kind for kind in kinds if kind != "category")
+
+    def refuse(self, name: str, batches: Iterable[tuple[int, pa.RecordBatch]]) -> None:
+        """Fail because of a column that cannot be used; `batches` of it tell where its first text is."""
+        kind = self.types.field(name).type
+        if is_text(kind):
+            for first, batch in batches:
+                self._cells(batch, Column(name, "number"), first)
+        use = "use numbers or text" if name == self.target else "turn it into numbers or leave it out (columns)"
+        raise DataFileError(f"{self.path}: column {name!r} holds {kind}; {use}")
+
+    def features(self, schema: Schema) -> list[Feature]:
+        """The features to read, in the order asked for."""
+        return schema.features(self.wanted.columns)
+
+    def columns(self, schema: Schema) -> dict[str, Column]:
+        """How every column is read, by name: those of the features, the target and the weights."""
+        known = {column.name: column for column in schema.columns}
+        found = {name: known[name] for name in self.sources}
+        if self.target is not None:
+            found[self.target] = Column(self.target, schema.target or "number")
+        if self.weight is not None:
+            boolean = pa.types.is_boolean(self.types.field(self.weight).type)
+            found[self.weight] = Column(self.weight, "boolean" if boolean else "number")
+        return found
+
+    @property
+    def beside(self) -> list[str]:
+        """Columns that are no features."""
+        return [name for name in (self.target, self.weight) if name is not None]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Single precision if no column holds more."""
+        kinds = [self.types.field(name).type for name in self.sources]
+        single = all(pa.types.is_float32(kind) or pa.types.is_float16(kind) for kind in kinds)
+        return np.dtype(np.float32 if single else np.float64)
+
+    def block(
+        self, batch: pa.RecordBatch, features: list[Feature], columns: dict[str, Column], first: int
+    ) -> np.ndarray:
+        """The features ``(rows, p)`` of a batch that begins with row `first`."""
+        out = np.empty((batch.num_rows, len(features)), dtype=self.dtype)
+        places: dict[str, list[int]] = {}
+        for j, feature in enumerate(features):
+            places.setdefault(feature.column, []).append(j)
+        for name, at in places.items():
+            column = columns[name]
+            cells = self._cells(batch, column, first)
+            if column.kind == "category":
+                codes = self._codes(level_texts(cells), column, first)
+                numbers = {level: code for code, level in enumerate(column.levels)}
+                for j in at:
+                    out[:, j] = codes == numbers[str(features[j].level)]
+            else:
+                out[:, at] = cells.to_numpy(zero_copy_only=False).reshape(-1, 1)
+        require_finite(out, self.path, tuple(feature.name for feature in features), first)
+        return out
+
+    def values(self, batch: pa.RecordBatch, column: Column, first: int) -> np.ndarray:
+        """A column that is no feature, as it is."""
+        cells = self._cells(batch, column, first)
+        if column.kind == "category":
+            return np.asarray(level_texts(cells).to_numpy(zero_copy_only=False), dtype=str)
+        values = np.asarray(cells.to_numpy(zero_copy_only=False))
+        require_finite(values.reshape(-1, 1), self.path, (column.name,), first)
+        return values.astype(bool) if column.kind == "boolean" else values
+
+    def levels(self, batch: pa.RecordBatch, name: str, first: int) -> set[str]:
+        """The different texts of a column."""
+        return set(pc.unique(level_texts(self._cells(batch, Column(name, "category"), first))).to_pylist())
+
+    def misplaced(self, name: str, kind: Kind, row: int, value: object) -> CellError:
+        """The error of a cell that is not of the kind of its column."""
+        what = f"text ({value!r})" if isinstance(value, str) else repr(value)
+        return CellError(self.path, name, row, f"holds {what} in place of a {kind}", self._remedy(name))
+
+    def _remedy(self, name: str) -> str:
+        if name == self.weight:
+            return "sample weights must be numbers"
+        if self.wanted.fitted:
+            return "the model was fitted to another kind of data there; correct such cells or drop their rows"
+        if name == self.target and self.wanted.numeric:
+            return "correct such cells; for classes use the logistic loss (SparseLogisticRegression)"
+        if name == self.target:
+            return "write all labels as numbers, or all as text"
+        if self.wanted.one_hot:
+            return "write the column alike in all rows and files"
+        return "correct such cells, leave the column out (columns), or ask for one_hot"
+
+    def _cells(self, batch: pa.RecordBatch, column: Column, first: int) -> pa.Array:
+        """The cells of a column, all there and all of its kind."""
+        cells = batch.column(batch.schema.get_field_index(column.name))
+        if pa.types.is_dictionary(cells.type):
+            cells = cells.dictionary_decode()
+        if cells.null_count:
+            raise MissingError(self.path, column.name, first + pc.index(cells.is_null(), True).as_py())
+        place = misfit(cells, column.kind)
+        if place is not None:
+            raise self.misplaced(column.name, column.kind, first + place, cells[place].as_py())
+        if column.kind == "category" and pa.types.is_floating(cells.type):
+            # A number that is missing is no level.
+            require_finite(cells.to_numpy(zero_copy_only=False).reshape(-1, 1), self.path, (column.name,), first)
+        return cells.cast(pa.float64()) if pa.types.is_decimal(cells.type) else cells
+
+    def _codes(self, texts: pa.Array, column: Column, first: int) -> np.ndarray:
+        """The places of texts among the levels of their column."""
+        codes = pc.index_in(texts, value_set=pa.array(column.levels, pa.string()))
+        if codes.null_count:
+            row = pc.index(codes.is_null(), True).as_py()
+            raise CellError(
+                self.path,
+                column.name,
+                first + row,
+                f"holds the level {texts[row].as_py()!r}, which the fit did not see",
+                f"it saw {_listed(column.levels)}; correct such cells, drop their rows, or fit again with them",
+            )
+        return np.asarray(codes.to_numpy(zero_copy_only=False))
+
+
+def _usual_target(names: list[str], wanted: Wanted) -> str:
+    """The target if none is named: that of the fit, or the last column."""
+    known = None if wanted.schema is None else wanted.schema.target_name
+    return names[-1] if known is None else known
+
+
+def _sources(path: Path, names: list[str], others: list[str], wanted: Wanted) -> tuple[str, ...]:
+    """The columns behind the features."""
+    if wanted.columns is None:
+        return tuple(others)
+    if wanted.schema is None:
+        asked = [_source(names, name) if wanted.one_hot else name for name in wanted.columns]
+    else:
+        asked = [feature.column for feature in wanted.schema.features(wanted.columns)]
+    return tuple(_named(path, names, "columns", name) for name in dict.fromkeys(asked))
+
+
+def _source(names: list[str], name: str) -> str:
+    """With one-hot columns ``colour=red`` comes from ``colour``."""
+    cuts = (at for at, letter in enumerate(name) if letter == "=")
+    return name if name in names else next((name[:cut] for cut in cuts if name[:cut] in names), name)
+
+
+def _named(path: Path, names: list[str], argument: str, name: str | int) -> str:
+    if name not in names:
+        near = get_close_matches(str(name).lower(), [one.lower() for one in names], 1)
+        meant = f" (did you mean {next(one for one in names if one.lower() == near[0])!r}?)" if near else ""
+        raise DataFileError(
+            f"{path}: {argument}={name!r}: there is no such column{meant}; its columns are {_listed(names)}"
+        )
+    return str(name)
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Names in a message, not too many."""
+    every = list(names)
+    more = len(every) - MOST_LISTED
+    return ", ".join(every[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")

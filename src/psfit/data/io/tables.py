@@ -1,0 +1,156 @@
+"""Tables in columns: Parquet and Arrow (Feather), read in ranges of rows and only the needed columns."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+
+from psfit.data.io.base import DataFile, Part, Possible, Wanted
+from psfit.data.io.plan import Plan
+from psfit.data.schema import Schema
+from psfit.data.streamed import BLOCK_BYTES, Rows
+
+# Rows in a batch of few columns.
+HEIGHT = 1 << 16
+
+
+class TableFile(DataFile):
+    """A table whose rows are numbered."""
+
+    schema: pa.Schema
+
+    def __init__(self, path: Path, wanted: Wanted) -> None:
+        self.path = path
+        try:
+            self._open()
+            # What pandas keeps as an index comes last in the file, but is no column of the table.
+            index = (self.schema.pandas_metadata or {}).get("index_columns", [])
+            columns = [field for field in self.schema if field.name not in index]
+        except (ValueError, OSError, pa.ArrowException) as error:
+            raise self.fail(f"cannot be read ({str(error).splitlines()[0]}); it may be cut short") from None
+        self.plan = Plan.of(path, pa.schema(columns), wanted)
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Set `schema` and `length`."""
+
+    @abstractmethod
+    def batches(self, start: int, columns: list[str], height: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Batches of at most about `height` rows, with the numbers of their first rows, from the one with `start`."""
+
+    def possible(self, start: int, stop: int) -> Possible:
+        found = self.plan.possible()
+        for name, kinds in ({self.plan.target: found.target} | found.columns).items():
+            if name is not None and not kinds:
+                self.plan.refuse(name, self.within(0, self.length, [name], HEIGHT))
+        return found
+
+    def levels(self, start: int, stop: int, names: list[str]) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {name: set() for name in names}
+        for first, batch in self.within(start, stop, names, HEIGHT):
+            for name in names:
+                found[name] |= self.plan.levels(batch, name, first)
+        return found
+
+    def part(self, start: int, stop: int, schema: Schema, budget: int) -> Part:
+        plan, columns = self.plan, self.plan.columns(schema)
+        beside: dict[str, list[np.ndarray]] = {name: [] for name in plan.beside}
+        if beside:
+            for first, batch in self.within(start, stop, plan.beside, HEIGHT):
+                for name, parts in beside.items():
+                    parts.append(plan.values(batch, columns[name], first))
+        known = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in beside.items()}
+        rows = TableRows(self, start, stop, schema)
+        names = tuple(feature.name for feature in rows.features)
+        return Part(rows, known.get(plan.target or ""), known.get(plan.weight or ""), names)
+
+    def within(self, start: int, stop: int, columns: list[str], height: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Batches cut to a range of rows."""
+        try:
+            for first, batch in self.batches(start, columns, height):
+                low, high = max(start - first, 0), min(stop - first, batch.num_rows)
+                if high > low:
+                    yield first + low, batch.slice(low, high - low)
+                if first + batch.num_rows >= stop:
+                    return
+        except (pa.ArrowException, OSError) as error:
+            raise self.fail(f"cannot be read ({str(error).splitlines()[0]}); it may be damaged") from None
+
+
+class TableRows(Rows):
+    """Features of a table; reading on from where the last range ended costs no second look at anything."""
+
+    def __init__(self, table: TableFile, start: int, stop: int, schema: Schema) -> None:
+        self.table, self.start, self.stop = table, start, stop
+        self.features, self.columns = table.plan.features(schema), table.plan.columns(schema)
+        features = self.features
+        self.shape, self.dtype = (stop - start, len(features)), table.plan.dtype
+        self.height = max(1, BLOCK_BYTES // max(1, len(features) * self.dtype.itemsize))
+        self.cursor: Iterator[tuple[int, pa.RecordBatch]] = iter(())
+        self.next, self.left = -1, np.empty((0, len(features)), self.dtype)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        start, stop = self.start + start, self.start + stop
+        if start != self.next:
+            self.cursor = self.table.within(start, self.stop, list(self.table.plan.sources), self.height)
+            self.left = self.left[:0]
+        found, count = [self.left], len(self.left)
+        # Until all is read, no other range goes on from here: not after an error either.
+        self.next = -1
+        while count < stop - start:
+            first, batch = next(self.cursor)
+            found.append(self.table.plan.block(batch, self.features, self.columns, first))
+            count += batch.num_rows
+        values = np.concatenate(found)
+        self.next, self.left = stop, values[stop - start :].copy()
+        return values[: stop - start]
+
+
+class ParquetFile(TableFile):
+    """Row groups are found without reading what lies before them."""
+
+    def _open(self) -> None:
+        self.file = pq.ParquetFile(self.path, memory_map=True)
+        self.schema, self.length = self.file.schema_arrow, self.file.metadata.num_rows
+        groups = range(self.file.metadata.num_row_groups)
+        self.ends = list(accumulate(self.file.metadata.row_group(k).num_rows for k in groups))
+
+    def batches(self, start: int, columns: list[str], height: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        groups = [k for k, end in enumerate(self.ends) if end > start]
+        if not groups:
+            return
+        first = self.ends[groups[0] - 1] if groups[0] else 0
+        for batch in self.file.iter_batches(batch_size=height, row_groups=groups, columns=columns):
+            yield first, batch
+            first += batch.num_rows
+
+
+class ArrowFile(TableFile):
+    """Record batches of the Arrow file format, which Feather is too."""
+
+    def _open(self) -> None:
+        self.schema = self._reader([]).schema
+        # One column is enough to count rows.
+        file = self._reader([0])
+        self.counts = [file.get_batch(k).num_rows for k in range(file.num_record_batches)]
+        self.length = sum(self.counts)
+
+    def _reader(self, fields: list[int]) -> Any:
+        """Some columns of the file, or all; others are neither read nor decompressed."""
+        options = pyarrow.ipc.IpcReadOptions(included_fields=fields)
+        return pyarrow.ipc.open_file(pa.memory_map(str(self.path)), options=options)
+
+    def batches(self, start: int, columns: list[str], height: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        file, first = self._reader([self.schema.get_field_index(name) for name in columns]), 0
+        for k, count in enumerate(self.counts):
+            if first + count > start:
+                batch = file.get_batch(k)
+                for low in range(0, count, height):
+                    yield first + low, batch.slice(low, height)
+            first += count

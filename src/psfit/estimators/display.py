@@ -1,0 +1,140 @@
+"""How a fit shows where it is: a live line in a terminal or notebook, else plain lines at growing distances."""
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from psfit.admm.loop import StoppedError
+from psfit.comm.watch import Callback, Progress
+from psfit.common.result import Status
+from psfit.pipeline.path import Points
+
+REFRESHES_PER_SECOND = 4
+# Seconds between plain lines: a few at least, and a share of the time so far, so that long runs do not fill logs.
+LEAST_DISTANCE = 2.0
+SHARE = 0.05
+
+
+@contextmanager
+def shown(wanted: bool, callback: Callback | None = None) -> Iterator[Callback | None]:
+    """What a fit should call: the user's callback, and a display if it is wanted."""
+    if not wanted:
+        yield callback
+        return
+    console = Console(stderr=True)
+    if console.is_jupyter:
+        # A notebook lets a line of its standard output be overwritten; other displays need widgets.
+        yield _both(callback, _Overwritten())
+        sys.stdout.write("\n")
+    elif console.is_terminal:
+        with _LiveLine(console) as line:
+            yield _both(callback, line)
+    else:
+        yield _both(callback, _PlainLines())
+
+
+def within(callback: Callback | None, label: str) -> Callback | None:
+    """The callback for one of several fits, whose phases it hears with a label."""
+    if callback is None:
+        return None
+    return lambda progress: callback(replace(progress, phase=f"{label}, {progress.phase}"))
+
+
+def require_whole(paths: list[Points]) -> list[Points]:
+    """Paths to compare, unless the callback has asked for their end: those that were cut short say nothing."""
+    if any(path.ended is Status.INTERRUPTED for path in paths):
+        raise StoppedError("the callback asked to stop before all models could be compared; there is no answer")
+    return paths
+
+
+def _both(first: Callback | None, second: Callable[[Progress], None]) -> Callback:
+    def call(progress: Progress) -> bool | None:
+        wish = None if first is None else first(progress)
+        second(progress)
+        return wish
+
+    return call
+
+
+class _LiveLine:
+    """One line of a terminal, drawn again a few times a second while it counts the time."""
+
+    def __init__(self, console: Console) -> None:
+        self.progress, self.heard = Progress(), time.perf_counter()
+        self.live = Live(
+            get_renderable=self._drawn,
+            console=console,
+            refresh_per_second=REFRESHES_PER_SECOND,
+            transient=True,
+            # What the program prints goes above the line, unless it goes elsewhere.
+            redirect_stdout=sys.stdout.isatty(),
+        )
+
+    def __enter__(self) -> "_LiveLine":
+        self.live.start()
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.live.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        self.progress, self.heard = progress, time.perf_counter()
+
+    def _drawn(self) -> Text:
+        seconds = self.progress.seconds + time.perf_counter() - self.heard
+        line = described(replace(self.progress, seconds=seconds))
+        return Text(line, no_wrap=True, overflow="ellipsis")
+
+
+class _Overwritten:
+    """A line of standard output that the next one replaces."""
+
+    def __init__(self) -> None:
+        self.last, self.width = -math.inf, 0
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.perf_counter()
+        if now - self.last >= 1 / REFRESHES_PER_SECOND:
+            line = described(progress)
+            sys.stdout.write(f"\r{line:<{self.width}}")
+            sys.stdout.flush()
+            self.last, self.width = now, len(line)
+
+
+class _PlainLines:
+    """A line at every new phase, at every better answer of a search tree, and from time to time."""
+
+    def __init__(self) -> None:
+        self.last, self.shown = -math.inf, Progress(phase="")
+
+    def __call__(self, progress: Progress) -> None:
+        waited = progress.seconds - self.last >= max(LEAST_DISTANCE, SHARE * progress.seconds)
+        better = progress.explored > 0 and progress.objective < self.shown.objective
+        if waited or better or progress.phase != self.shown.phase:
+            print(described(progress), file=sys.stderr, flush=True)
+            self.last, self.shown = progress.seconds, progress
+
+
+def described(progress: Progress) -> str:
+    """One line with what is known."""
+    parts = [f"{progress.seconds:7.1f} s  {progress.phase}"]
+    if progress.total:
+        parts.append(f"limit {progress.done} of {progress.total}")
+    if not math.isnan(progress.objective):
+        parts.append(f"best {progress.objective:.8g}")
+        if math.isfinite(progress.lower_bound):
+            parts.append(f"gap {progress.gap:.1e}")
+    if progress.explored:
+        parts.append(f"explored {progress.explored:,}, open {progress.open:,}")
+    # Last, for a narrow terminal cuts it off, and once there is an answer it matters least.
+    if progress.iteration:
+        residuals = f"{progress.primal:.1e} {progress.dual:.1e} {progress.bilinear:.1e}"
+        parts.append(f"iteration {progress.iteration}, residuals {residuals}, {progress.nonzeros:,} nonzeros")
+    return " | ".join(parts)

@@ -1,0 +1,70 @@
+"""A fitted model as something that other tools understand: scikit-learn's own models, ONNX, a table of coefficients."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
+from sklearn.svm import LinearSVC
+from sklearn.utils.validation import check_is_fitted
+
+from psfit.common.output_files import write_lines, write_whole
+
+if TYPE_CHECKING:
+    from psfit.estimators.model import SparseModel
+
+
+def as_sklearn(model: "SparseModel") -> Any:
+    """scikit-learn's model with the same predictions."""
+    check_is_fitted(model)
+    loss, coef, intercept = model.result_.loss, model.result_.coef.T, model.result_.intercept
+    if loss == "softmax" and len(coef) == 2:
+        # Of two classes only the difference matters, and scikit-learn stores no more.
+        coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
+    kinds = {"logistic": LogisticRegression, "softmax": LogisticRegression, "poisson": PoissonRegressor}
+    kinds |= {"hinge": LinearSVC, "squared_hinge": LinearSVC, "squared": LinearRegression, "huber": LinearRegression}
+    if loss not in kinds:
+        raise ValueError(f"scikit-learn has no model for the {loss} loss; use coef_ and intercept_")
+    other = kinds[loss]()
+    if hasattr(model, "classes_"):
+        other.classes_, other.coef_, other.intercept_ = model.classes_, coef, intercept
+    else:
+        other.coef_, other.intercept_ = model.coef_, model.intercept_
+    if loss == "poisson":
+        other._base_loss = other._get_loss()
+    other.n_features_in_ = model.n_features_in_
+    if hasattr(model, "feature_names_in_"):
+        other.feature_names_in_ = model.feature_names_in_
+    return other
+
+
+def write_onnx(model: "SparseModel", path: str | Path) -> None:
+    """An ONNX graph with one input ``X`` of 32-bit floats ``(m, p)``."""
+    try:
+        from skl2onnx import to_onnx
+        from skl2onnx.common.data_types import FloatTensorType
+    except ImportError:
+        raise ImportError("ONNX files need skl2onnx: pip install 'psfit[onnx]'") from None
+    other = as_sklearn(model)
+    if hasattr(other, "feature_names_in_"):
+        # Else the graph would have an input for each name.
+        del other.feature_names_in_
+    options = {"zipmap": False} if isinstance(other, LogisticRegression) else None
+    kinds = [("X", FloatTensorType([None, model.n_features_in_]))]
+    graph = to_onnx(other, initial_types=kinds, options=options)
+    write_whole(Path(path), lambda file: file.write(graph.SerializeToString()))
+
+
+def write_coefficients(model: "SparseModel", path: str | Path) -> None:
+    """A CSV of the nonzero coefficients and the intercepts: output, feature, coefficient."""
+    check_is_fitted(model)
+    coef, intercept = model.result_.coef, model.result_.intercept
+    names = getattr(model, "feature_names_in_", np.arange(coef.shape[0]))
+    labels = list(getattr(model, "classes_", range(coef.shape[1])))
+    if len(labels) == 2 and coef.shape[1] == 1:
+        labels = labels[1:]
+    rows: list[list[Any]] = [["output", "feature", "coefficient"]]
+    for column, label in enumerate(labels):
+        rows.append([label, "(intercept)", float(intercept[column])])
+        rows += [[label, names[j], float(coef[j, column])] for j in np.flatnonzero(coef[:, column])]
+    write_lines(Path(path), rows)

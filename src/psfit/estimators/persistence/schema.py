@@ -1,0 +1,285 @@
+"""What a model file must hold to be believed: every value of the right type, in its range, and in agreement with the
+others.
+"""
+
+import math
+import re
+from collections.abc import Callable, Collection
+from dataclasses import MISSING, fields
+from typing import Any
+
+import numpy as np
+
+from psfit.admm.bicadmm import BiCADMM
+from psfit.comm import GridSpec
+from psfit.common.result import Record, Result, Status
+from psfit.data import memory
+from psfit.data.schema import KINDS, Schema
+from psfit.estimators.criteria import CRITERIA
+from psfit.estimators.model import SparseModel
+
+SETTINGS: dict[str, type] = {"solver": BiCADMM, "grid": GridSpec}
+# The losses of each estimator; those that choose their limit have the same.
+LOSSES = {
+    "SparseLinearRegression": ("squared", "huber"),
+    "SparsePoissonRegression": ("poisson",),
+    "SparseLogisticRegression": ("logistic", "softmax"),
+    "SparseSoftmaxRegression": ("softmax",),
+    "SparseSVC": ("squared_hinge", "hinge"),
+}
+# Parts of a result that are arrays of their own, or made of them.
+APART = ("coef", "intercept", "objectives", "lower_bounds", "history")
+# By how much rounding may lift a bound above its objective.
+SLACK = 1e-6
+# Bytes that a list of texts of a fixed length may take, however short they are.
+ROOMY = 64 << 20
+CV_ARRAY = re.compile(
+    r"cv_((mean|std)_(fit_time|score_time|test_score)|param_(gamma|kappa)|rank_test_score|split\d{1,6}_test_score)"
+)
+
+
+class SchemaError(ValueError):
+    """A value that no model has."""
+
+
+def require(fine: bool, what: str) -> None:
+    """Refuse the file with the reason."""
+    if not fine:
+        raise SchemaError(what)
+
+
+def check_table(found: Any, names: np.ndarray | None) -> Schema:
+    """How the files of the fit were read: columns of known kinds, from which all features of the model are made."""
+    known = {"columns", "target", "first_index"}
+    # Files of earlier versions do not name the target.
+    require(isinstance(found, dict) and found.keys() - {"target_name"} == known, "its schema is odd")
+    require(found["target"] in (None, *KINDS) and found["first_index"] in (None, 0, 1), "its schema is odd")
+    require(_optional(is_text)(found.get("target_name")), "its schema names an odd target")
+    require(isinstance(found["columns"], list), "its schema holds no list of columns")
+    for one in found["columns"]:
+        fine = isinstance(one, dict) and one.keys() == {"name", "kind", "levels"} and is_text(one["name"])
+        require(fine and one["kind"] in KINDS and isinstance(one["levels"], list), "its schema holds an odd column")
+        require(all(map(is_text, one["levels"])), f"its schema holds odd levels of {one['name']!r}")
+    table = Schema.from_dict(found)
+    if table.columns:
+        made = {feature.name for feature in table.features()}
+        require(names is not None and made >= set(names), "its schema does not make its features")
+    return table
+
+
+def is_count(value: Any, least: int = 0) -> bool:
+    """Whether this is a whole number of at least so much."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
+
+
+def is_number(value: Any) -> bool:
+    """Whether this is a number; NaN and infinity are, endless integers are none."""
+    return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63)
+
+
+def is_positive(value: Any) -> bool:
+    """Whether this is a finite number above zero."""
+    return is_number(value) and 0 < value < math.inf
+
+
+def is_text(value: Any) -> bool:
+    """Whether this is a text; a file of any size may hold a long one."""
+    return isinstance(value, str)
+
+
+def _is_number_or_text(value: Any) -> bool:
+    return is_number(value) or is_text(value)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool) or (is_count(value) and value < 2)
+
+
+def _optional(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or test(value)
+
+
+def _several(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(test, value))
+
+
+def _one_of(names: Collection[str]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and value in names
+
+
+def _is_weight(pair: Any) -> bool:
+    """A label and its factor."""
+    return isinstance(pair, list) and len(pair) == 2 and is_label(pair[0]) and is_number(pair[1]) and pair[1] >= 0
+
+
+def is_label(value: Any) -> bool:
+    """Whether this can be the name of a class."""
+    return isinstance(value, (str, bool)) or (is_number(value) and math.isfinite(value))
+
+
+PARAMETERS: dict[str, Callable[[Any], bool]] = {
+    "kappa": _optional(is_positive),
+    "gamma": is_positive,
+    "kappas": _optional(_several(lambda value: is_count(value, 1))),
+    "gammas": lambda value: is_positive(value) or _several(is_positive)(value),
+    "sparsity": _one_of(("element", "feature")),
+    "loss": _one_of({loss for losses in LOSSES.values() for loss in losses}),
+    "huber_delta": is_positive,
+    "class_weight": _optional(lambda value: value == "balanced" or _several(_is_weight)(value)),
+    "criterion": _one_of(("cv", *CRITERIA)),
+    "cv": _optional(lambda value: is_count(value, 2)),
+    "scoring": _optional(is_text),
+    "verbose": lambda value: _is_flag(value) or is_number(value),
+    "callback": lambda value: value is None,
+    **dict.fromkeys(("fit_intercept", "standardize", "certify", "warm_start", "one_standard_error"), _is_flag),
+}
+
+
+def check_parameters(kind: type[SparseModel], parameters: Any) -> dict[str, Any]:
+    """The arguments of the estimator; a folder for checkpoints is not one of them: the file must not choose it."""
+    require(isinstance(parameters, dict), "its parameters are no object")
+    known = kind._get_param_names()
+    found: dict[str, Any] = {}
+    for name, value in parameters.items():
+        require(name in known, f"{kind.__name__} has no parameter {name!r}")
+        if name in SETTINGS:
+            found[name] = None if value is None else _setting(name, value)
+        else:
+            require(PARAMETERS[name](value), f"{name}={_short(value)} is no value of this parameter")
+            found[name] = dict(value) if name == "class_weight" and isinstance(value, list) else value
+    return found
+
+
+def _setting(name: str, values: Any) -> Any:
+    """The solver or the grid, each field with a value of the type of its default; None stands for several."""
+    kind = SETTINGS[name]
+    require(isinstance(values, dict), f"its {name} is no object")
+    known = {field.name: field.default for field in fields(kind)}
+    kept = {key: value for key, value in values.items() if key != "checkpoint"}
+    for key, value in kept.items():
+        default = known.get(key, MISSING)
+        fits = default is not MISSING and (value is default or _test_of(key, default)(value))
+        require(fits, f"{key}={_short(value)} is no setting of its {name}")
+    try:
+        return kind(**kept)
+    except (TypeError, ValueError) as error:
+        raise SchemaError(f"its {name} cannot be used ({error})") from None
+
+
+def _test_of(key: str, default: Any) -> Callable[[Any], bool]:
+    """What a setting with this default may be."""
+    if key == "nodes":
+        return _optional(lambda nodes: is_count(nodes, 1))
+    if isinstance(default, bool):
+        return _is_flag
+    return is_number if is_number(default) else _is_number_or_text
+
+
+def check_shape(shape: Any) -> tuple[int, int]:
+    """Features and outputs; as many coefficients as memory can hold."""
+    require(isinstance(shape, list) and len(shape) == 2 and all(is_count(n, 1) for n in shape), "its shape is none")
+    p, c = shape
+    require(8 * p * c <= memory.available() // 2, f"{p:,} x {c:,} coefficients do not fit in memory")
+    return p, c
+
+
+def check_labels(value: Any, count: int | None, test: Callable[[Any], bool], what: str) -> np.ndarray:
+    """Names of features or classes as the array they were."""
+    require(isinstance(value, dict) and value.keys() == {"dtype", "values"}, f"its {what} are no list with a type")
+    values, kind = value["values"], value["dtype"]
+    require(isinstance(values, list) and all(map(test, values)), f"its {what} are not what they should be")
+    require(count is None or len(values) == count, f"it has {len(values)} {what} for {count} of them")
+    require(
+        isinstance(kind, str) and re.fullmatch(r"object|[<|>][biufU]\d{1,9}", kind) is not None,
+        f"its {what} have no known type",
+    )
+    room = 4 * int(kind[2:] or 0) * len(values) if kind[1] == "U" else 0
+    require(room <= ROOMY + 64 * sum(map(len, map(str, values))), f"its {what} are shorter than their type {kind} says")
+    made = np.array(values, dtype=kind)
+    require(made.shape == (len(values),) and made.tolist() == values, f"its {what} are not of their type {kind}")
+    return made
+
+
+def check_result(model: SparseModel, stored: Any, shape: tuple[int, int], arrays: dict[str, np.ndarray]) -> Result:
+    """The result of the fit, in agreement with itself and with the kind of model."""
+    p, c = shape
+    _check_facts(model, stored)
+    joint, by_rows = stored["loss"] == "softmax", stored["sparsity"] == "feature" and c > 1
+    problems, most = 1 if joint or by_rows else c, p * c if joint and not by_rows else p
+    kappa = stored["kappa"]
+    fine = isinstance(kappa, list) and len(kappa) == problems and all(is_count(k, 1) and k <= most for k in kappa)
+    require(fine, f"kappa={_short(kappa)} is no limit of {problems} problem(s) with {most} items")
+    coef = _coefficients(arrays, shape)
+    used = coef != 0
+    counts = [used.any(axis=1).sum()] if by_rows else [used.sum()] if joint else used.sum(axis=0)
+    require(all(n <= k for n, k in zip(counts, kappa, strict=True)), "it has more coefficients than its limit allows")
+    intercept = _vector(arrays, "intercept", c, "f")
+    objectives, bounds = (_vector(arrays, name, problems, "f") for name in ("objectives", "lower_bounds"))
+    require(bool(np.isfinite(intercept).all() and np.isfinite(objectives).all()), "its numbers are not finite")
+    require(bool((bounds <= objectives + SLACK * np.abs(objectives)).all()), "its bound lies above its objective")
+    made: dict[str, Any] = {"coef": coef, "intercept": intercept, "objectives": objectives, "lower_bounds": bounds}
+    made |= {"status": Status[stored["status"]], "kappa": tuple(kappa), "history": _history(arrays, stored["n_iter"])}
+    return Result(**stored | made)
+
+
+def losses_of(model: Any) -> tuple[str, ...]:
+    """The losses with which such a model can have been fitted, for the classes it has."""
+    known = LOSSES[type(model).__name__.removesuffix("CV")]
+    if known == ("logistic", "softmax"):
+        return known[:1] if len(model.classes_) == 2 else known[1:]
+    return known
+
+
+def _check_facts(model: SparseModel, stored: Any) -> None:
+    """What a result says besides its numbers for each feature or problem."""
+    require(isinstance(stored, dict), "its result is no object")
+    names = {field.name for field in fields(Result)} - set(APART)
+    require(stored.keys() == names, f"its result lacks or adds {sorted(stored.keys() ^ names)}")
+    losses = losses_of(model)
+    tests: dict[str, Callable[[Any], bool]] = {
+        "loss": _one_of(losses),
+        "sparsity": _one_of(("element", "feature")),
+        "status": _one_of(Status.__members__),
+        "local": is_text,
+        "residual": is_number,
+        "penalties": lambda value: isinstance(value, dict) and all(map(is_number, value.values())),
+        **dict.fromkeys(("samples", "nodes", "blocks"), lambda value: is_count(value, 1)),
+        **dict.fromkeys(("n_iter", "certain_in", "certain_out", "tree_nodes", "candidates"), is_count),
+        **dict.fromkeys(("seconds", "passes"), lambda value: is_number(value) and 0 <= value < math.inf),
+    }
+    for name, test in tests.items():
+        require(test(stored[name]), f"{name}={_short(stored[name])} is nothing that a {type(model).__name__} has")
+
+
+def _coefficients(arrays: dict[str, np.ndarray], shape: tuple[int, int]) -> np.ndarray:
+    count = len(np.atleast_1d(arrays["coef_rows"]))
+    rows, columns = (_vector(arrays, f"coef_{name}", count, "iu") for name in ("rows", "columns"))
+    values = _vector(arrays, "coef_values", count, "f")
+    inside = all(not count or (at.min() >= 0 and at.max() < n) for at, n in zip((rows, columns), shape, strict=True))
+    require(inside, f"it has coefficients outside of {shape[0]} features and {shape[1]} outputs")
+    require(bool(np.isfinite(values).all()), "its coefficients are not finite")
+    coef = np.zeros(shape)
+    coef[rows, columns] = values
+    require(np.count_nonzero(coef) == count, "it has coefficients of zero, or two in one place")
+    return coef
+
+
+def _history(arrays: dict[str, np.ndarray], count: int) -> tuple[Record, ...]:
+    columns = {field.name: _vector(arrays, f"history_{field.name}", count, "iuf").tolist() for field in fields(Record)}
+    # Only the objective may be unknown; a residual that is not a number stays one.
+    columns["objective"] = [None if value != value else value for value in columns["objective"]]
+    return tuple(Record(*values) for values in zip(*columns.values(), strict=True))
+
+
+def _vector(arrays: dict[str, np.ndarray], name: str, count: int, kinds: str) -> np.ndarray:
+    """An array of so many numbers of these kinds, which is then done with."""
+    require(name in arrays, f"there is no array {name!r}")
+    values = arrays.pop(name)
+    require(values.shape == (count,) and values.dtype.kind in kinds, f"{name!r} is not {count} number(s) of its kind")
+    return values
+
+
+def _short(value: Any) -> str:
+    """A value in a message."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."

@@ -1,0 +1,201 @@
+"""Reading what users pass in: arrays and tables through scikit-learn, tensors in place, sparse matrices, files."""
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from sklearn.utils.validation import _check_sample_weight, validate_data
+from torch import Tensor
+
+from psfit.comm import Grid
+from psfit.data import Dense, DesignMatrix, FileSource, Sparse, Streamed, memory
+from psfit.data.io.base import CheckedRows
+from psfit.data.sparse_checks import checked
+from psfit.data.streamed import ArrayRows
+from psfit.estimators.kinds import complex_error, require_numbers
+
+FLOATS = (torch.float32, torch.float64)
+# Cells of a sparse matrix up to which products with all of them are faster than those with its entries.
+TINY = 1 << 16
+
+
+def as_file(X: Any, y: Any = None, sample_weight: Any = None, target: Any = None) -> FileSource | None:
+    """A description of files, if that is what was passed; arguments that only files know are refused otherwise."""
+    paths = isinstance(X, (list, tuple)) and len(X) > 0 and all(isinstance(part, (str, Path)) for part in X)
+    if paths or isinstance(X, (str, Path)):
+        X, target = FileSource(tuple(X) if paths else X, target), None
+    if isinstance(X, FileSource):
+        if target is not None:
+            raise ValueError(f"target={target!r}: X is a FileSource already; name the target there")
+        if y is not None and X.target is not None:
+            raise ValueError(f"y was passed, and target={X.target!r} names one in the file; choose one of them")
+        if sample_weight is not None and X.sample_weight is not None:
+            raise ValueError("sample_weight was passed, and the FileSource names one; choose one of them")
+        return replace(X, sample_weight=sample_weight) if isinstance(sample_weight, str) else X
+    if target is not None:
+        raise ValueError(f"target={target!r} names a column of a file; X is a {type(X).__name__}, so pass y instead")
+    return None
+
+
+def read_design(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Numbers, samples by features: an array, a tensor or a sparse matrix; checked against what was fitted unless
+    `reset`.
+    """
+    if isinstance(X, Tensor):
+        values: Any = _read_tensor(estimator, X, reset)
+    elif _is_large(X):
+        values = _read_memory_map(estimator, X, reset)
+    else:
+        if scipy.sparse.issparse(X):
+            X = checked(X)
+        require_numbers(X, "X")
+        values = validate_data(
+            estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False
+        )
+    return values
+
+
+def place(values: Any, grid: Grid) -> DesignMatrix:
+    """The same numbers on the grid's device; the caller's own memory where device and precision allow it."""
+    if _is_sparse(values):
+        matrix = Sparse.of(values, grid.device, grid.dtype, grid.transfers)
+        # Ranks must hold the same kind of matrix, however many rows they have.
+        tiny = matrix.shape[0] * matrix.shape[1] <= TINY and grid.world.size == 1
+        return Dense(matrix.csr.matrix.to_dense()) if tiny else matrix
+    if isinstance(values, np.ndarray):
+        return _place_array(_forwards(values), grid)
+    return Dense(to_tensor(values, grid))
+
+
+def _place_array(values: np.ndarray, grid: Grid) -> DesignMatrix:
+    dtype = grid.dtype or (torch.float32 if values.dtype == np.float32 else torch.float64)
+    room = memory.budget(grid.device)
+    large = values.shape[0] * values.shape[1] * dtype.itemsize > room
+    if grid.device.type == "cpu" and not (large and isinstance(values, np.memmap)):
+        return Dense(to_tensor(values, grid))
+    path = Path(str(getattr(values, "filename", "X")))
+    rows = CheckedRows(ArrayRows(values), path, None) if large else ArrayRows(values)
+    stream = Streamed(rows, grid.device, dtype, room, transfers=grid.transfers)
+    return stream if large else stream.resident()
+
+
+def to_tensor(values: np.ndarray | Tensor, grid: Grid, dtype: torch.dtype | None = None) -> Tensor:
+    """The same numbers on the grid's device; the caller's own memory where device and precision allow it."""
+    if isinstance(values, np.ndarray):
+        values = _forwards(values)
+        with warnings.catch_warnings():
+            # Read-only arrays are welcome: nothing here ever writes to the data.
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+            values = torch.from_numpy(values)
+    return grid.transfers.send(values, grid.device, dtype or grid.dtype or values.dtype)
+
+
+def _forwards(values: np.ndarray) -> np.ndarray:
+    """The same numbers in an order that tensors can have: an array that was reversed is copied."""
+    return np.ascontiguousarray(values) if min(values.strides, default=0) < 0 else values
+
+
+def read_weights(sample_weight: Any, samples: int) -> np.ndarray:
+    """Non-negative weights ``(m,)`` in float64."""
+    if isinstance(sample_weight, str):
+        raise TypeError(f"sample_weight={sample_weight!r} names a column of a file; with arrays pass the weights")
+    sample_weight = as_array(sample_weight)
+    require_numbers(sample_weight, "sample_weight")
+    weights = np.asarray(_check_sample_weight(sample_weight, np.empty((samples, 1)), dtype=np.float64))
+    if (weights < 0).any():
+        raise ValueError(f"sample_weight must not be negative; entry {int((weights < 0).argmax())} is")
+    return weights
+
+
+def summed(grid: Grid, values: np.ndarray) -> np.ndarray:
+    """The sum over all nodes of what each rank knows of its own."""
+    return np.asarray(grid.nodes.total(torch.as_tensor(values)).cpu().numpy())
+
+
+def as_array(y: Any) -> Any:
+    """Targets or weights as something scikit-learn can check; tensors come to the host."""
+    if not isinstance(y, Tensor):
+        return y
+    # NumPy has no bfloat16, and float32 holds all of its numbers.
+    y = y.detach().cpu().resolve_conj().resolve_neg()
+    return (y.float() if y.dtype == torch.bfloat16 else y).numpy()
+
+
+def _is_sparse(X: Any) -> bool:
+    return scipy.sparse.issparse(X) or (isinstance(X, Tensor) and X.layout == torch.sparse_csr)
+
+
+def _is_large(X: Any) -> bool:
+    """A memory map that scikit-learn's checks, which look at all of it at once, would not survive."""
+    return isinstance(X, np.memmap) and X.nbytes > memory.budget(torch.device("cpu"))
+
+
+def _read_tensor(estimator: Any, X: Tensor, reset: bool) -> Tensor:
+    if X.layout not in (torch.strided, torch.sparse_csr):
+        raise TypeError(f"X: tensors of layout {X.layout} are not supported; pass X.to_sparse_csr() or X.to_dense()")
+    if X.ndim != 2:
+        raise ValueError(f"X must have two dimensions, samples by features; it has {X.ndim}. Use X.reshape(-1, 1)")
+    if X.is_complex():
+        raise complex_error("X", X.dtype)
+    _learn_shape(estimator, X, reset)
+    X = X.detach()
+    return X if X.dtype in FLOATS else X.to(torch.float32 if X.is_floating_point() else torch.float64)
+
+
+def _read_memory_map(estimator: Any, X: np.memmap, reset: bool) -> np.memmap:
+    if X.ndim != 2 or X.dtype.kind not in "biuf":
+        raise ValueError(f"X must be numbers in two dimensions; it is {X.dtype} in {X.ndim}")
+    if min(X.strides) < 0:
+        raise ValueError("X: a reversed memory map that does not fit in memory; pass it in the order of the file")
+    _learn_shape(estimator, X, reset)
+    return X
+
+
+def forget_names(estimator: Any) -> None:
+    """Names of an earlier fit do not belong to this one."""
+    estimator.__dict__.pop("feature_names_in_", None)
+
+
+def _learn_shape(estimator: Any, X: Any, reset: bool) -> None:
+    """What scikit-learn's own checks would do about the number of features."""
+    if X.shape[0] == 0 or X.shape[1] == 0:
+        raise ValueError(f"X is empty: {X.shape[0]} sample(s) by {X.shape[1]} feature(s)")
+    if reset:
+        estimator.n_features_in_ = X.shape[1]
+        forget_names(estimator)
+    elif X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input"
+        )
+
+
+def require_finite(estimator: Any, matrix: DesignMatrix) -> None:
+    """Refuse NaN and infinity where the data lie now; rows that pass by are checked on their way."""
+    if isinstance(matrix, Sparse):
+        bad = ~matrix.csr.values.isfinite()
+        if bool(bad.any()):
+            first = int(bad.nonzero()[0, 0])
+            row = int((matrix.csr.starts <= first).sum()) - 1
+            raise _not_finite(estimator, float(matrix.csr.values[first]), row, int(matrix.csr.places[first]))
+    elif isinstance(matrix, Dense) and not bool(matrix.values.sum().isfinite()):
+        # A sum can overflow although no entry is infinite; only then, and on bad data, look at every entry.
+        bad = ~matrix.values.isfinite()
+        if bool(bad.any()):
+            column = int(bad.any(dim=0).nonzero()[0, 0])
+            row = int(bad[:, column].nonzero()[0, 0])
+            raise _not_finite(estimator, float(matrix.values[row, column]), row, column)
+
+
+def _not_finite(estimator: Any, value: float, row: int, column: int) -> ValueError:
+    names = getattr(estimator, "feature_names_in_", None)
+    label = f"{column}" if names is None else f"{column} ({names[column]!r})"
+    kind = "NaN" if value != value else "infinity"
+    return ValueError(
+        f"X contains {kind} in column {label}, first in row {row}; impute or drop such entries "
+        "(sklearn.impute.SimpleImputer)"
+    )

@@ -1,0 +1,1 @@
+"""Kernels in Triton, each a module with a function of the same name."""

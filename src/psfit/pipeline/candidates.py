@@ -1,0 +1,132 @@
+"""Fits on a few candidate columns, for data whose columns are too many to factor or too far away to pass over often.
+
+When kappa is much smaller than the number of features, most columns never matter. The candidates are the features that
+help most on their own. Once they are fitted, one pass over all columns scores every exchange of a chosen feature for
+any other one; those that promise a gain become candidates, too, until none is left or they bring nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from psfit.admm.bicadmm import BiCADMM
+from psfit.admm.checkpoint import Store
+from psfit.common.result import Record
+from psfit.pipeline.fit import Fitted, fit
+from psfit.problem import largest
+from psfit.problem.instance import Instance
+from psfit.search.landscape import DataLandscape
+from psfit.search.refit import Fit, refit
+from psfit.search.swaps import gains_of_adding, propose
+
+ROUNDS = 6
+# Numbers that the model of one block of columns may hold.
+BLOCK_NUMBERS = 1 << 25
+
+
+def fit_candidates(inst: Instance, solver: BiCADMM, start: Tensor | None, store: Store | None = None) -> Fitted:
+    """The counterpart of `fitting.fit` that sees all columns a few times only."""
+    inst.watch.phase("the choice of candidates")
+    order = _promising(inst, start)
+    index = order[: inst.first_candidates].sort().values
+    best: Fitted | None = None
+    history: list[Record] = []
+    for number in range(ROUNDS):
+        part = inst.restricted(index)
+        known = None if best is None else inst.part_of(best.answer.Z, index)
+        begin = None if start is None else inst.part_of(start, index)
+        # Every round keeps its checkpoints to itself.
+        kept = None if store is None else store.inside(f"round-{number}")
+        found = fit(part, solver, begin, known, store=kept)
+        history += [replace(record, iteration=len(history) + k + 1) for k, record in enumerate(found.history)]
+        gained = best is None or _is_better(inst, found, best)
+        if best is None or gained:
+            best = replace(found, answer=replace(found.answer, Z=inst.whole_of(found.answer.Z, index)))
+        inst.watch.phase("the search for candidates")
+        if not gained or inst.watch.over() or number == ROUNDS - 1:
+            break
+        newcomers = _newcomers(inst, part, best, index)[: inst.first_candidates]
+        if not len(newcomers):
+            break
+        index = _joined(inst, best.answer.Z, newcomers, index, order)
+    assert best is not None
+    return replace(best, history=tuple(history), candidates=len(index))
+
+
+def _joined(inst: Instance, Z: Tensor, newcomers: Tensor, index: Tensor, order: Tensor) -> Tensor:
+    """The support, the newcomers, and as many of the other candidates as there is room for, the best first."""
+    p = inst.layout.features
+    rank = torch.empty(p, dtype=torch.long, device=order.device)
+    rank[order] = torch.arange(p, device=order.device)
+    priority = torch.full((p,), 4 * p, dtype=torch.long, device=order.device)
+    priority[index] = 2 * p + rank[index]
+    priority[newcomers] = p + torch.arange(len(newcomers), device=order.device)
+    priority[(Z[:p] != 0).any(dim=1)] = 0
+    size = min(inst.column_room, len(index) + len(newcomers))
+    return priority.argsort(stable=True)[:size].sort().values
+
+
+def _is_better(inst: Instance, found: Fitted, best: Fitted) -> bool:
+    return found.answer.objective < best.answer.objective - inst.resolution * abs(best.answer.objective)
+
+
+def _promising(inst: Instance, start: Tensor | None) -> Tensor:
+    """All features, those of the starting point first, then by how much they help on their own."""
+    p = inst.layout.features
+    scores = torch.zeros(p, dtype=torch.float64, device=inst.ridge.device)
+    nothing = torch.zeros(inst.layout.size, dtype=torch.bool, device=scores.device)
+    for problem in range(inst.layout.problems):
+        scene = DataLandscape(inst, problem)
+        empty = scene.fit(nothing, inst.ridge.new_zeros(len(inst.ridge), inst.layout.outputs))
+        gains = gains_of_adding(scene.model(empty, nothing), nothing)
+        best = gains.view(p, -1).amax(dim=1)
+        # Every problem has its say, whatever its scale.
+        scores = torch.maximum(scores, best / best.max().clamp(min=torch.finfo(best.dtype).tiny))
+    if start is not None:
+        scores[(start[:p] != 0).any(dim=1)] = torch.inf
+    return scores.argsort(descending=True, stable=True)
+
+
+def _newcomers(inst: Instance, part: Instance, best: Fitted, index: Tensor) -> Tensor:
+    """Features outside the candidates that a swap would bring in with a gain, the most promising first."""
+    Z, p = best.answer.Z, inst.layout.features
+    chosen = largest(inst.layout.pack(Z), inst.kappa)
+    gains = torch.zeros(p, dtype=torch.float64)
+    for problem, value in enumerate(best.answer.objectives.tolist()):
+        fitted = Fit(Z, value, 0.0, _slope(part, problem, inst.part_of(Z, index)))
+        for features, block in _blocks(inst, chosen[problem]):
+            support = chosen[problem].view(p, -1)[features].flatten()
+            model = DataLandscape(block, problem).model(replace(fitted, Z=inst.part_of(Z, features)), support)
+            width = len(support) // len(features)
+            for swap in propose(model, support):
+                feature = int(features[swap.into // width])
+                gains[feature] = max(float(gains[feature]), swap.gain / max(abs(value), 1e-300))
+    gains[index.cpu()] = 0.0
+    order = gains.argsort(descending=True, stable=True)
+    return order[gains[order] > inst.resolution].to(index.device)
+
+
+def _slope(part: Instance, problem: int, Z: Tensor) -> Tensor | None:
+    """The multipliers of the samples where a loss has kinks."""
+    if part.problem.loss.smooth:
+        return None
+    return refit(part, problem, largest(part.layout.pack(Z), part.kappa)[problem], Z).slope
+
+
+def _blocks(inst: Instance, chosen: Tensor) -> Iterator[tuple[Tensor, Instance]]:
+    """All features in blocks whose models are of bounded size, each with the chosen ones among them."""
+    p = inst.layout.features
+    inside = chosen.view(p, -1).any(dim=1)
+    size = int(chosen.sum()) * (inst.layout.outputs if inst.layout.kind == "rows" else 1) + inst.layout.outputs
+    width = max(1, BLOCK_NUMBERS // (size * (1 if inst.layout.kind == "columns" else inst.layout.outputs)))
+    everything = torch.arange(p, device=chosen.device)
+    if width >= p:
+        yield everything, inst
+        return
+    for start in range(0, p, width):
+        taken = inside.clone()
+        taken[start : start + width] = True
+        features = taken.nonzero().flatten()
+        yield features, inst.restricted(features)

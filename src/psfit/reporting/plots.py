@@ -1,0 +1,291 @@
+"""Pictures, drawn with matplotlib; every function returns the axes it drew on.
+
+matplotlib is imported when something is drawn: whoever only fits models does not wait for it.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from psfit.common.result import Result
+
+# Lines that can be told apart by a legend; with more features only the first to enter are named.
+MOST_NAMED = 12
+# A longer name would leave no room for the picture.
+LONGEST_NAME = 28
+# Signs of coefficients, in colours that most people can tell apart.
+POSITIVE, NEGATIVE = "#3b7dd8", "#dd7230"
+
+
+class PathLike(Protocol):
+    """What pictures need to know of a path: a `psfit.Path` has it all."""
+
+    @property
+    def kappas(self) -> np.ndarray: ...
+    @property
+    def gammas(self) -> np.ndarray: ...
+    @property
+    def gaps(self) -> np.ndarray: ...
+    @property
+    def feature_names(self) -> np.ndarray | None: ...
+    @property
+    def objectives(self) -> np.ndarray: ...
+    @property
+    def lower_bounds(self) -> np.ndarray: ...
+    @property
+    def loss(self) -> str: ...
+    def coef(self, kappa: int, gamma: float | None = None) -> np.ndarray: ...
+
+
+class SelectionLike(Protocol):
+    """What pictures need to know of a choice of kappa: the `selection_` of a ``Sparse...CV`` has it all."""
+
+    @property
+    def kappas(self) -> np.ndarray: ...
+    @property
+    def gammas(self) -> np.ndarray: ...
+    @property
+    def scores(self) -> np.ndarray: ...
+    @property
+    def errors(self) -> np.ndarray | None: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def smaller_is_better(self) -> bool: ...
+    @property
+    def kappa(self) -> int: ...
+    @property
+    def gamma(self) -> float: ...
+    @property
+    def best_kappa(self) -> int: ...
+
+
+class StabilityLike(Protocol):
+    """What pictures need to know of a stability selection: a `psfit.Stability` has it all."""
+
+    @property
+    def threshold(self) -> float: ...
+    @property
+    def resamples(self) -> int: ...
+    def rows(self) -> list[dict[str, Any]]: ...
+
+
+def plot_convergence(result: Result, ax: Any = None, title: str | None = None) -> Any:
+    """The paper's three residuals, as shares of what they compare, against the iteration; on a logarithmic scale."""
+    axes = ax if ax is not None else _pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")[1]
+    iterations = [record.iteration for record in result.history]
+    styles = {
+        "primal": ("p: consensus", "-"),
+        "dual": ("d: dual", "--"),
+        "bilinear": ("b: bilinear", "-."),
+    }
+    for name, (label, style) in styles.items():
+        values = [getattr(record, name) for record in result.history]
+        # A residual of exactly zero has no place on a logarithmic axis: the line ends where it is reached.
+        drawn = [value if value > 0 else float("nan") for value in values]
+        axes.plot(iterations, drawn, style, label=label)
+    axes.set_yscale("log")
+    axes.set_xlabel("iteration")
+    axes.set_ylabel("relative residual")
+    axes.set_title(title or f"Convergence of the {result.loss} fit, {result.nodes} nodes")
+    axes.grid(True, which="major", alpha=0.3)
+    axes.legend()
+    return axes
+
+
+def plot_path(
+    path: PathLike, gamma: float | None = None, output: int = 0, ax: Any = None, label: str = "coefficient"
+) -> Any:
+    """Coefficients of one output (or what `label` says) against kappa; the first to enter, and to stay, are named."""
+    axes = ax if ax is not None else _pyplot().subplots(figsize=(7.5, 4.5), layout="constrained")[1]
+    coefs = np.stack([path.coef(int(kappa), gamma)[:, output] for kappa in path.kappas])
+    used = np.flatnonzero((coefs != 0).any(axis=0))
+    # In the order of how many of the limits have them: the earlier a feature enters, the more.
+    order = used[np.argsort(-(coefs[:, used] != 0).sum(axis=0), kind="stable")]
+    for place, j in enumerate(order):
+        if place < MOST_NAMED:
+            name = f"feature {j}" if path.feature_names is None else label_of(path.feature_names[j])
+            # Ten colours, then the same ones dashed.
+            style = "-" if place < 10 else "--"
+            axes.plot(path.kappas, coefs[:, j], style, color=f"C{place % 10}", label=name, lw=1.5)
+        else:
+            axes.plot(path.kappas, coefs[:, j], color="0.7", lw=0.6, zorder=1)
+    axes.axhline(0.0, color="black", lw=0.6)
+    _kappa_axis(axes)
+    axes.set_ylabel(label)
+    more = f"; {len(order) - MOST_NAMED} more in grey" if len(order) > MOST_NAMED else ""
+    axes.set_title(f"Coefficients along the {path.loss} path{more}")
+    if len(order):
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize="small")
+    axes.grid(True, alpha=0.3)
+    return axes
+
+
+def plot_gaps(path: PathLike, ax: Any = None) -> Any:
+    """The certified gap against kappa, a line for each gamma."""
+    axes = ax if ax is not None else _pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")[1]
+    for gamma, gaps in zip(path.gammas, path.gaps, strict=True):
+        # A gap of exactly zero has no place on a logarithmic axis.
+        axes.plot(path.kappas, np.maximum(gaps, 1e-16), "o-", ms=3, label=f"gamma = {gamma:g}")
+    axes.set_yscale("log")
+    return _along_kappa(axes, "certified gap", f"How much better any model could be, {path.loss} path")
+
+
+def plot_objectives(path: PathLike, ax: Any = None) -> Any:
+    """The objective against kappa, a line for each gamma, and the proved lower bound below it."""
+    axes = ax if ax is not None else _pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")[1]
+    for g, gamma in enumerate(path.gammas):
+        axes.plot(path.kappas, path.objectives[g], "o-", ms=3, color=f"C{g % 10}", label=f"gamma = {gamma:g}")
+        if np.isfinite(path.lower_bounds[g]).all():
+            axes.fill_between(
+                path.kappas, path.lower_bounds[g], path.objectives[g], color=f"C{g % 10}", alpha=0.2, lw=0
+            )
+    return _along_kappa(axes, "objective", f"Objective along the {path.loss} path; shaded: what is not excluded")
+
+
+def plot_coefficients(
+    coef: np.ndarray, names: Sequence[str], outputs: Sequence[str], label: str = "coefficient", ax: Any = None
+) -> Any:
+    """Coefficients ``(rows, c)``: bars for one output, else squares whose area is the size and whose colour the sign.
+
+    Parameters
+    ----------
+    names : sequence of str, (rows,)
+        What to write beside the rows, from the top.
+    outputs : sequence of str, (c,)
+        What to write above the columns.
+    label : str
+        What the numbers are.
+    """
+    rows, columns = coef.shape
+    size = (6.4, 1.1 + 0.24 * rows)
+    axes = ax if ax is not None else _pyplot().subplots(figsize=size, layout="constrained")[1]
+    if columns == 1:
+        values = coef[:, 0]
+        axes.barh(range(rows), values, height=0.7, color=[POSITIVE if value > 0 else NEGATIVE for value in values])
+        axes.axvline(0.0, color="black", lw=0.8)
+        axes.set_xlabel(label)
+        axes.grid(True, axis="x", alpha=0.3)
+    else:
+        row, column = np.nonzero(coef)
+        values = coef[row, column]
+        # The largest square fills its row.
+        areas = 13.0**2 * np.abs(values) / np.abs(coef).max()
+        colors = [POSITIVE if value > 0 else NEGATIVE for value in values]
+        axes.scatter(column, row, s=areas, marker="s", c=colors, lw=0)
+        turned = 0 if sum(len(label_of(output)) + 2 for output in outputs) <= 60 else 90
+        axes.set_xticks(range(columns), [label_of(output) for output in outputs], rotation=turned)
+        axes.xaxis.tick_top()
+        axes.set_xlim(-0.6, columns - 0.4)
+        axes.set_xlabel(f"area: size of the {label}; blue: positive, orange: negative")
+        axes.grid(True, alpha=0.2)
+        axes.set_axisbelow(True)
+    axes.set_yticks(range(rows), [label_of(name) for name in names])
+    axes.set_ylim(rows - 0.4, -0.6)
+    return axes
+
+
+def plot_target(edges: np.ndarray, counts: np.ndarray, ax: Any = None) -> Any:
+    """How many samples have their target between ``edges (k + 1,)``; the first and last of ``counts (k + 2,)`` are the
+    samples below and above all of them.
+    """
+    axes = ax if ax is not None else _pyplot().subplots(figsize=(6.4, 2.8), layout="constrained")[1]
+    step = edges[1] - edges[0]
+    left = np.concatenate([[edges[0] - step], edges])
+    colors = ["0.6", *["C0"] * (len(counts) - 2), "0.6"]
+    axes.bar(left, counts, width=0.94 * step, align="edge", color=colors)
+    seen = np.flatnonzero(counts)
+    axes.set_xlim(left[seen[0]] - 0.5 * step, left[seen[-1]] + 1.5 * step)
+    axes.set_xlabel("target; grey: all that is further out" if counts[0] or counts[-1] else "target")
+    axes.set_ylabel("samples")
+    axes.grid(True, axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+    return axes
+
+
+def plot_selection(selection: SelectionLike, ax: Any = None) -> Any:
+    """The scores from which kappa was chosen, with their standard errors; a line for each gamma, the choice marked."""
+    axes = ax if ax is not None else _pyplot().subplots(figsize=(7.0, 4.3), layout="constrained")[1]
+    sign = -1 if selection.smaller_is_better else 1
+    for g, gamma in enumerate(selection.gammas):
+        chosen = gamma == selection.gamma
+        errors = selection.errors[g] if chosen and selection.errors is not None else None
+        axes.errorbar(
+            selection.kappas,
+            sign * selection.scores[g],
+            yerr=errors,
+            fmt="o-",
+            ms=3,
+            lw=1.5 if chosen else 0.8,
+            elinewidth=0.8,
+            capsize=2,
+            label=f"gamma = {gamma:g}",
+            zorder=3 if chosen else 2,
+        )
+    axes.axvline(selection.kappa, color="black", lw=1, ls="--", label=f"chosen: kappa = {selection.kappa}")
+    if selection.best_kappa != selection.kappa:
+        axes.axvline(
+            selection.best_kappa, color="0.6", lw=1, ls=":", label=f"best score: kappa = {selection.best_kappa}"
+        )
+    _kappa_axis(axes)
+    axes.set_ylabel(selection.label)
+    better = "lower" if selection.smaller_is_better else "higher"
+    bars = "" if selection.errors is None else "; bars: one standard error"
+    axes.set_title(f"Choice of kappa ({better} is better{bars})", fontsize="medium")
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize="small")
+    axes.grid(True, alpha=0.3)
+    return axes
+
+
+def plot_stability(stability: StabilityLike, most: int = 30, ax: Any = None) -> Any:
+    """How often the most stable features were chosen, as bars; at most so many of them."""
+    rows = stability.rows()
+    shown = rows[:most]
+    size = (6.4, 1.2 + 0.22 * max(len(shown), 4))
+    axes = ax if ax is not None else _pyplot().subplots(figsize=size, layout="constrained")[1]
+    names = [
+        f"feature {row['feature']}" if not isinstance(row["feature"], str) else label_of(row["feature"])
+        for row in shown
+    ]
+    colors = ["tab:blue" if row["stable"] else "0.7" for row in shown]
+    axes.barh(range(len(shown)), [row["frequency"] for row in shown], color=colors)
+    axes.set_yticks(range(len(shown)), names, fontsize="small")
+    axes.invert_yaxis()
+    axes.axvline(stability.threshold, color="black", lw=1, ls="--")
+    axes.set_xlim(0, 1.02)
+    axes.set_xlabel(f"share of {stability.resamples} resamples that chose it")
+    more = f"; {len(rows) - len(shown)} more below" if len(rows) > len(shown) else ""
+    axes.set_title(f"Selection frequencies (dashed: threshold {stability.threshold:g}{more})", fontsize="medium")
+    return axes
+
+
+def label_of(name: object) -> str:
+    """A name as matplotlib can draw it: short, printable, and neither a formula nor hidden from the legend."""
+    text = " ".join("".join(sign if sign.isprintable() else " " for sign in str(name)).split())
+    if len(text) > LONGEST_NAME:
+        text = text[: LONGEST_NAME - 1].rstrip() + "\u2026"
+    return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
+
+
+def _along_kappa(axes: Any, label: str, title: str) -> Any:
+    """Curves over kappa with all that they need to be read."""
+    _kappa_axis(axes)
+    axes.set_ylabel(label)
+    axes.set_title(title)
+    axes.legend()
+    axes.grid(True, alpha=0.3)
+    return axes
+
+
+def _kappa_axis(axes: Any) -> None:
+    axes.set_xlabel("kappa, the limit on nonzero coefficients")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("pictures need matplotlib, which came with psfit: pip install matplotlib") from None
+    return plt

@@ -1,0 +1,125 @@
+"""Exact refit: the minimiser of the objective on a given support."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from psfit.kernels.linalg import is_hopeless, newton
+from psfit.problem.instance import Instance
+from psfit.search.interior_point import Interior
+from psfit.search.restriction import Restricted
+
+TOL = 1e-9
+# Duality gaps, as shares of the objective, at which an answer counts as exact, and at which supports can be compared.
+GAP_TOL = 1e-12
+SEARCH_GAP_TOL = 1e-8
+# Residuals above the one and pivots below the other call for an orthogonal basis.
+POOR = 1e-7
+LEAST_PIVOT = 1e-11
+NEWTON_STEPS = 60
+# A loss of lines and parabolas has Newton's answer after a few steps or, in other units than the kinks', never.
+FEW_STEPS = 15
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The minimiser on a support: coefficients ``Z (n, c)`` with this problem's outputs set, and its objective.
+
+    `slope` is the optimal multiplier of each sample where the loss has kinks and its derivative would not do.
+    """
+
+    Z: Tensor
+    value: float
+    residual: float
+    slope: Tensor | None = None
+    evaluations: int = 1
+
+
+def refit(
+    inst: Instance, problem: int, chosen: Tensor, Z: Tensor, give_up: float = float("inf"), tol: float = TOL
+) -> Fit:
+    """Minimise problem number `problem` over the items ``chosen (size,)`` and the intercepts, from `Z`.
+
+    A minimum that would clearly lie above `give_up` is not sought to the end. The objective is off by about the square
+    of `tol`, relatively. Smooth losses are minimised by Newton's method; where kinks defeat it, by an interior point
+    method; where nearly dependent columns defeat both, in an orthogonal basis.
+    """
+    outputs = inst.layout.outputs_of(problem)
+    view = Restricted(inst, outputs, support_mask(inst, chosen), inst.problem.loss, inst.source.target[:, outputs])
+    if not view.size:
+        return Fit(view.scatter(view.gather(Z), Z), float(view.value(view.gather(Z))), 0.0)
+    fit, ended = _minimise(view, Z, give_up, tol)
+    if ended and fit.residual > POOR:
+        x = view.gather(Z)
+        before = float(view.value(x))
+        if before < fit.value:
+            fit = replace(fit, Z=view.scatter(x, Z), value=before)
+        view.orthogonalise()
+        again, _ = _minimise(view, fit.Z, give_up, tol)
+        fit = again if again.value < fit.value else fit
+    return fit
+
+
+def _minimise(view: Restricted, Z: Tensor, give_up: float, tol: float) -> tuple[Fit, bool]:
+    """The fit, and whether it was followed to its end."""
+    loss = view.loss
+    box = loss.box(view.target)
+    if loss.smooth:
+        fit, ended = _by_newton(view, Z, give_up, tol, NEWTON_STEPS if box is None else FEW_STEPS)
+        if box is None or fit.residual <= TOL or not ended:
+            return fit, ended
+    if box is None:
+        raise TypeError(f"the {loss.name} loss is not smooth: it needs a `box` to be refitted")
+    interior = Interior(view, box, view.inst.source.weight)
+    # The method seldom gains from a start close to the minimum, and loses from one that is far off.
+    start = view.gather(Z)
+    start = torch.zeros_like(start) if view.basis is None else _better_start(view, start)
+    found = interior.minimise(start, GAP_TOL if tol <= TOL else SEARCH_GAP_TOL, give_up)
+    relative = found.gap / max(abs(found.value), torch.finfo(torch.float64).tiny)
+    fit = Fit(view.scatter(found.x, Z), found.value, relative, found.slopes, found.steps)
+    return fit, not found.lower > give_up
+
+
+def _by_newton(view: Restricted, Z: Tensor, give_up: float, tol: float, steps: int) -> tuple[Fit, bool]:
+    first = view.basis is None
+    if view.inst.gram_at_hand and first:
+        # Steps with it need not be perfect: values and gradients come from the data.
+        view.take_hessian(view.inst.normal_equations[0])
+    result = newton(
+        view.evaluate,
+        view.value,
+        _better_start(view, view.gather(Z)),
+        tol=tol,
+        max_iter=steps,
+        give_up=give_up,
+        least_pivot=LEAST_PIVOT if first else 0.0,
+    )
+    ended = not bool(is_hopeless(result.value, result.residual, give_up))
+    x, value, residual = view.scatter(result.x, Z), float(result.value), float(result.residual)
+    return Fit(x, value, residual, evaluations=result.evaluations), ended
+
+
+def _better_start(view: Restricted, x: Tensor) -> Tensor:
+    """The variables ``x``, or zero where these are worse: another support's coefficients can miss by far."""
+    zero = torch.zeros_like(x)
+    if view.loss.quadratic or bool(view.value(x) <= view.value(zero)):
+        return x
+    return zero
+
+
+def optimal_slopes(inst: Instance, problem: int, chosen: Tensor, fit: Fit) -> Tensor:
+    """The slope of every sample's loss ``(m, c')`` at a fit: the dual point that belongs to it."""
+    if fit.slope is not None:
+        return fit.slope
+    outputs = inst.layout.outputs_of(problem)
+    target = inst.source.target[:, outputs]
+    view = Restricted(inst, outputs, support_mask(inst, chosen), inst.problem.loss, target)
+    return inst.problem.loss.gradient(view.predictors(view.gather(fit.Z)), target)
+
+
+def support_mask(inst: Instance, chosen: Tensor) -> Tensor:
+    """The coefficients ``(p, c')`` of one problem that its chosen items allow."""
+    if inst.layout.kind == "columns":
+        return chosen.unsqueeze(1)
+    return inst.layout.mask(chosen.unsqueeze(0))

@@ -1,0 +1,231 @@
+"""A problem restricted to a support, evaluated in float64 whatever the precision of the data.
+
+Only sums over samples leave a node: the objective, its gradient and its Hessian on the support, added up over chunks of
+rows and then over the grid.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from psfit.data import DesignMatrix, Strip
+from psfit.data.strip import DenseStrip
+from psfit.kernels.linalg import Evaluation, cholesky
+from psfit.losses import Loss
+from psfit.problem.instance import Instance
+
+# The share of the curvature that all samples together typically have, below which an intercept has none.
+IDLE = 1e-12
+# Each round of orthogonalisation takes the root of what is left of the condition number, about 1e8 at a time.
+ROUNDS = 3
+# Numbers of standardised columns that are kept from one evaluation to the next.
+HELD_NUMBERS = 1 << 20
+
+
+class Restricted:
+    """One problem of an instance on the coefficients where ``mask (p, c')`` is true, and its free intercepts.
+
+    The variables form one vector: for each of the problem's c' outputs its chosen rows in order, intercept last. In an
+    orthogonal `basis`, a matrix for each output, they are the coordinates there.
+    """
+
+    def __init__(self, inst: Instance, outputs: list[int], mask: Tensor, loss: Loss, target: Tensor) -> None:
+        self.inst, self.loss, self.target = inst, loss, target
+        self.outputs = outputs
+        free = torch.ones(inst.layout.free, len(outputs), dtype=torch.bool, device=mask.device)
+        full = torch.cat([mask, free])
+        self.rows = full.any(dim=1).nonzero().flatten()
+        inside = full[self.rows]
+        self.at = [inside[:, k].nonzero().flatten() for k in range(len(outputs))]
+        ends = torch.tensor([len(a) for a in self.at]).cumsum(0).tolist()
+        self.slices = [slice(end - len(a), end) for end, a in zip(ends, self.at, strict=True)]
+        self.size = ends[-1]
+        self.ridge = torch.cat([inst.ridge[self.rows[a], 0] for a in self.at])
+        self._hessian: Tensor | None = None
+        self.basis: list[Tensor] | None = None
+        self._held: list[tuple[slice, list[Strip]]] | None = None
+
+    def orthogonalise(self) -> None:
+        """Turn to variables in which columns and ridge together are orthonormal.
+
+        Of nearly dependent columns a Gram matrix knows too little. Cholesky factors of Gram matrices that are made
+        again in the basis found so far need only sums over samples.
+        """
+        self._hessian = None
+        basis = [torch.eye(len(a), dtype=torch.float64, device=self.ridge.device) for a in self.at]
+        weight = self.inst.source.weight.expand(-1, len(self.outputs))
+        for _ in range(ROUNDS):
+            self.basis, self._held = basis, None
+            gram = self.products(weight, [])[0] + self.ridge_matrix
+            basis = [
+                torch.linalg.solve_triangular(cholesky(gram[s, s]), T.T, upper=False).T
+                for T, s in zip(basis, self.slices, strict=True)
+            ]
+        self.basis, self._held = basis, None
+
+    @cached_property
+    def _intercepts(self) -> Tensor:
+        """Where the intercepts are among the variables, if there are any."""
+        return torch.tensor([s.stop - 1 for s in self.slices], device=self.ridge.device)
+
+    @cached_property
+    def matrix(self) -> DesignMatrix:
+        """The columns of the support, gathered when the data are first asked for."""
+        return self.inst.source.matrix.columns(self.rows)
+
+    def take_hessian(self, H: Tensor) -> None:
+        """Use the Hessian ``H (n, n)`` of a quadratic loss, known from elsewhere, rather than make it from the data."""
+        rows = [self.rows[at] for at in self.at]
+        self._hessian = torch.block_diag(*(H[r.unsqueeze(1), r] for r in rows))
+
+    def gather(self, Z: Tensor) -> Tensor:
+        """The variables ``(1, size)`` of coefficients ``Z (n, c)``."""
+        parts = [Z[self.rows[a], k].double() for a, k in zip(self.at, self.outputs, strict=True)]
+        if self.basis is not None:
+            parts = [torch.linalg.solve(T, part) for T, part in zip(self.basis, parts, strict=True)]
+        return torch.cat(parts).unsqueeze(0)
+
+    def coefficients(self, x: Tensor) -> Tensor:
+        """The coefficients ``(1, size)`` of variables ``x (1, size)``."""
+        if self.basis is None:
+            return x
+        parts = [T @ x[0, s] for T, s in zip(self.basis, self.slices, strict=True)]
+        return torch.cat(parts).unsqueeze(0)
+
+    def pull_back(self, g: Tensor) -> Tensor:
+        """The derivatives ``(size,)`` with respect to the variables from those with respect to the coefficients."""
+        if self.basis is None:
+            return g
+        return torch.cat([T.T @ g[s] for T, s in zip(self.basis, self.slices, strict=True)])
+
+    def push_forward(self, g: Tensor) -> Tensor:
+        """The inverse of `pull_back`."""
+        if self.basis is None:
+            return g
+        return torch.cat([torch.linalg.solve(T.T, g[s]) for T, s in zip(self.basis, self.slices, strict=True)])
+
+    @property
+    def ridge_matrix(self) -> Tensor:
+        """The second derivatives of the ridge ``(size, size)`` with respect to the variables."""
+        if self.basis is None:
+            return torch.diag(self.ridge)
+        pairs = zip(self.basis, self.slices, strict=True)
+        return torch.block_diag(*(T.T @ (self.ridge[s].unsqueeze(1) * T) for T, s in pairs))
+
+    def scatter(self, x: Tensor, Z: Tensor) -> Tensor:
+        """`Z` with this problem's outputs set to the variables ``x (1, size)``, zero elsewhere."""
+        Z, x = Z.clone(), self.coefficients(x)
+        for a, k, s in zip(self.at, self.outputs, self.slices, strict=True):
+            Z[:, k] = 0
+            Z[self.rows[a], k] = x[0, s]
+        return Z
+
+    def value(self, x: Tensor) -> Tensor:
+        """The objective ``(1,)`` at ``x (1, size)``."""
+        total = sum((weight * self.loss.value(eta, b)).sum() for _, _, eta, b, weight in self._passes(x))
+        return self.total(torch.as_tensor(total, device=x.device).reshape(1)) + self._penalty(x)
+
+    def evaluate(self, x: Tensor) -> Evaluation:
+        """Objective, gradient and Hessian as `newton` takes them; the Hessian of a quadratic loss is made once."""
+        known = self._hessian
+        value, gradient = x.new_zeros(1), x.new_zeros(self.size)
+        hessian = x.new_zeros(self.size, self.size) if known is None else known
+        for _, parts, eta, b, weight in self._passes(x):
+            value += (weight * self.loss.value(eta, b)).sum()
+            slope = weight * self.loss.gradient(eta, b)
+            for k, s in enumerate(self.slices):
+                gradient[s] += parts[k].rmv(slope[:, k : k + 1]).squeeze(1)
+            if known is None:
+                self._add_hessian(hessian, parts, eta, b, weight)
+        summed = [value, gradient] if known is not None else [value, gradient, hessian.flatten()]
+        total = self.total(torch.cat(summed))
+        if known is None:
+            hessian = total[1 + self.size :].view(self.size, self.size) + self.ridge_matrix
+            if self.basis is None:
+                self.pin_common_shift(hessian)
+                self.pin_idle_intercepts(hessian)
+            self._hessian = hessian if self.loss.quadratic else None
+        gradient = total[1 : 1 + self.size] + self.pull_back(self.ridge * self.coefficients(x)[0])
+        return total[:1] + self._penalty(x), gradient.unsqueeze(0), hessian.unsqueeze(0)
+
+    def _add_hessian(self, H: Tensor, parts: list[Strip], eta: Tensor, b: Tensor, weight: Tensor) -> None:
+        curvature = self.loss.curvature(eta, b)
+        if self.loss.joint:
+            u = self.loss.coupling(eta, b)
+            for k, s in enumerate(self.slices):
+                H[s] -= parts[k].cross(parts, weight * u[:, k : k + 1] * u)
+            curvature = curvature + u.square()
+        for k, s in enumerate(self.slices):
+            H[s, s] += parts[k].cross([parts[k]], weight * curvature[:, k : k + 1])
+
+    def pin_common_shift(self, H: Tensor) -> None:
+        """A joint loss does not change when all intercepts move together; make the Hessian regular along that line.
+
+        The gradient has no component there, so Newton's direction stays what it was.
+        """
+        if self.loss.joint and self.inst.layout.free:
+            last = self._intercepts
+            H[last.unsqueeze(1), last] += H[last, last].mean()
+
+    def pin_idle_intercepts(self, H: Tensor) -> None:
+        """An intercept pays no ridge, so where no sample bends the loss, as between kinks, it has no curvature at all.
+
+        Then it gets as much as all samples together typically give it, so that a step does not go too far.
+        """
+        if self.inst.layout.free:
+            last = self._intercepts
+            most = self.inst.column_norm**2 * self.loss.typical_curvature(self.inst.mean_target, len(self.outputs))
+            H[last, last] += most * (H[last, last] <= IDLE * most)
+
+    def _penalty(self, x: Tensor) -> Tensor:
+        return 0.5 * (self.ridge * self.coefficients(x).square()).sum(dim=1)
+
+    def total(self, local: Tensor) -> Tensor:
+        """The sum over all nodes."""
+        return self.inst.grid.nodes.total(local)
+
+    def products(self, weights: Tensor | None, sides: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """``A' diag(weights) A (size, size)``, zero without weights, and ``A' side (size,)`` for each of the sides.
+
+        Weights and sides are ``(m, c')``; sums over all nodes, from one pass over the support's columns.
+        """
+        gram = self.ridge.new_zeros(self.size, self.size)
+        sums = self.ridge.new_zeros(len(sides), self.size)
+        for at, parts in self._strips():
+            for k, s in enumerate(self.slices):
+                if weights is not None:
+                    gram[s, s] += parts[k].cross([parts[k]], weights[at, k : k + 1])
+                if sides:
+                    sums[:, s] += parts[k].rmv(torch.stack([side[at, k] for side in sides], dim=1)).T
+        if weights is None:
+            return gram, list(self.total(sums))
+        summed = self.total(torch.cat([gram, sums]))
+        return summed[: self.size], list(summed[self.size :])
+
+    def _strips(self) -> Iterator[tuple[slice, list[Strip]]]:
+        """Ranges of rows, each with the columns of every output; those of a small problem are made once."""
+        if self.inst.samples * self.size > HELD_NUMBERS:
+            yield from self._made_strips()
+            return
+        if self._held is None:
+            self._held = list(self._made_strips())
+        yield from self._held
+
+    def _made_strips(self) -> Iterator[tuple[slice, list[Strip]]]:
+        for at, strip in self.matrix.strips(torch.float64):
+            parts = [strip if len(a) == strip.shape[1] else strip.columns(a) for a in self.at]
+            if self.basis is not None:
+                parts = [DenseStrip(part.dense() @ T) for part, T in zip(parts, self.basis, strict=True)]
+            yield at, parts
+
+    def _passes(self, x: Tensor) -> Iterator[tuple[slice, list[Strip], Tensor, Tensor, Tensor]]:
+        """Strips of rows: their range, the columns of each output, predictors, targets and weights."""
+        for at, parts in self._strips():
+            eta = torch.cat([part.mv(x[0, s].unsqueeze(1)) for part, s in zip(parts, self.slices, strict=True)], dim=1)
+            yield at, parts, eta, self.target[at], self.inst.source.weight[at]
+
+    def predictors(self, x: Tensor) -> Tensor:
+        """``(m, c')`` on this rank's samples."""
+        return torch.cat([eta for _, _, eta, _, _ in self._passes(x)])

@@ -1,0 +1,183 @@
+"""Kernels and integer products against float64 arithmetic; only collected where there is a GPU."""
+
+import numpy as np
+import pytest
+import torch
+from problems import make_source, paper_source
+
+from psfit import BiCADMM, GridSpec, Problem, SparseLinearRegression, solve
+from psfit.admm.bilinear import update_by_sorting
+from psfit.admm.steps import ReplayedSteps, Steps
+from psfit.certificate import extraction
+from psfit.certificate.quadratic import pooled
+from psfit.data import Dense, Source, moments
+from psfit.data.integer_gram import integer_moments
+from psfit.data.widened import WidenedStrip
+from psfit.kernels import kernel
+from psfit.kernels.cuda_graph import PLAIN_CALLS
+from psfit.losses import Squared
+from psfit.problem.instance import pose
+
+pytestmark = pytest.mark.gpu
+
+CUDA = torch.device("cuda")
+
+
+def normal(*shape, seed=0, dtype=torch.float32):
+    generator = torch.Generator(device=CUDA).manual_seed(seed)
+    return torch.randn(*shape, generator=generator, device=CUDA, dtype=dtype)
+
+
+SHAPES = [(1, 1, 1, 1), (1, 7, 0, 2), (3, 50, 33, 5), (1, 1000, 129, 16), (4, 257, 513, 3), (2, 128, 128, 2)]
+
+
+@pytest.mark.parametrize(("batch", "m", "n", "c"), SHAPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+def test_forward(batch, m, n, c, dtype):
+    A, X, shift = normal(batch, m, n), normal(batch, n, c, seed=1).to(dtype), normal(n, seed=2).to(dtype)
+    D, wide = A.double() - shift.double(), X.double()
+    rtol = 1e-5 if dtype == torch.float32 else 1e-12
+    product, sizes = kernel("forward", CUDA)(A, X, shift, True)
+    torch.testing.assert_close(product.double(), D @ wide, rtol=rtol, atol=rtol * n)
+    torch.testing.assert_close(sizes.double(), D.abs() @ wide.abs(), rtol=rtol, atol=rtol * n)
+    (plain,) = kernel("forward", CUDA)(A, X)
+    torch.testing.assert_close(plain.double(), A.double() @ wide, rtol=rtol, atol=rtol * n)
+
+
+@pytest.mark.parametrize(("batch", "m", "n", "c"), SHAPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+def test_backward(batch, m, n, c, dtype):
+    A, R, shift = normal(m * batch, n), normal(m * batch, c, seed=1).to(dtype), normal(n, seed=2).to(dtype)
+    rtol = 1e-5 if dtype == torch.float32 else 1e-12
+    expected = (A.double() - shift.double()).T @ R.double()
+    found = kernel("backward", CUDA)(A, R, shift)
+    torch.testing.assert_close(found.double(), expected, rtol=rtol, atol=rtol * m * batch)
+    every_other = A[:, ::2]
+    found = kernel("backward", CUDA)(every_other, R)
+    torch.testing.assert_close(found.double(), every_other.double().T @ R.double(), rtol=rtol, atol=rtol * m * batch)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1000, 512), (3001, 613), (140_000, 520)])
+def test_integer_moments_are_those_of_slightly_rounded_columns(rows, columns):
+    A = normal(rows, columns) * torch.rand(columns, device=CUDA) + 3
+    about = A[:50].double().mean(dim=0)
+    weight = torch.rand(rows, 1, device=CUDA, dtype=torch.float64)
+    right = normal(rows, 2, seed=3, dtype=torch.float64)
+    gram, sums, rests = integer_moments(A, about, weight, right)
+    D = A.double() - about
+    torch.testing.assert_close(sums, D.T @ right, rtol=1e-12, atol=1e-10 * rows)
+    expected = D.T @ (weight * D)
+    length = float(rests.sum()) ** 0.5
+    largest = float(torch.linalg.matrix_norm(expected, 2)) ** 0.5
+    error = float(torch.linalg.matrix_norm(gram - expected, 2))
+    assert 0 < error <= (2 * largest + length) * length
+    # Two digits of 254 each: about 1 / (2 * 127 * 254) of the largest entry.
+    assert length <= 1e-4 * float(expected.trace()) ** 0.5
+
+
+@pytest.mark.parametrize("limit", [1e-6, 1.0])
+def test_integer_products_that_round_too_much_are_made_again_in_float64(limit, monkeypatch):
+    monkeypatch.setattr(moments, "MOST_ROUNDED", limit)
+    A = normal(4000, 600)
+    source = Source(Dense(A), normal(4000, 1), torch.ones(4000, 1, device=CUDA))
+    found = moments.Moments.of(source.split(2), torch.zeros(600, dtype=torch.float64, device=CUDA), exact=False)
+    error = float((found.gram.sum(dim=0)[:-1, :-1] - A.double().T @ A.double()).abs().max())
+    if limit < 1e-3:
+        assert float(found.rests.sum()) == 0
+        assert error <= 1e-9
+    else:
+        assert float(found.rests.sum()) > 0
+        assert 1e-6 <= error <= 1.0
+
+
+@pytest.mark.parametrize("count", [3, 16, 17, 50])
+@pytest.mark.parametrize("constant", [0.0, 0.7])
+def test_products_of_widened_strips(constant, count):
+    values = 100 + normal(900, 40, seed=3)
+    shift, scale = values.double().mean(dim=0), values.double().std(dim=0)
+    strip = WidenedStrip(values, shift, scale, constant)
+    plain = (values.double() - shift) / scale
+    plain = torch.cat([plain, torch.full_like(plain[:, :1], constant)], dim=1) if constant else plain
+    X, R = normal(plain.shape[1], count, seed=4).double(), normal(900, count, seed=5).double()
+    eta, sizes = strip.mv_with_sizes(X)
+    for found, expected in (
+        (strip.mv(X), plain @ X),
+        (eta, plain @ X),
+        (sizes, plain.abs() @ X.abs()),
+        (strip.rmv(R), plain.T @ R),
+    ):
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-9)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_the_extraction_from_integer_products_is_safe(fit_intercept):
+    source, truth = paper_source(6_000, 700, 0.9, nodes=2, dtype=torch.float32, device="cuda")
+    problem = Problem(Squared(), (truth.kappa,), 10.0, fit_intercept=fit_intercept)
+    inst = pose(problem, source, GridSpec(nodes=2, device="cuda").build())
+    assert inst.source.statistics.rounded > 0
+    extracted = float(extraction.uniform(pooled(inst))[0])
+    A = inst.source.matrix.chunk(0, 6_000, torch.float64)[:, :700]
+    A = A - A.mean(dim=0) if fit_intercept else A
+    least = float(torch.linalg.eigvalsh(2 * A.T @ A)[0])
+    assert 0.9 * least <= extracted <= least
+
+
+@pytest.mark.parametrize(("problems", "size"), [(1, 3), (3, 1000), (2, 4097), (1, 16384)])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_fused_bilinear_step(problems, size, seed):
+    center = normal(problems, size, seed=seed) * (normal(problems, size, seed=seed + 50) > -0.5)
+    s = torch.where(normal(problems, size, seed=seed + 90) > 0.5, center.sign(), 0.0) * (seed > 0)
+    v = -torch.rand(problems, 1, device=CUDA) * 3 * seed
+    kappa = torch.full((problems, 1), max(1, size // (seed + 2)), device=CUDA)
+    ratio = torch.full((problems, 1), 10.0 ** (seed - 3), device=CUDA)
+    found = kernel("sparsify", CUDA)(center, s, v, kappa, ratio)
+    for one, other in zip(found, update_by_sorting(center, s, v, kappa, ratio), strict=True):
+        # Sums of that many numbers near one, in float32.
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5 + 1e-7 * size)
+
+
+@pytest.mark.parametrize("samples", [4_000, 300], ids=["tall", "wide"])
+def test_replayed_steps_are_steps(samples):
+    source = make_source(Squared(), samples=samples, features=400, nonzeros=5, seed=2).to("cuda")
+    inst = pose(Problem(Squared(), (5,), 10.0), source, GridSpec(nodes=3, device="cuda").build())
+    solver = BiCADMM()
+    with torch.inference_mode():
+        setup, state = solver.init(inst)
+        plain, replay = Steps(solver, setup), ReplayedSteps(solver, setup)
+        control, moved, seen = state, state, []
+        for _ in range(PLAIN_CALLS + 40):
+            control, moved = plain(control), replay(moved)
+            seen.append(moved.measured)
+        kept = replay.kept(moved)
+        before = {name: value.clone() for name, value in kept.tensors().items()}
+        replay(moved)
+    assert moved.iteration == control.iteration == int(moved.age) - 1
+    for name, value in control.tensors().items():
+        torch.testing.assert_close(before[name], value, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(kept.tensors()[name], value, rtol=1e-9, atol=1e-12)
+    assert len({float(row[0, 0]) for row in seen}) > 30
+
+
+@pytest.mark.parametrize("effort", ["low", "medium"])
+def test_fast_and_highest_precision_agree(effort):
+    source, truth = paper_source(20_000, 1_000, 0.9, nodes=4, dtype=torch.float32, device="cuda")
+    problem = Problem(Squared(), (truth.kappa,), 10.0, fit_intercept=False)
+    grid = GridSpec(nodes=4, device="cuda")
+    fast, highest = (
+        solve(problem, source, BiCADMM(effort=effort, precision=precision), grid) for precision in ("auto", "highest")
+    )
+    assert fast.objective == pytest.approx(highest.objective, rel=1e-6)
+    assert fast.lower_bound <= highest.objective
+    assert fast.gap <= 1e-3
+
+
+def test_transfers_are_counted():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(5_000, 60)).astype(np.float32), rng.normal(size=5_000).astype(np.float32)
+    last = SparseLinearRegression(5, grid=GridSpec(device="cuda")).fit(X, y).history_[-1]
+    # The features, and targets and weights in float64.
+    assert last.sent_bytes == X.nbytes + 4 * y.nbytes
+    assert last.sent_seconds > 0
+    assert 0 < last.fetched_bytes < 10_000
+    resident = SparseLinearRegression(5, grid=GridSpec(device="cuda")).fit(torch.from_numpy(X).cuda(), y).history_[-1]
+    assert resident.sent_bytes == 4 * y.nbytes

@@ -1,0 +1,172 @@
+"""The extensions that the documentation shows do what they promise, by answers from elsewhere."""
+
+import importlib.util
+import itertools
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from launch import command, run
+from scipy.optimize import minimize, minimize_scalar
+
+import psfit
+from psfit import BiCADMM, GridSpec, SparseLinearRegression, losses
+from psfit.admm.local import Subproblem
+from psfit.comm import Axis, Serial
+from psfit.data import Dense, Source
+from psfit.estimators import path
+from psfit.estimators.persistence import schema
+from psfit.estimators.persistence.archive import ModelFileError
+from psfit.losses import Logistic, Squared
+from psfit.reporting import words
+
+FOLDER = Path(__file__).parents[2] / "examples/extending"
+
+
+def module(name: str):
+    """An example as a module; dataclasses look for it among the loaded ones."""
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[name] = loaded
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def pseudo_huber(r, delta):
+    """The formula of the loss, written a second time."""
+    return 2 * delta**2 * (np.sqrt(1 + (r / delta) ** 2) - 1)
+
+
+@pytest.fixture(scope="module")
+def samples():
+    rng = np.random.default_rng(3)
+    eta, b = torch.tensor(3 * rng.normal(size=(40, 2))), torch.tensor(rng.normal(size=(40, 2)))
+    return eta, b
+
+
+@pytest.mark.parametrize("delta", [0.3, 1.35])
+def test_the_loss_and_its_derivatives(samples, delta):
+    loss = module("pseudo_huber").PseudoHuber(delta)
+    eta, b = samples
+    np.testing.assert_allclose(loss.value(eta, b), pseudo_huber((eta - b).numpy(), delta), rtol=1e-12, atol=1e-14)
+    moving = eta.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(loss.value(moving, b).sum(), moving, create_graph=True)
+    np.testing.assert_allclose(loss.gradient(eta, b), slope.detach(), rtol=1e-9)
+    (bend,) = torch.autograd.grad(slope.sum(), moving)
+    np.testing.assert_allclose(loss.curvature(eta, b), bend, rtol=1e-9)
+
+
+@pytest.mark.parametrize("step", [0.01, 1.0, 100.0])
+def test_the_prox_and_the_conjugate_of_the_loss(samples, step):
+    loss = module("pseudo_huber").PseudoHuber(0.5)
+    v, b = samples
+    w = loss.prox(v, b, step)
+    np.testing.assert_allclose(w + step * loss.gradient(w, b), v, rtol=1e-12, atol=1e-12)
+    slopes = torch.linspace(-0.99, 0.99, 9, dtype=torch.float64).reshape(-1, 1)
+    target = torch.full_like(slopes, 0.7)
+    for a, found in zip(slopes[:, 0].tolist(), loss.conjugate(slopes, target)[:, 0].tolist(), strict=True):
+        best = minimize_scalar(lambda eta, a=a: pseudo_huber(eta - 0.7, 0.5) - a * eta, bounds=(-50, 50))
+        assert found == pytest.approx(-best.fun, rel=1e-6, abs=1e-9)
+    assert loss.conjugate(torch.tensor([[1.01]]), torch.tensor([[0.0]])).item() == np.inf
+
+
+def test_a_fit_with_the_loss_is_the_best_of_all_supports():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(60, 6))
+    y = X[:, 1] - X[:, 4] + 0.2 * rng.normal(size=60)
+    y[::9] += 20
+    result = module("pseudo_huber").fit(X, y, kappa=2, gamma=0.5)
+
+    def objective(support):
+        def value(x):
+            return pseudo_huber(X[:, support] @ x[1:] + x[0] - y, 1.35).sum() + x[1:] @ x[1:] / (2 * 0.5)
+
+        return minimize(value, np.zeros(3), tol=1e-12).fun
+
+    best = min(objective(list(support)) for support in itertools.combinations(range(6), 2))
+    assert result.objective == pytest.approx(best, rel=1e-8)
+    assert result.lower_bound <= best * (1 + 1e-8)
+    assert result.gap < 0.05
+
+
+def test_conjugate_gradients_solve_the_nodes_systems():
+    rng = np.random.default_rng(7)
+    A, b, sample = rng.normal(size=(30, 5)), rng.normal(size=(30, 2)), rng.uniform(0.5, 2, size=(30, 1))
+    w, v = rng.uniform(0.5, 2, size=(5, 1)), rng.normal(size=(2, 5, 2))
+    source = Source(Dense(torch.tensor(A)), torch.tensor(b), torch.tensor(sample))
+    sub = Subproblem(Squared(), source.split(2), torch.tensor(w), (slice(0, 5),), Axis(1, Serial()), 1.0)
+    solver = module("conjugate_gradient").ConjugateGradient()
+    state = solver.prox(sub, solver.init(sub, torch.zeros(2, 5, 2, dtype=torch.float64)), torch.tensor(v), 0.0)
+    for node, rows in enumerate([slice(0, 15), slice(15, 30)]):
+        D = np.diag(sample[rows, 0])
+        system = np.diag(w[:, 0]) + 2 * A[rows].T @ D @ A[rows]
+        expected = np.linalg.solve(system, w * v[node] + 2 * A[rows].T @ D @ b[rows])
+        np.testing.assert_allclose(state.x[node], expected, rtol=1e-9, atol=1e-10)
+    assert "newton" in solver.objection(Logistic(), 1)
+    assert "feature_split" in solver.objection(Squared(), 2)
+
+
+def test_an_estimator_takes_the_local_solver():
+    rng = np.random.default_rng(9)
+    X = rng.normal(size=(120, 25))
+    y = X[:, [2, 11, 19]] @ [1.0, -2.0, 1.5] + 0.5 * rng.normal(size=120)
+    own = BiCADMM(local=module("conjugate_gradient").ConjugateGradient())
+    usual = SparseLinearRegression(3, gamma=10.0).fit(X, y)
+    model = SparseLinearRegression(3, gamma=10.0, solver=own, grid=GridSpec(nodes=3)).fit(X, y)
+    assert model.result_.local == "conjugate_gradient"
+    np.testing.assert_allclose(model.coef_, usual.coef_, rtol=1e-8)
+
+
+def test_a_communicator_hears_everything_and_no_sample():
+    done = run(command("torch", 2, str(FOLDER / "listening.py")))
+    assert done.returncode == 0, done.stderr
+    assert "features [ 3 11]; this rank holds 2000 samples" in done.stdout
+    said = re.findall(r"(\S.*): +(\d+) messages, the longest of (\d+) numbers", done.stdout)
+    assert [phase for phase, _, _ in said][-3:] == ["the iteration", "the polish", "the proof"]
+    # The longest is the Gram matrix of 20 features and the intercept.
+    assert max(int(longest) for _, _, longest in said) == 21**2
+
+
+@pytest.mark.parametrize("name", ["pseudo_huber", "conjugate_gradient"])
+def test_the_programs_run(name, capsys):
+    module(name).main()
+    said = capsys.readouterr().out
+    assert "2, 7, 13" in said if name == "pseudo_huber" else said.count("support [0 1 2 3]") == 2
+
+
+class OwnRegression(SparseLinearRegression):
+    """An estimator with a loss from outside."""
+
+    def _loss(self, target):
+        return module("pseudo_huber").PseudoHuber(self.huber_delta)
+
+
+def test_an_estimator_of_the_loss_reports_and_says_what_it_lacks(tmp_path):
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(60, 5))
+    y = X[:, 0] - X[:, 3] + 0.2 * rng.normal(size=60)
+    model = OwnRegression(2).fit(X, y)
+    assert model.support_.tolist() == [0, 3]
+    page = psfit.report(model, X=X, y=y)
+    assert "Sparse model with the pseudo huber loss" in page
+    assert f"from {__name__} import OwnRegression" in page
+    # What is known of the built-in losses alone is not said of others.
+    assert "no smallest curvature" not in page
+    model.to_csv(tmp_path / "coefficients.csv")
+    with pytest.raises(ModelFileError, match="OwnRegression is not one of PsFiT's own models"):
+        psfit.save(model, tmp_path / "model.psfit")
+    with pytest.raises(ValueError, match="scikit-learn has no model for the pseudo_huber loss"):
+        model.to_sklearn()
+    with pytest.raises(TypeError, match="model is a Result, but must be a fitted PsFiT model"):
+        psfit.report(model.result_)
+
+
+def test_every_built_in_loss_is_registered_where_it_must_be():
+    kinds = {kind for kind in vars(losses).values() if isinstance(kind, type) and issubclass(kind, losses.Loss)}
+    names = {kind.name for kind in kinds - {losses.Loss}}
+    assert names == set(path.LOSSES)
+    assert names == set(words.LOSSES)
+    assert names == {name for known in schema.LOSSES.values() for name in known}
