@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from psfit.certificate.perspective import Fixed, charge
-from psfit.certificate.quadratic import EPS
 from psfit.comm import Grid
 from psfit.data import DesignMatrix
+from psfit.data.curvature import EPS
 from psfit.losses import Loss
 from psfit.problem.instance import Instance
 

@@ -152,10 +152,9 @@ def refit_along(
 
 def _newton_steps(inst: Instance, stops: list[Stop]) -> Callable[[Tensor], Tensor]:
     """``H_SS^-1 g_S`` for every support S."""
-    H = inst.normal_equations[0]
-    free = torch.ones(inst.layout.free, dtype=torch.bool, device=H.device)
+    free = torch.ones(inst.layout.free, dtype=torch.bool, device=inst.ridge.device)
     rows = [torch.cat([support_mask(inst, stop.chosen)[:, 0], free]).nonzero().flatten() for stop in stops]
-    factors = [cholesky(H[r.unsqueeze(1), r]) for r in rows]
+    factors = [inst.form.factor(r) for r in rows]
 
     def step(gradient: Tensor) -> Tensor:
         moves = torch.zeros_like(gradient)
