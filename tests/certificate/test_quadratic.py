@@ -13,7 +13,7 @@ from psfit.certificate import extraction
 from psfit.certificate.quadratic import LimitedForm
 from psfit.data.form_elimination import optimum
 from psfit.losses import Squared
-from psfit.problem.instance import pose
+from psfit.problem.pose import pose
 
 
 def limited(problem, source, nodes=2):

@@ -11,8 +11,7 @@ from psfit.data import streamed
 from psfit.data.streamed import ArrayRows
 from psfit.losses import Logistic, Softmax, Squared
 from psfit.pipeline import candidates as working
-from psfit.problem import instance as sizes
-from psfit.problem.instance import Instance
+from psfit.problem import costs as sizes
 
 CPU = torch.device("cpu")
 MUCH = 1 << 40
@@ -27,7 +26,7 @@ def dear(monkeypatch):
 @pytest.fixture
 def few(dear, monkeypatch):
     """Candidates are so few that problems small enough for enumeration have many features that are none."""
-    monkeypatch.setattr(Instance, "first_candidates", property(lambda inst: 2 * sum(inst.problem.kappa)))
+    monkeypatch.setattr(sizes.Costs, "first_candidates", property(lambda costs: 2 * sum(costs.problem.kappa)))
 
 
 def streams(source, budget=MUCH):
@@ -126,7 +125,7 @@ def masked(loss, samples=400, features=300):
 def test_newcomers_join_where_true_features_are_hidden(loss, dear):
     source, problem = masked(loss), Problem(loss, (4,), 1.0)
     inst = sizes.pose(problem, source, GridSpec(device="cpu").build())
-    first = working._promising(inst, None)[: inst.first_candidates].tolist()
+    first = working._promising(inst, None)[: inst.costs.first_candidates].tolist()
     assert {3, 7}.isdisjoint(first)
     result = solve(problem, source)
     assert result.support.tolist() == [0, 1, 3, 7]

@@ -74,7 +74,7 @@ def test_rows_that_pass_by():
 
 
 def test_columns_out_of_reach_are_refused(monkeypatch):
-    import psfit.problem.instance as sizes
+    import psfit.problem.costs as sizes
 
     monkeypatch.setattr(sizes, "MOST_NUMBERS", 1)
     source = make_source(Squared(), samples=100, features=300, nonzeros=3, seed=2)

@@ -7,7 +7,7 @@ import torch
 from problems import LOSSES, make_source, paper_source
 
 import psfit.data.streamed as streaming
-import psfit.problem.instance as sizes
+import psfit.problem.costs as sizes
 from psfit import BiCADMM, GridSpec, Problem, Source, SparseLinearRegression, solve
 from psfit.data import Sparse, Streamed
 from psfit.data.streamed import ArrayRows

@@ -300,11 +300,11 @@ class BiCADMM:
         curvature = loss.typical_curvature(inst.mean_target, inst.source.outputs)
         # A mean diagonal of a node's Hessian. The harmonic one, since in these coordinates a column with a tiny norm
         # carries a huge ridge, which must not set the pace of all others.
-        diagonal = curvature * inst.column_norm**2 + inst.ridge[: inst.layout.features]
+        diagonal = curvature * inst.coordinates.column_norm**2 + inst.ridge[: inst.layout.features]
         node_curvature = 1 / (N * float((1 / diagonal).mean()))
         rho_c = node_curvature if self.rho_c == "auto" else float(self.rho_c)
         shares = self._pressures(inst)
-        inst = inst.batched(len(shares))
+        inst = inst.copy_problems(len(shares))
         rho_b = torch.tensor(
             [share * N * rho_c if self.rho_b == "auto" else self.rho_b for share in shares], dtype=torch.float64
         )

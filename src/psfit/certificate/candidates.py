@@ -21,8 +21,8 @@ def bound_by_candidates(inst: Instance, Z: Tensor, objective: float, iterations:
     """A lower bound ``(1,)`` of one problem at its answer ``Z (n, c)``, and the scores behind it."""
     source, everything = inst.source, Fixed.nothing(inst.layout.size, inst.problem.kappa[0], inst.ridge.device)
     support = (Z[: inst.layout.features] != 0).any(dim=1).nonzero().flatten()
-    start = inst.restricted(support)
-    eta = start.source.matrix.mv(inst.part_of(Z, support).to(source.matrix.dtype))
+    start = inst.restrict(support)
+    eta = start.source.matrix.mv(inst.pick_rows(Z, support).to(source.matrix.dtype))
     slopes = inst.problem.loss.gradient(eta, source.working_target)
     best, scores = dual_bound(inst, slopes, everything)
     index, found = support, scores
@@ -31,10 +31,10 @@ def bound_by_candidates(inst: Instance, Z: Tensor, objective: float, iterations:
         if inst.watch.over() or len(grown) == len(index):
             break
         index = grown
-        part = inst.restricted(index)
+        part = inst.restrict(index)
         relaxation = DataRelaxation(part)
         nothing = Fixed.nothing(part.layout.size, inst.problem.kappa[0], Z.device)
-        state = relaxation.bound(nothing, relaxation.start(inst.part_of(Z, index)), objective, iterations).state
+        state = relaxation.bound(nothing, relaxation.start(inst.pick_rows(Z, index)), objective, iterations).state
         value, found = dual_bound(inst, state[1][0], everything)
         gain = float(value) - float(best)
         if gain > 0:
@@ -48,7 +48,7 @@ def _grown(inst: Instance, index: Tensor, scores: Tensor) -> Tensor:
     """The features in `index` and others whose scores are among the largest, as far as there is room."""
     by_feature = scores.view(inst.layout.features, -1).amax(dim=1)
     by_feature[index] = torch.inf
-    size = min(inst.column_room, inst.layout.features, len(index) + inst.first_candidates)
+    size = min(inst.sizes.column_room, inst.layout.features, len(index) + inst.costs.first_candidates)
     if size <= len(index):
         return index
     return by_feature.topk(size).indices.sort().values

@@ -49,11 +49,11 @@ class Certifier:
         inst, Z = self.inst, Z[:, self.outputs].double()
         fixed = Fixed.nothing(inst.layout.size, inst.problem.kappa[0], inst.ridge.device)
         enough = objective - gap * abs(objective) if isfinite(objective) else objective
-        if inst.pooled:
+        if inst.costs.uses_form:
             lower, fixed = self._by_quadratic_form(Z[: inst.layout.features], objective, enough, fixed)
-        elif inst.problem.loss.quadratic and inst.tall_nodes and inst.squares_fit:
+        elif inst.problem.loss.quadratic and inst.costs.tall_nodes and inst.costs.squares_fit:
             lower, fixed = self._by_one_gradient(Z[: inst.layout.features], objective, fixed)
-        elif inst.selective:
+        elif inst.costs.uses_candidates:
             bound, scores = bound_by_candidates(inst, Z, objective, PASS_BUDGET)
             lower, fixed = float(bound), screen(fixed, scores, bound, objective)[0]
         else:

@@ -78,7 +78,7 @@ class DataRelaxation(Relaxation):
         )
 
     def _batch(self, fixed: Fixed, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
-        inst = self.inst.batched(1 if self.joint else len(fixed.left))
+        inst = self.inst.copy_problems(1 if self.joint else len(fixed.left))
         source, layout, loss = inst.source, inst.layout, inst.problem.loss
         z, a = (self._as_columns(part) for part in state[:2])
         balance = state[2]

@@ -42,7 +42,7 @@ def dual_bound(inst: Instance, slopes: Tensor, fixed: Fixed) -> tuple[Tensor, Te
     # A sum of m products is off by at most m roundings of the sum of their sizes, which Cauchy and Schwarz bound.
     rounding = 2 * (inst.samples + 32) * EPS
     items = layout.features
-    off = rounding * inst.rounding_norm[:items] * summed[n + 2].sqrt()
+    off = rounding * inst.coordinates.rounding_norm[:items] * summed[n + 2].sqrt()
     g = summed[:items].abs() + off
     scores = pack_scores(inst, g.square() / (2 * inst.ridge[:items]))
     paid = charge(scores, fixed)
@@ -83,7 +83,7 @@ def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, fixed: Fixed) -
     # A residual is off by n roundings of the sizes in it, a sum over samples by m roundings of its own.
     row, column = (n + 16) * EPS, (inst.samples + 16) * EPS
     g = summed[:n] - 2 * offset * balance - extracted * X
-    off = 2 * inst.rounding_norm[:n] * (row * power.sqrt() + column * (before.sqrt() + fit.sqrt()))
+    off = 2 * inst.coordinates.rounding_norm[:n] * (row * power.sqrt() + column * (before.sqrt() + fit.sqrt()))
     off = off + 4 * EPS * (extracted * X).abs()
     scores = pack_scores(inst, (g.abs() + off).square() / (2 * (inst.ridge[:n] + extracted)))
     paid = charge(scores, fixed)

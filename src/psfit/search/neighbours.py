@@ -14,7 +14,7 @@ from torch import Tensor
 
 from psfit.kernels.linalg import cholesky
 from psfit.problem.instance import Instance
-from psfit.search.landscape import Landscape, Model
+from psfit.search.objective import Model, Objective
 from psfit.search.refit import Fit, refit, support_mask
 from psfit.search.restarts import EFFORTS, FREE_WORK, PASSES, restart
 from psfit.search.swaps import gains_of_adding, swap_search
@@ -33,7 +33,7 @@ class Stop:
 
 
 def supports_along(
-    scene: Landscape, kappas: list[int], starts: dict[int, Tensor], Z: Tensor, rel_tol: float
+    scene: Objective, kappas: list[int], starts: dict[int, Tensor], Z: Tensor, rel_tol: float
 ) -> dict[int, Stop]:
     """A good support for each of the rising `kappas`; some of them, and the first, have starts of their own."""
     found: dict[int, Stop] = {}
@@ -47,7 +47,7 @@ def supports_along(
     return passed_on(scene, found, rel_tol)
 
 
-def passed_on(scene: Landscape, found: dict[int, Stop], rel_tol: float) -> dict[int, Stop]:
+def passed_on(scene: Objective, found: dict[int, Stop], rel_tol: float) -> dict[int, Stop]:
     """The same path after every limit has learnt from the next larger one, and then from the next smaller one."""
     found, kappas = dict(found), list(found)
     for above, kappa in pairwise(reversed(kappas)):
@@ -63,7 +63,7 @@ def passed_on(scene: Landscape, found: dict[int, Stop], rel_tol: float) -> dict[
 
 
 def restarted(
-    scene: Landscape, found: dict[int, Stop], limits: list[int], rel_tol: float, effort: str
+    scene: Objective, found: dict[int, Stop], limits: list[int], rel_tol: float, effort: str
 ) -> dict[int, Stop]:
     """The path after searches from perturbations of the supports of `limits`, in this order.
 
@@ -82,12 +82,12 @@ def restarted(
     return found
 
 
-def _searched(scene: Landscape, start: Stop, rel_tol: float) -> Stop:
+def _searched(scene: Objective, start: Stop, rel_tol: float) -> Stop:
     chosen, fit, _ = swap_search(scene, start.chosen, start.fit.Z, rel_tol)
     return Stop(chosen, fit)
 
 
-def _grown(scene: Landscape, stop: Stop, kappa: int) -> Tensor:
+def _grown(scene: Objective, stop: Stop, kappa: int) -> Tensor:
     """The support with the items that help most, one at a time being too dear, all at once."""
     count = kappa - int(stop.chosen.sum())
     gains = gains_of_adding(scene.model(stop.fit, stop.chosen), stop.chosen)
@@ -95,7 +95,7 @@ def _grown(scene: Landscape, stop: Stop, kappa: int) -> Tensor:
     return stop.chosen.index_fill(0, best, True)
 
 
-def _shrunk(scene: Landscape, stop: Stop, kappa: int) -> Tensor:
+def _shrunk(scene: Objective, stop: Stop, kappa: int) -> Tensor:
     """The support without the items that cost least."""
     costs = costs_of_removing(scene.model(stop.fit, stop.chosen), stop.chosen)
     count = int(stop.chosen.sum()) - kappa
@@ -118,7 +118,7 @@ def refit_along(
 
     Newton's `steps` ``(n, K)`` for gradients ``(n, K)`` on these supports are made here if they are not known.
     """
-    if not (inst.pooled_for_search and inst.layout.kind == "columns"):
+    if not (inst.costs.searches_by_form and inst.layout.kind == "columns"):
         return [refit(inst, problem, stop.chosen, stop.fit.Z) for stop in stops]
     source, known = inst.source, steps is not None
     steps = steps or _newton_steps(inst, stops)
