@@ -218,17 +218,17 @@ class BiCADMM:
         zero = instance.ridge.new_zeros(n, c, dtype=instance.source.matrix.dtype)
         z = zero if start is None else start.repeat(1, setup.copies)
         x = (setup.own * z).expand(instance.split.nodes, n, c).clone()
-        nothing = torch.zeros(3, instance.layout.problems, dtype=x.dtype, device=x.device)
+        nothing = torch.zeros(3, instance.items.problems, dtype=x.dtype, device=x.device)
         state = State(
             iteration=0,
             age=x.new_zeros((), dtype=torch.float64),
             local=setup.solver.init(setup.sub, x),
-            bilinear=bilinear_start(z, instance.kappa, instance.layout),
+            bilinear=bilinear_start(z, instance.kappa, instance.items),
             u=torch.zeros_like(x),
             sums=nothing,
             dual=nothing[0],
             settled=nothing[0],
-            measured=x.new_full((len(MEASURED), instance.layout.problems), torch.inf),
+            measured=x.new_full((len(MEASURED), instance.items.problems), torch.inf),
             wishes=x.new_zeros(len(REASONS)),
             heard=x.new_zeros(len(REASONS)),
         )
@@ -236,7 +236,7 @@ class BiCADMM:
 
     def step(self, setup: Setup, state: State) -> State:
         """One iteration of Algorithm 1."""
-        inst, N, layout = setup.instance, setup.instance.grid.nodes.size, setup.instance.layout
+        inst, N, items = setup.instance, setup.instance.grid.nodes.size, setup.instance.items
         z, u = state.bilinear.z, state.u
         # x_i: the ridge is folded into the weight, so the centre is (rho_c / w)(z - u_i).
         local = setup.solver.prox(
@@ -255,14 +255,14 @@ class BiCADMM:
         pressure, last = self._pressure(torch.stack([state.age, state.age - 1]))
         before = replace(state.bilinear, v=state.bilinear.v * (last / pressure))
         ratio = pressure * setup.rho_b / (N * setup.rho_c)
-        bilinear = bilinear_step(before, mean, inst.kappa, ratio, layout)
+        bilinear = bilinear_step(before, mean, inst.kappa, ratio, items)
         # u_i, and this rank's share of the new residuals.
         gap = x - setup.own * bilinear.z
         u = u + gap
         same = ((bilinear.s != 0) == (state.bilinear.s != 0)).all(dim=1)
         sparse = (bilinear.residual <= self.tol * bilinear.t).squeeze(1) | (self.thoroughness == "brief")
         # Norms over all blocks of a node, then sums over nodes.
-        norms = layout.norms(torch.stack([gap, x, u]))
+        norms = items.norms(torch.stack([gap, x, u]))
         squares = inst.grid.blocks.total(norms.square())
         sums = torch.cat([squares[:2].sqrt(), squares[2:]]).sum(dim=1)
         return State(
@@ -272,7 +272,7 @@ class BiCADMM:
             bilinear=bilinear,
             u=u,
             sums=inst.grid.once(sums),
-            dual=layout.norms(bilinear.z - z),
+            dual=items.norms(bilinear.z - z),
             settled=torch.where(same & sparse, state.settled + 1, 0),
             measured=measured,
             wishes=state.wishes,
@@ -300,7 +300,7 @@ class BiCADMM:
         curvature = loss.typical_curvature(inst.mean_target, inst.source.outputs)
         # A mean diagonal of a node's Hessian. The harmonic one, since in these coordinates a column with a tiny norm
         # carries a huge ridge, which must not set the pace of all others.
-        diagonal = curvature * inst.column_norm**2 + inst.ridge[: inst.layout.features]
+        diagonal = curvature * inst.column_norm**2 + inst.ridge[: inst.items.features]
         node_curvature = 1 / (N * float((1 / diagonal).mean()))
         rho_c = node_curvature if self.rho_c == "auto" else float(self.rho_c)
         shares = self._pressures(inst)
@@ -308,7 +308,7 @@ class BiCADMM:
         rho_b = torch.tensor(
             [share * N * rho_c if self.rho_b == "auto" else self.rho_b for share in shares], dtype=torch.float64
         )
-        rho_b = rho_b.repeat_interleave(inst.layout.problems // len(shares)).unsqueeze(1)
+        rho_b = rho_b.repeat_interleave(inst.items.problems // len(shares)).unsqueeze(1)
         rho_l = M * curvature if self.rho_l == "auto" else float(self.rho_l)
         bounds = even_bounds(n, M)
         sub = Subproblem(
@@ -319,17 +319,17 @@ class BiCADMM:
             axis=inst.grid.blocks,
             rho_l=rho_l,
         )
-        solver = choose(self.local, loss, inst.layout.features, inst.source.outputs, M)
+        solver = choose(self.local, loss, inst.items.features, inst.source.outputs, M)
         # The size of a coefficient fitted alone: what "small" means when the answer itself is zero.
         slope = inst.slope_at_zero()
-        unit = inst.layout.norms(inst.grid.nodes.total(slope)) / (N * node_curvature)
+        unit = inst.items.norms(inst.grid.nodes.total(slope)) / (N * node_curvature)
         own = torch.zeros_like(sub.weight)
         own[inst.grid.columns(n)] = 1
         return Setup(inst, solver, sub, own, rho_c, rho_b.to(unit), unit.cpu(), len(shares))
 
     def _pressures(self, inst: Instance) -> tuple[float, ...]:
         """Shares rho_b / (N rho_c) to try side by side: one, unless columns are free to be copies of a problem."""
-        single = self.thoroughness in ("low", "brief") or self.rho_b != "auto" or inst.layout.kind != "columns"
+        single = self.thoroughness in ("low", "brief") or self.rho_b != "auto" or not inst.items.separate
         return PRESSURES[:1] if single or not self.portfolio else PRESSURES
 
     def _pressure(self, age: Tensor) -> Tensor:
@@ -346,9 +346,9 @@ class BiCADMM:
 
     def _measured(self, setup: Setup, state: State, sums: Tensor) -> Tensor:
         """What the previous iteration's residuals are made of, from the sums over all nodes."""
-        layout, bilinear = setup.instance.layout, state.bilinear
-        nonzeros = (layout.pack(bilinear.z) != 0).sum(dim=1, dtype=sums.dtype)
-        numbers = layout.norms(bilinear.z), state.dual, bilinear.residual.squeeze(1), bilinear.t.squeeze(1), nonzeros
+        items, bilinear = setup.instance.items, state.bilinear
+        nonzeros = (items.pack(bilinear.z) != 0).sum(dim=1, dtype=sums.dtype)
+        numbers = items.norms(bilinear.z), state.dual, bilinear.residual.squeeze(1), bilinear.t.squeeze(1), nonzeros
         return torch.cat([sums, torch.stack(numbers)])
 
     def residuals(self, setup: Setup, measured: Tensor) -> tuple[Tensor, Tensor]:
