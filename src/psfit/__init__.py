@@ -65,7 +65,6 @@ __all__ = [
     "StoppedError",
     "__version__",
     "load",
-    "plots",
     "report",
     "save",
     "solve",
