@@ -36,17 +36,17 @@ class BiCADMM(Settings):
         zero = instance.ridge.new_zeros(n, c, dtype=instance.source.matrix.dtype)
         z = zero if start is None else start.repeat(1, setup.copies)
         x = (setup.own * z).expand(instance.split.nodes, n, c).clone()
-        nothing = torch.zeros(3, instance.layout.problems, dtype=x.dtype, device=x.device)
+        nothing = torch.zeros(3, instance.items.problems, dtype=x.dtype, device=x.device)
         state = State(
             iteration=0,
             age=x.new_zeros((), dtype=torch.float64),
             local=setup.solver.init(setup.sub, x),
-            bilinear=bilinear_start(z, instance.kappa, instance.layout),
+            bilinear=bilinear_start(z, instance.kappa, instance.items),
             u=torch.zeros_like(x),
             sums=nothing,
             dual=nothing[0],
             settled=nothing[0],
-            measured=x.new_full((len(MEASURED), instance.layout.problems), torch.inf),
+            measured=x.new_full((len(MEASURED), instance.items.problems), torch.inf),
             stop_reasons=x.new_zeros(len(STOP_REASONS)),
             stop_counts=x.new_zeros(len(STOP_REASONS)),
         )
@@ -70,7 +70,7 @@ class BiCADMM(Settings):
             bilinear=bilinear,
             u=u,
             sums=sum_norms(setup, gap, local.x, u),
-            dual=setup.instance.layout.norms(bilinear.z - state.bilinear.z),
+            dual=setup.instance.items.norms(bilinear.z - state.bilinear.z),
             settled=count_settled(self, state, bilinear),
             measured=measure(setup, state, sums),
             stop_reasons=state.stop_reasons,
@@ -107,4 +107,4 @@ class BiCADMM(Settings):
         pressure, last = setup.pressure(torch.stack([state.age, state.age - 1]))
         before = replace(state.bilinear, v=state.bilinear.v * (last / pressure))
         ratio = pressure * setup.rho_b / (inst.grid.nodes.size * setup.rho_c)
-        return bilinear_step(before, mean, inst.kappa, ratio, inst.layout)
+        return bilinear_step(before, mean, inst.kappa, ratio, inst.items)

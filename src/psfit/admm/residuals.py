@@ -30,7 +30,7 @@ def sum_norms(setup: Setup, gap: Tensor, x: Tensor, u: Tensor) -> Tensor:
     """Sums of ``||x_i - z||``, ``||x_i||`` and ``||u_i||^2`` over the nodes of this rank, ``(3, problems)``."""
     grid = setup.instance.grid
     # Norms over all blocks of a node, then sums over nodes.
-    norms = setup.instance.layout.norms(torch.stack([gap, x, u]))
+    norms = setup.instance.items.norms(torch.stack([gap, x, u]))
     squares = grid.blocks.total(norms.square())
     return grid.once(torch.cat([squares[:2].sqrt(), squares[2:]]).sum(dim=1))
 
@@ -44,9 +44,9 @@ def count_settled(settings: Settings, state: State, bilinear: BilinearState) -> 
 
 def measure(setup: Setup, state: State, sums: Tensor) -> Tensor:
     """What the residuals of a state are made of, from its sums over all nodes; see `MEASURED`."""
-    layout, bilinear = setup.instance.layout, state.bilinear
-    nonzeros = (layout.pack(bilinear.z) != 0).sum(dim=1, dtype=sums.dtype)
-    numbers = layout.norms(bilinear.z), state.dual, bilinear.residual.squeeze(1), bilinear.t.squeeze(1), nonzeros
+    items, bilinear = setup.instance.items, state.bilinear
+    nonzeros = (items.pack(bilinear.z) != 0).sum(dim=1, dtype=sums.dtype)
+    numbers = items.norms(bilinear.z), state.dual, bilinear.residual.squeeze(1), bilinear.t.squeeze(1), nonzeros
     return torch.cat([sums, torch.stack(numbers)])
 
 

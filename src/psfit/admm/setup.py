@@ -62,7 +62,7 @@ def prepare(settings: Settings, inst: Instance) -> Setup:
     curvature = loss.typical_curvature(inst.mean_target, inst.source.outputs)
     # A mean diagonal of a node's Hessian. The harmonic one, since in these coordinates a column with a tiny norm
     # carries a huge ridge, which must not set the pace of all others.
-    diagonal = curvature * inst.column_norm**2 + inst.ridge[: inst.layout.features]
+    diagonal = curvature * inst.column_norm**2 + inst.ridge[: inst.items.features]
     node_curvature = 1 / (N * float((1 / diagonal).mean()))
     rho_c = node_curvature if settings.rho_c == "auto" else float(settings.rho_c)
     shares = _choose_pressures(settings, inst)
@@ -70,15 +70,15 @@ def prepare(settings: Settings, inst: Instance) -> Setup:
     rho_b = torch.tensor(
         [share * N * rho_c if settings.rho_b == "auto" else settings.rho_b for share in shares], dtype=torch.float64
     )
-    rho_b = rho_b.repeat_interleave(inst.layout.problems // len(shares)).unsqueeze(1)
+    rho_b = rho_b.repeat_interleave(inst.items.problems // len(shares)).unsqueeze(1)
     rho_l = M * curvature if settings.rho_l == "auto" else float(settings.rho_l)
     sub = _make_subproblem(inst, rho_c, rho_l)
     own = torch.zeros_like(sub.weight)
     own[inst.grid.columns(n)] = 1
-    unit = inst.layout.norms(inst.grid.nodes.total(inst.slope_at_zero())) / (N * node_curvature)
+    unit = inst.items.norms(inst.grid.nodes.total(inst.slope_at_zero())) / (N * node_curvature)
     return Setup(
         instance=inst,
-        solver=choose(settings.local, loss, inst.layout.features, inst.source.outputs, M),
+        solver=choose(settings.local, loss, inst.items.features, inst.source.outputs, M),
         sub=sub,
         own=own,
         rho_c=rho_c,
@@ -104,5 +104,5 @@ def _make_subproblem(inst: Instance, rho_c: float, rho_l: float) -> Subproblem:
 
 def _choose_pressures(settings: Settings, inst: Instance) -> tuple[float, ...]:
     """Shares rho_b / (N rho_c) to try side by side: one, unless columns are free to be copies of a problem."""
-    plain = settings.thoroughness in ("low", "brief") or settings.rho_b != "auto" or inst.layout.kind != "columns"
+    plain = settings.thoroughness in ("low", "brief") or settings.rho_b != "auto" or not inst.items.separate
     return PRESSURES[:1] if plain or not settings.portfolio else PRESSURES

@@ -252,8 +252,8 @@ def model_for(loss: str) -> SparseModel:
 
 def limits_of(kappas: Iterable[int] | None, posed: Posed) -> tuple[int, ...]:
     """The limits, rising; by default the first ones."""
-    layout = posed.problem.layout(posed.source.matrix.shape[1], posed.source.outputs)
-    return check_kappas(range(1, min(layout.size, MOST_KAPPAS) + 1) if kappas is None else kappas, layout)
+    items = posed.problem.items(posed.source.matrix.shape[1], posed.source.outputs)
+    return check_kappas(range(1, min(items.size, MOST_KAPPAS) + 1) if kappas is None else kappas, items)
 
 
 def ridges_of(gammas: float | Sequence[float]) -> list[float]:

@@ -316,11 +316,11 @@ class SelectingModel(SparseModel):
                 f"sample_weight sums to {float(weights[0]):.3g}: criterion={self.criterion!r} reads weights as counts "
                 "of samples; scale them so that they sum to their number"
             )
-        layout = problem.layout(source.matrix.shape[1], source.outputs)
-        packed = torch.stack([layout.pack(Z) != 0 for Z in coefs[0]]).sum(dim=2).numpy()
-        free = (coefs[0] != 0).sum(dim=(1, 2)).numpy() + layout.outputs * layout.free
+        items = problem.items(source.matrix.shape[1], source.outputs)
+        packed = torch.stack([items.pack(Z) != 0 for Z in coefs[0]]).sum(dim=2).numpy()
+        free = (coefs[0] != 0).sum(dim=(1, 2)).numpy() + items.outputs * items.free
         values = information(
-            self.criterion, problem.loss.name, sums[0].numpy(), float(weights[0]), packed, free, layout.size
+            self.criterion, problem.loss.name, sums[0].numpy(), float(weights[0]), packed, free, items.size
         )
         scores = -values.reshape(len(gammas), len(kappas))
         selection = Selection.of(kappas, gammas, scores, None, self.criterion.upper(), False)

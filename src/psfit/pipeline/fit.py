@@ -48,4 +48,4 @@ def fit(
     passes = PASSES * state.iteration
     answer = polish(setup.instance, state.bilinear.z, setup.copies, solver.thoroughness, passes, known, settled)
     penalties = {"rho_c": setup.rho_c, "rho_b": float(setup.rho_b[0]), "rho_l": setup.sub.rho_l}
-    return Fitted(answer, status, history, setup.solver.name, penalties, inst.layout.features)
+    return Fitted(answer, status, history, setup.solver.name, penalties, inst.items.features)

@@ -48,7 +48,7 @@ class Certificates:
 
     def __init__(self, inst: Instance, gap: float) -> None:
         self.grid, self.gap, self.watch = inst.grid, gap, inst.watch
-        self.certifiers = [Certifier(inst, problem) for problem in range(inst.layout.problems)]
+        self.certifiers = [Certifier(inst, problem) for problem in range(inst.items.problems)]
         self.known: dict[tuple[int, float], Certificate] = {}
 
     def settled(self, problem: int, Z: Tensor, objective: float) -> bool:
@@ -74,7 +74,7 @@ def search(inst: Instance, answer: Polished, gap_tol: float) -> tuple[Polished, 
     """Branch and bound for each problem in turn; the answer, improved where a better support was found."""
     proofs: list[Proof] = []
     limits: list[Status] = []
-    node_size = inst.source.matrix.shape[1] * len(inst.layout.outputs_of(0)) * 3 + inst.most_rows
+    node_size = inst.source.matrix.shape[1] * len(inst.items.outputs_of(0)) * 3 + inst.most_rows
     for problem, value in enumerate(answer.objectives.tolist()):
 
         def stop(state: Standing, problem: int = problem) -> bool:

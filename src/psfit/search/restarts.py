@@ -16,7 +16,7 @@ from psfit.comm import even_bounds
 from psfit.problem import all_supports, are_few
 from psfit.search.landscape import Landscape
 from psfit.search.refit import Fit
-from psfit.search.swaps import gains_of_adding, swap_search
+from psfit.search.swaps import swap_search
 
 # Floating-point operations that perturbed restarts may spend: an amount that is small on any machine and some passes
 # over the data, or some times what the first searches did.
@@ -142,7 +142,7 @@ def _forward(scene: Landscape, like: Tensor, Z: Tensor) -> Tensor:
     """A greedy start: the items that help most given those taken before, a share of the limit at a time."""
     kappa, chosen = int(like.sum()), torch.zeros_like(like)
     for bound in even_bounds(kappa, min(kappa, GREEDY_STEPS))[1:]:
-        gains = gains_of_adding(scene.model(scene.fit(chosen, Z), chosen), chosen)
+        gains = scene.domain.addition_scores(scene.model(scene.fit(chosen, Z), chosen), chosen)
         taken = torch.where(chosen, -1.0, gains).topk(bound - int(chosen.sum())).indices
         chosen = chosen.index_fill(0, taken, True)
     return chosen
