@@ -17,11 +17,11 @@ from model import Shape
 from torch import Tensor
 
 from psfit import BiCADMM, Dense, GridSpec, Problem, Source, solve
-from psfit.admm.bicadmm import PRESSURES
 from psfit.admm.bilinear import bilinear_start, bilinear_step
 from psfit.admm.local import FeatureSplit, Subproblem
 from psfit.admm.local.feature_split import FeatureSplitState
 from psfit.admm.loop import iterate
+from psfit.admm.setup import PRESSURES
 from psfit.comm import Grid
 from psfit.data import DesignMatrix, Spread
 from psfit.data.synthetic import paper_recipe

@@ -27,7 +27,7 @@ def bound_by_candidates(inst: Instance, Z: Tensor, objective: float, iterations:
     index, found = support, scores
     for _ in range(ROUNDS):
         grown = _grown(inst, index, found)
-        if inst.watch.over() or len(grown) == len(index):
+        if inst.watch.must_stop() or len(grown) == len(index):
             break
         index = grown
         part = inst.restricted(index)

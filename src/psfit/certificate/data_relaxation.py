@@ -104,7 +104,7 @@ class DataRelaxation(Relaxation):
                 idle = torch.where(gained, 0, idle + 1)
                 best = torch.where(better, value, best)
                 scores = torch.where(better.unsqueeze(1), measured, scores)
-                done = bool(((idle > PATIENCE) | (best >= enough)).all()) or inst.watch.over()
+                done = bool(((idle > PATIENCE) | (best >= enough)).all()) or inst.watch.must_stop()
                 if k == iterations or (k and done):
                     break
             # What a step returns beside its arguments is not an argument of the next.

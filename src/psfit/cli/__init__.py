@@ -20,7 +20,7 @@ from psfit.cli.report import report
 from psfit.cli.say import EXIT_CODES
 from psfit.comm import PeerLostError, RemoteError
 from psfit.common.command import loaded
-from psfit.common.result import Status
+from psfit.common.status import Status
 from psfit.common.version import __version__
 
 app = typer.Typer(

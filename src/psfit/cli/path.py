@@ -13,9 +13,9 @@ from psfit.cli import options
 from psfit.cli.report import write_report
 from psfit.cli.say import EXIT_CODES, Speaker, coefficients, draw, end, require_picture, summary, written
 from psfit.comm import Grid, GridSpec
-from psfit.comm.watch import Progress
 from psfit.common.output_files import require_writable, write_lines
-from psfit.common.result import Status
+from psfit.common.progress import Progress
+from psfit.common.status import Status
 from psfit.data import FileSource
 from psfit.estimators.path import Path as KappaPath
 from psfit.estimators.path import model_for, sparse_path

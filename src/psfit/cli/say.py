@@ -10,7 +10,7 @@ import typer
 from psfit.cli.options import plain
 from psfit.comm import Grid
 from psfit.common.output_files import require_writable, write_whole
-from psfit.common.result import Status
+from psfit.common.status import Status
 from psfit.estimators.model import SparseModel
 
 # Lines of a table that people will read.

@@ -10,9 +10,9 @@ import numpy as np
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import GridSpec
-from psfit.comm.watch import Callback
 from psfit.common.arguments import GAMMAS, one_of
-from psfit.common.result import CLOSED_GAP, Status
+from psfit.common.progress import Callback
+from psfit.common.status import CLOSED_GAP, Status
 from psfit.data.schema import Schema
 from psfit.estimators.classification import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
 from psfit.estimators.concerns import concerns_of_parts, warn_of

@@ -12,8 +12,8 @@ from sklearn.base import is_classifier
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import GridSpec
-from psfit.comm.watch import Callback
 from psfit.common.arguments import BOOLEAN, CALLABLE, GAMMAS, NONE, Rule, integer, one_of, satisfying
+from psfit.common.progress import Callback
 from psfit.estimators.concerns import concerns_of_parts, warn_of
 from psfit.estimators.criteria import CRITERIA, LIKELIHOODS, information
 from psfit.estimators.display import require_whole, shown, within

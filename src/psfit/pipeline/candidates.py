@@ -13,7 +13,7 @@ from torch import Tensor
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.admm.checkpoint import Store
-from psfit.common.result import Record
+from psfit.admm.record import Record
 from psfit.pipeline.fit import Fitted, fit
 from psfit.problem import largest
 from psfit.problem.instance import Instance
@@ -28,7 +28,7 @@ BLOCK_NUMBERS = 1 << 25
 
 def fit_candidates(inst: Instance, solver: BiCADMM, start: Tensor | None, store: Store | None = None) -> Fitted:
     """The counterpart of `fitting.fit` that sees all columns a few times only."""
-    inst.watch.phase("the choice of candidates")
+    inst.watch.begin("the choice of candidates")
     order = _promising(inst, start)
     index = order[: inst.first_candidates].sort().values
     best: Fitted | None = None
@@ -44,8 +44,8 @@ def fit_candidates(inst: Instance, solver: BiCADMM, start: Tensor | None, store:
         gained = best is None or _is_better(inst, found, best)
         if best is None or gained:
             best = replace(found, answer=replace(found.answer, Z=inst.whole_of(found.answer.Z, index)))
-        inst.watch.phase("the search for candidates")
-        if not gained or inst.watch.over() or number == ROUNDS - 1:
+        inst.watch.begin("the search for candidates")
+        if not gained or inst.watch.must_stop() or number == ROUNDS - 1:
             break
         newcomers = _newcomers(inst, part, best, index)[: inst.first_candidates]
         if not len(newcomers):

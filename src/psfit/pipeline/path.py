@@ -19,7 +19,8 @@ from psfit.certificate.path_bounds import BoundsAlong
 from psfit.comm import Grid, GridSpec
 from psfit.comm.watch import Callback, Watch
 from psfit.common.arguments import describe, integer, several
-from psfit.common.result import CUT_SHORT, Status
+from psfit.common.signals import choose_signals
+from psfit.common.status import CUT_SHORT, Status
 from psfit.data import Source
 from psfit.data.moments import Moments
 from psfit.pipeline.solve import guarded, prepared, require_finite
@@ -86,8 +87,8 @@ def solve_path(
     limits = check_kappas(kappas, items)
     widest = replace(problem, kappa=(limits[-1],) * items.problems)
     grid = prepared(widest, source, solver, grid, kappas=limits, gammas=list(gammas), certify=certify, brief=brief)
-    watch = Watch(grid, solver.time_limit, callback, signals=solver.signals(keyboard))
-    with watch.listening():
+    watch = Watch(grid, solver.time_limit, callback, signals=choose_signals(solver.interruptible, keyboard))
+    with watch.catch_signals():
         exact = solver.precision == "highest"
         inst = pose(replace(widest, gamma=gammas[0]), source, grid, exact, moments, watch)
         plan = Plan(solver, certify and not brief, brief)
@@ -117,7 +118,7 @@ def check_kappas(kappas: Iterable[int], items: Items) -> tuple[int, ...]:
 
 def _path(inst: Instance, kappas: list[int], plan: Plan) -> Points:
     """All limits for one gamma."""
-    inst.watch.phase("the iteration")
+    inst.watch.begin("the iteration")
     starts, status = (_starts if inst.items.separate else _warm_starts)(inst, kappas, plan.solver)
     n, c = inst.source.matrix.shape[1], inst.items.outputs
     Z = torch.zeros(len(kappas), n, c, dtype=torch.float64, device=inst.ridge.device)
@@ -154,14 +155,14 @@ def _problem_path(
     limits = torch.tensor(kappas, device=inst.ridge.device)
 
     def proved(fits: list[Fit], which: list[int]) -> Tensor:
-        inst.watch.phase("the proof")
+        inst.watch.begin("the proof")
         if not plan.certify:
             return torch.full((len(which),), -torch.inf, dtype=torch.float64, device=limits.device)
         Z = torch.stack([fits[k].Z[:, outputs] for k in which])
         objectives = _values([fits[k] for k in which], limits.device)
         return bounds_along(limits[which], Z, objectives)
 
-    inst.watch.phase("the polish")
+    inst.watch.begin("the polish")
     scene = landscape(inst, number)
     zero = torch.zeros_like(inst.ridge.expand(-1, inst.items.outputs))
     steps, benign = None, False
@@ -184,7 +185,7 @@ def _problem_path(
     wide = [inst.grid.agree(bool(v - b > enough * abs(v))) for v, b in zip(values, bounds, strict=True)]
     # Where different starts have led to the same places, more of them would, too.
     if any(wide) and not plan.brief and not (benign and plan.solver.effort != "high"):
-        inst.watch.phase("the polish")
+        inst.watch.begin("the polish")
         # First limits that are spread over the path, then the others.
         order = sorted(kappas, key=lambda kappa: kappa not in _spread(kappas, OWN_STARTS))
         doubtful = [kappa for kappa in order if wide[kappas.index(kappa)]]

@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from psfit.certificate import Certificate, Certifier, Proof, Standing, prove
-from psfit.common.result import Status
+from psfit.common.status import Status
 from psfit.problem.instance import Instance
 from psfit.search.polish import Polished
 from psfit.search.refit import optimal_slopes, refit
@@ -66,7 +66,7 @@ class Certificates:
         key = problem, objective
         if key not in self.known:
             self.known[key] = self.certifiers[problem].certify(Z, objective, self.gap)
-            self.watch.proved(problem, self.known[key].lower)
+            self.watch.reporter.report_bound(problem, self.known[key].lower)
         return self.known[key]
 
 
@@ -78,10 +78,10 @@ def search(inst: Instance, answer: Polished, gap_tol: float) -> tuple[Polished, 
     for problem, value in enumerate(answer.objectives.tolist()):
 
         def stop(state: Standing, problem: int = problem) -> bool:
-            inst.watch.found(problem, state.upper)
-            inst.watch.proved(problem, state.lower)
-            inst.watch.tell(explored=state.explored, open=state.open)
-            if inst.watch.over():
+            inst.watch.reporter.report_objective(problem, state.upper)
+            inst.watch.reporter.report_bound(problem, state.lower)
+            inst.watch.reporter.report(explored=state.explored, open=state.open)
+            if inst.watch.must_stop():
                 assert inst.watch.ended is not None
                 limits.append(inst.watch.ended)
             elif state.open * node_size > MOST_STORED:

@@ -63,7 +63,7 @@ class Instance:
     column_room : int
         How many columns every rank could hold in memory.
     watch : Watch
-        The clock of the fit, wishes to stop it, and who wants to hear of its progress.
+        The clock of the fit, requests to stop it, and reports of its progress.
     """
 
     problem: Problem

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from psfit.common.result import Result
+from psfit.pipeline.result import Result
 
 # Lines that can be told apart by a legend; with more features only the first to enter are named.
 MOST_NAMED = 12

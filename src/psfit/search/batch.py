@@ -168,7 +168,7 @@ class Lockstep:
             least = self.rel_tol * rows.values[live].abs().unsqueeze(1)
             moving = fresh.gains[:, 0] > least[:, 0]
             live, fresh, least = live[moving], fresh.at(moving), least[moving]
-            if not len(live) or self.scene.inst.watch.over():
+            if not len(live) or self.scene.inst.watch.must_stop():
                 break
             moved, changed = self._improved(rows.at(live), fresh, least)
             live = live[changed]

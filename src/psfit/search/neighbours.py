@@ -43,7 +43,7 @@ def supports_along(
             tries.append(_grown(scene, found[below], kappa))
         best = min((Stop(one, scene.fit(one, Z)) for one in tries), key=lambda stop: stop.fit.value)
         found[kappa] = _searched(scene, best, rel_tol)
-        scene.inst.watch.tell(done=len(found), total=len(kappas))
+        scene.inst.watch.reporter.report(done=len(found), total=len(kappas))
     return passed_on(scene, found, rel_tol)
 
 
@@ -77,7 +77,7 @@ def restarted(
         scene.work = 0.0
         found[kappa] = Stop(*restart(scene, found[kappa].chosen, found[kappa].fit, rel_tol, plan, 0))
         spent += scene.work
-        if spent > 0.5 * plan.work * (FREE_WORK + PASSES * scene.pass_work) or scene.inst.watch.over():
+        if spent > 0.5 * plan.work * (FREE_WORK + PASSES * scene.pass_work) or scene.inst.watch.must_stop():
             break
     return found
 

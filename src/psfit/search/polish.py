@@ -74,14 +74,14 @@ def polish(
         scene, exact = landscape(inst, problem, searched=plan is not None), _Exact(inst, problem)
 
         def done(chosen: Tensor, fit: Fit, exact: _Exact = exact, problem: int = problem) -> bool:
-            inst.watch.found(problem, fit.value)
+            inst.watch.reporter.report_objective(problem, fit.value)
             if settled is None:
                 return False
             best = exact(chosen, fit)
             return settled(problem, best.Z[:, :outputs], best.value)
 
         best = exact(*explore(scene, starts[problem], Z, inst.resolution, plan, passes, done))
-        inst.watch.found(problem, best.value)
+        inst.watch.reporter.report_objective(problem, best.value)
         Z = best.Z
         values.append(best.value)
         residual = max(residual, best.residual)

@@ -46,7 +46,7 @@ def swap_search(scene: Landscape, chosen: Tensor, Z: Tensor, rel_tol: float) -> 
         if better is None:
             return chosen, fit, rounds
         chosen, fit = better
-        if scene.inst.watch.over():
+        if scene.inst.watch.must_stop():
             return chosen, fit, rounds + 1
     return chosen, fit, MAX_ROUNDS
 
@@ -69,7 +69,7 @@ def _improve(
     newcomers = {swap.into: swap for swap in reversed(swaps)}.values()
     groups += [[swap] for swap in sorted(newcomers, key=_order)][:MOST_TRIES]
     for tries, group in enumerate(groups):
-        if (tries >= least and scene.work > allowed) or scene.inst.watch.over():
+        if (tries >= least and scene.work > allowed) or scene.inst.watch.must_stop():
             break
         trial = chosen.clone()
         trial[[s.out for s in group]] = False
