@@ -2,8 +2,8 @@
 
 import sys
 
-# First of all, since it is about what follows.
-from psfit.common import command as command
+# This import comes first: it handles Ctrl-C during all imports below.
+from psfit.common import startup_interrupt as startup_interrupt
 
 # isort: split
 
