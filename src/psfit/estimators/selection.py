@@ -246,10 +246,10 @@ class SelectingModel(SparseModel):
         )
         if hasattr(self, "cv_results_"):
             del self.cv_results_
-        moments = None
+        raw = None
         if self.criterion == "cv":
             parts, self.selection_, concerns = self._validated(posed, kappas, gammas, groups)
-            moments = parts.whole
+            raw = parts.whole
         else:
             self.selection_, concerns = self._informed(posed, kappas, gammas)
         self.kappa_, self.gamma_ = self.selection_.kappa, self.selection_.gamma
@@ -257,7 +257,7 @@ class SelectingModel(SparseModel):
             print(self.selection_)
         problems = len(posed.problem.kappa)
         problem = replace(posed.problem, kappa=(self.kappa_,) * problems, gamma=self.gamma_)
-        self._solve(problem, posed, None, moments)
+        self._solve(problem, posed, None, raw)
         warn_of([*concerns, *self.result_.concerns], posed.grid)
         return self
 
