@@ -12,11 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from psfit.admm.bicadmm import BiCADMM
+from psfit.admm.record import Record
 from psfit.comm import ALONE, Grid, GridSpec
-from psfit.comm.watch import Callback
 from psfit.common.arguments import BOOLEAN, CALLABLE, GAMMA, NONE, Rule, describe, instance, integer, number, one_of
 from psfit.common.environment import environment
-from psfit.common.result import Record, Result
+from psfit.common.progress import Callback
 from psfit.data import DesignMatrix, FileSource, Samples, Source, Spread
 from psfit.data.raw_form import RawForm
 from psfit.data.schema import Schema
@@ -36,6 +36,7 @@ from psfit.estimators.reading import (
     to_tensor,
 )
 from psfit.losses import Loss
+from psfit.pipeline.result import Result
 from psfit.pipeline.solve import solve
 from psfit.problem import Problem, Sparsity
 

@@ -12,7 +12,9 @@ from psfit.data import Affine, DesignMatrix, NodeSplit, Source, Spread
 from psfit.data.quadratic_form import QuadraticForm
 from psfit.problem.coordinates import Coordinates
 from psfit.problem.costs import Costs, Sizes
-from psfit.problem.problem import Layout, Problem
+from psfit.problem.domain import Domain
+from psfit.problem.items import Items
+from psfit.problem.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,13 @@ class Instance:
     mean_target : float
         Weighted mean of the targets.
     watch : Watch
-        The clock of the fit, requests to stop it, and who is told of its progress.
+        The clock of the fit, requests to stop it, and reports of its progress.
     """
 
     problem: Problem
     grid: Grid
     source: Source
-    layout: Layout
+    items: Items
     ridge: Tensor
     coordinates: Coordinates
     sizes: Sizes
@@ -57,10 +59,20 @@ class Instance:
         return torch.tensor(self.problem.kappa, device=self.source.matrix.device).unsqueeze(1)
 
     @cached_property
+    def domain(self) -> Domain:
+        """The supports allowed to each problem: nothing is decided yet."""
+        return Domain.of(self.items, self.kappa, self.ridge.device)
+
+    def domain_of(self, problem: int) -> Domain:
+        """The supports allowed to one of the problems, whose items are those of its outputs alone."""
+        own = replace(self.items, outputs=len(self.items.outputs_of(problem)))
+        return Domain.of(own, self.problem.kappa[problem], self.ridge.device)
+
+    @cached_property
     def costs(self) -> Costs:
         """What fits in memory, and which way is the cheaper one."""
         source, known = self.source, self.source.forms.known is not None
-        return Costs(self.problem, self.grid, source.matrix, self.layout.features, self.sizes, known)
+        return Costs(self.problem, self.grid, source.matrix, self.items.features, self.sizes, known)
 
     @cached_property
     def split(self) -> NodeSplit:
@@ -81,9 +93,9 @@ class Instance:
     def proof_form(self) -> QuadraticForm:
         """The same for the features alone, minimised over the intercept, with bounds on all errors."""
         form = self._pool_forms(torch.float64)
-        if self.layout.free:
+        if self.items.free:
             form = self.source.forms.without_last(form)
-        return form.with_outputs(self.source.picked).with_ridge(self.ridge[: self.layout.features, 0])
+        return form.with_outputs(self.source.picked).with_ridge(self.ridge[: self.items.features, 0])
 
     def _pool_forms(self, dtype: torch.dtype) -> QuadraticForm:
         """The form of all targets from products in some precision; made once for all problems and ridges.
@@ -101,11 +113,7 @@ class Instance:
         eta = source.matrix.mv(Z.to(source.matrix.dtype))
         fit = (source.weight * self.problem.loss.value(eta.double(), source.target)).sum(dim=0)
         penalty = 0.5 * (self.ridge * Z.double().square()).sum(dim=0)
-        return self.per_problem(self.grid.nodes.total(fit)) + self.per_problem(penalty)
-
-    def per_problem(self, by_output: Tensor) -> Tensor:
-        """Sums over outputs ``(c,)`` gathered to the problems they belong to."""
-        return by_output if self.layout.kind == "columns" else by_output.sum().unsqueeze(0)
+        return self.items.sum_outputs(self.grid.nodes.total(fit)) + self.items.sum_outputs(penalty)
 
     def slope_at_zero(self) -> Tensor:
         """The gradient ``(n, c)`` of this rank's losses at coefficients of zero."""
@@ -124,7 +132,7 @@ class Instance:
         return replace(
             self,
             source=Source(matrix, self.source.target, self.source.weight, self.source.bounds),
-            layout=replace(self.layout, features=len(features)),
+            items=replace(self.items, features=len(features)),
             ridge=self.ridge[keep],
             coordinates=self.coordinates.restrict(features, keep),
         )
@@ -149,7 +157,7 @@ class Instance:
 
     def _with_free(self, features: Tensor) -> Tensor:
         n = self.source.matrix.shape[1]
-        return torch.cat([features, torch.arange(self.layout.features, n, device=features.device)])
+        return torch.cat([features, torch.arange(self.items.features, n, device=features.device)])
 
     def copy_problems(self, copies: int) -> "Instance":
         """The same problems `copies` times over, as further columns that share the data and its factors."""
@@ -157,13 +165,13 @@ class Instance:
 
     def with_limits(self, kappa: tuple[int, ...]) -> "Instance":
         """The same problems, as often as needed to have a limit each of the given ones."""
-        copies = len(kappa) // self.layout.problems
+        copies = len(kappa) // self.items.problems
         return self._with_outputs(list(range(self.source.outputs)) * copies, kappa)
 
     def single(self, problem: int) -> "Instance":
         """One of the problems as an instance of its own."""
-        outputs = self.layout.outputs_of(problem)
-        if len(outputs) == self.layout.outputs:
+        outputs = self.items.outputs_of(problem)
+        if len(outputs) == self.items.outputs:
             return self
         return self._with_outputs(outputs, self.problem.kappa[problem : problem + 1])
 
@@ -173,7 +181,7 @@ class Instance:
             self,
             problem=replace(self.problem, kappa=kappa),
             source=self.source.with_outputs(outputs),
-            layout=replace(self.layout, outputs=len(outputs)),
+            items=replace(self.items, outputs=len(outputs)),
             coordinates=self.coordinates.with_outputs(outputs),
         )
 

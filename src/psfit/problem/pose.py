@@ -20,7 +20,8 @@ from psfit.data.raw_form import RawForm
 from psfit.problem.coordinates import Coordinates
 from psfit.problem.costs import Sizes, form_suffices, prefers_raw_form
 from psfit.problem.instance import Instance
-from psfit.problem.problem import Layout, Problem
+from psfit.problem.items import Items
+from psfit.problem.problem import Problem
 
 REFERENCE_ROWS = 256
 
@@ -38,7 +39,7 @@ def pose(
     All products are made in floating point if they must be `exact`; else integer ones may do on a GPU. The `raw` form
     of the source, if it is known already, spares a pass.
     """
-    layout = _check_limits(problem, source)
+    items = _check_limits(problem, source)
     require_moderate_samples(source.target, source.weight, grid)
     totals = _count(source, grid)
     centred = problem.fit_intercept and problem.loss.of_residual
@@ -63,7 +64,7 @@ def pose(
         problem=problem,
         grid=grid,
         source=posed,
-        layout=layout,
+        items=items,
         ridge=_set_ridge(problem, columns.useful, coordinates.scale),
         coordinates=coordinates,
         sizes=Sizes(totals.samples, totals.node_rows, totals.most_rows, room),
@@ -72,11 +73,11 @@ def pose(
     )
 
 
-def _check_limits(problem: Problem, source: Source) -> Layout:
-    layout = problem.layout(source.matrix.shape[1], source.outputs)
-    if len(problem.kappa) != layout.problems or not all(1 <= k <= layout.size for k in problem.kappa):
-        raise ValueError(f"kappa={problem.kappa} must hold {layout.problems} number(s) from 1 to {layout.size}")
-    return layout
+def _check_limits(problem: Problem, source: Source) -> Items:
+    items = problem.items(source.matrix.shape[1], source.outputs)
+    if len(problem.kappa) != items.problems or not all(1 <= k <= items.size for k in problem.kappa):
+        raise ValueError(f"kappa={problem.kappa} must hold {items.problems} number(s) from 1 to {items.size}")
+    return items
 
 
 @dataclass(frozen=True)

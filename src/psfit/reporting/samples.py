@@ -1,4 +1,4 @@
-"""What samples look like, and what a model makes of them; over several ranks from sums alone."""
+"""A summary of samples and of a model's scores on them; several ranks exchange only sums."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,8 +16,8 @@ from psfit.estimators.reading import as_array, as_file, place, read_design, read
 from psfit.estimators.scores import answering
 from psfit.reporting.names import class_names
 
-# Bins of the target between three standard deviations on either side of the mean. Where the least and the most lie
-# would be the values of single samples, which do not leave a node.
+# Bins of the target, from three standard deviations below the mean to three above. The smallest and the largest
+# target are not shown: they are values of single samples, which do not leave a node.
 BINS = np.linspace(-3.0, 3.0, 25)
 
 
@@ -43,9 +43,9 @@ class DataSummary:
     targets : tuple of Target
         Empty for classes.
     classes : tuple of (str, int)
-        Labels and how many samples have them; empty for numbers.
+        Labels and the number of samples of each; empty for numbers.
     scores : dict
-        What the model achieves on these samples, by name; empty for a path.
+        The model's scores on these samples, by name; None for a path.
     confusion : ndarray (classes, classes) or None
         Samples of each class (rows) by the class that the model predicts.
     """
@@ -60,12 +60,12 @@ class DataSummary:
 def describe(
     subject: SparseModel | Path, X: Any, y: Any = None, sample_weight: Any = None, target: Any = None, *, grid: Grid
 ) -> DataSummary:
-    """Read samples as `fit` does, and sum them up. All ranks must call this with their own rows."""
-    model = subject if isinstance(subject, SparseModel) else _reader(subject)
+    """Read samples as `fit` does, and summarise them. All ranks must call this with their own rows."""
+    model = subject if isinstance(subject, SparseModel) else _reading_model(subject)
     matrix, y, weights = _read(model, X, y, sample_weight, target, grid)
     columns = ColumnSummary.of(matrix, grid)
     if is_classifier(model):
-        codes = grid.together(lambda: _codes(model, y))
+        codes = grid.together(lambda: _class_codes(model, y))
         counts = summed(grid, np.bincount(codes, minlength=len(model.classes_)))
         summary = DataSummary(columns, classes=tuple(zip(class_names(model.classes_), counts.tolist(), strict=True)))
     else:
@@ -73,11 +73,11 @@ def describe(
         summary = DataSummary(columns, targets=tuple(_distribution(one, columns.samples, grid) for one in codes.T))
     if isinstance(subject, Path):
         return summary
-    return _scored(model, summary, matrix, y, codes, weights, grid)
+    return _add_scores(model, summary, matrix, y, codes, weights, grid)
 
 
-def _reader(path: Path) -> SparseModel:
-    """An estimator that reads samples as those of a path were read."""
+def _reading_model(path: Path) -> SparseModel:
+    """An estimator that reads samples in the same way as those of the path."""
     model = model_for(path.loss)
     model.n_features_in_ = path.coefs.shape[2]
     if path.feature_names is not None:
@@ -106,7 +106,9 @@ def _read(
         numeric=not is_classifier(model),
     )
     return grid.together(
-        lambda: _checked(model, found.matrix, found.y if y is None else y, found.weight if given is None else given)
+        lambda: _check_shapes(
+            model, found.matrix, found.y if y is None else y, found.weight if given is None else given
+        )
     )
 
 
@@ -115,10 +117,10 @@ def _read_arrays(
 ) -> tuple[DesignMatrix, np.ndarray, np.ndarray]:
     matrix = place(read_design(model, X, reset=False), grid)
     require_finite(model, matrix)
-    return _checked(model, matrix, y, sample_weight)
+    return _check_shapes(model, matrix, y, sample_weight)
 
 
-def _checked(
+def _check_shapes(
     model: SparseModel, matrix: DesignMatrix, y: Any, weight: Any
 ) -> tuple[DesignMatrix, np.ndarray, np.ndarray]:
     rows, p = matrix.shape
@@ -129,8 +131,8 @@ def _checked(
     return matrix, model._read_target(as_array(y), rows), read_weights(weight, rows)
 
 
-def _codes(model: Any, y: np.ndarray) -> np.ndarray:
-    """The numbers of the classes; labels that the model does not know are refused."""
+def _class_codes(model: Any, y: np.ndarray) -> np.ndarray:
+    """The number of each sample's class; a label that the model does not know is an error."""
     known = np.isin(y, model.classes_)
     if not known.all():
         raise ValueError(
@@ -143,13 +145,13 @@ def _codes(model: Any, y: np.ndarray) -> np.ndarray:
 def _distribution(y: np.ndarray, samples: int, grid: Grid) -> Target:
     mean = float(summed(grid, y.sum(keepdims=True))[0] / samples)
     spread = float(np.sqrt(summed(grid, np.square(y - mean).sum(keepdims=True))[0] / samples))
-    # Of a constant target one bin is left, with the constant in its middle.
+    # A constant target fills one bin, with the constant in its middle.
     edges = mean + (spread or 1.0) * BINS
     counts = summed(grid, np.bincount(np.searchsorted(edges, y, side="right"), minlength=len(edges) + 1))
     return Target(mean, spread, edges, counts)
 
 
-def _scored(
+def _add_scores(
     model: Any,
     summary: DataSummary,
     matrix: DesignMatrix,
@@ -158,7 +160,7 @@ def _scored(
     weights: np.ndarray,
     grid: Grid,
 ) -> DataSummary:
-    """The same with what the model achieves, by weight; predictions stay on their rank."""
+    """Add the model's weighted scores to the summary; predictions stay on their rank."""
     predictor = grid.together(lambda: model._product(matrix, model.result_.coef))
     predicted = answering(model, predictor).predict(None)
     coded = model._columns(codes) if summary.classes else codes
