@@ -16,11 +16,11 @@ from psfit.common.result import Record, Result, Status
 from psfit.common.version import __version__
 from psfit.data import Dense, FileSource, Source
 from psfit.estimators import (
-    Path,
     SparseLinearRegression,
     SparseLinearRegressionCV,
     SparseLogisticRegression,
     SparseLogisticRegressionCV,
+    SparsePath,
     SparsePoissonRegression,
     SparsePoissonRegressionCV,
     SparseSoftmaxRegression,
@@ -42,7 +42,6 @@ __all__ = [
     "Dense",
     "FileSource",
     "GridSpec",
-    "Path",
     "PeerLostError",
     "Problem",
     "Progress",
@@ -54,6 +53,7 @@ __all__ = [
     "SparseLinearRegressionCV",
     "SparseLogisticRegression",
     "SparseLogisticRegressionCV",
+    "SparsePath",
     "SparsePoissonRegression",
     "SparsePoissonRegressionCV",
     "SparseSVC",

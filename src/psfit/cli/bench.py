@@ -17,8 +17,8 @@ from psfit.cli.say import Speaker
 from psfit.comm import Grid, GridSpec
 from psfit.common.environment import environment
 from psfit.data.synthetic import drawn_signs, paper_recipe
+from psfit.estimators.factory import make_estimator
 from psfit.estimators.model import SparseModel
-from psfit.estimators.path import model_for
 
 # The losses for which scikit-learn has a sparse model.
 RIVALS = {"squared": peers.lasso, "logistic": peers.l1_logistic, "squared_hinge": peers.l1_svm}
@@ -41,7 +41,7 @@ class Case:
     A: Tensor
     b: Tensor
     truth: np.ndarray
-    spec: GridSpec
+    grid: Grid
     mine: slice
 
 
@@ -82,12 +82,11 @@ def bench(
     json: options.Json = False,
 ) -> None:
     """Measure PsFiT beside scikit-learn on generated data; under torchrun or mpirun, PsFiT runs over all ranks."""
-    spec = options.four_nodes(nodes, device)
-    grid = spec.build()
+    grid = options.build_four_nodes(nodes, device)
     speaker = Speaker(grid, json, quiet=False)
     kappa = max(1, features // 10) if kappa is None else kappa
     grid.together(lambda: _check(samples, features, kappa, repeats, grid.nodes.size) if speaker.first else None)
-    case = _posed(loss.value, samples, features, kappa, spec, grid)
+    case = _posed(loss.value, samples, features, kappa, grid)
     found = _measured(case, repeats, speaker.first)
     where = environment() | {"device": str(grid.device), "ranks": str(grid.world.size)}
     settings = {"samples": samples, "features": features, "kappa": kappa, "loss": case.loss, "nodes": grid.nodes.size}
@@ -115,13 +114,13 @@ def _check(samples: int, features: int, kappa: int, repeats: int, nodes: int) ->
         raise ValueError(f"--repeats: {repeats} must be at least 1")
 
 
-def _posed(loss: str, samples: int, features: int, kappa: int, spec: GridSpec, grid: Grid) -> Case:
+def _posed(loss: str, samples: int, features: int, kappa: int, grid: Grid) -> Case:
     """The same data on every rank, where PsFiT will work on them; each uses its own rows."""
     level = 1 - kappa / features
     made = paper_recipe(samples, features, level, grid.nodes.size, dtype=torch.float32, device=grid.device)
     b = made.b if loss == "squared" else drawn_signs(made)
     truth = np.flatnonzero(made.x[:, 0].cpu().numpy())
-    return Case(loss, kappa, made.A, b[:, 0], truth, spec, grid.rows(samples))
+    return Case(loss, kappa, made.A, b[:, 0], truth, grid, grid.rows(samples))
 
 
 def _measured(case: Case, repeats: int, first: bool) -> list[Measured]:
@@ -133,7 +132,7 @@ def _measured(case: Case, repeats: int, first: bool) -> list[Measured]:
     for _ in range(1 + repeats):
         for method, solver in solvers.items():
             began = time.perf_counter()
-            models[method] = _model(case, solver, case.spec).fit(case.A[case.mine], case.b[case.mine])
+            models[method] = _model(case, solver, case.grid).fit(case.A[case.mine], case.b[case.mine])
             runs[method].append(time.perf_counter() - began)
         if first:
             kept, seconds = RIVALS[case.loss](A, b, case.kappa)
@@ -149,8 +148,8 @@ def _measured(case: Case, repeats: int, first: bool) -> list[Measured]:
     return found
 
 
-def _model(case: Case, solver: BiCADMM, spec: GridSpec) -> SparseModel:
-    return model_for(case.loss).set_params(kappa=case.kappa, fit_intercept=False, solver=solver, grid=spec)
+def _model(case: Case, solver: BiCADMM, grid: Grid | GridSpec) -> SparseModel:
+    return make_estimator(case.loss).set_params(kappa=case.kappa, fit_intercept=False, solver=solver, grid=grid)
 
 
 def _f1(found: np.ndarray, true: np.ndarray) -> float:

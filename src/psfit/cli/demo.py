@@ -11,7 +11,7 @@ import typer
 from sklearn.preprocessing import PolynomialFeatures
 
 from psfit.cli import options
-from psfit.comm import GridSpec
+from psfit.comm import Grid
 from psfit.common.output_files import require_writable, write_lines, write_whole
 from psfit.data.synthetic import paper_recipe
 from psfit.estimators import SparseLinearRegression
@@ -35,15 +35,14 @@ def demo(
 
     Ranks on several machines need a folder that all of them see.
     """
-    spec = options.four_nodes(None, device)
-    grid = spec.build()
+    grid = options.build_four_nodes(None, device)
     first = grid.world.rank == 0
     grid.together(lambda: _prepare(out, samples, features, grid.nodes.size) if first else None)
-    model, found = _generated(samples, features, spec)
+    model, found = _generated(samples, features, grid)
     if first:
         _report("Generated data of the paper's kind", FITTED[0], model, [found], out)
     table = out / "diabetes.csv"
-    model = SparseLinearRegression(kappa=TERMS, gamma=GAMMA, grid=spec).fit(table, target=TARGET)
+    model = SparseLinearRegression(kappa=TERMS, gamma=GAMMA, grid=grid).fit(table, target=TARGET)
     if first:
         _report("Diabetes data, 442 patients x 65 candidate terms", FITTED[1], model, _terms(model, table), out)
         print("\n".join(["What to try next with these files:", *(f"  {line}" for line in _next(out))]))
@@ -76,12 +75,11 @@ def _diabetes() -> Any:
     return load_diabetes()
 
 
-def _generated(samples: int, features: int, spec: GridSpec) -> tuple[SparseLinearRegression, str]:
+def _generated(samples: int, features: int, grid: Grid) -> tuple[SparseLinearRegression, str]:
     """Recover a sparse truth: 90 % of the coefficients are zero."""
-    grid = spec.build()
     data = paper_recipe(samples, features, sparsity_level=0.9, nodes=grid.nodes.size, noise=0.001)
     mine = grid.rows(samples)
-    model = SparseLinearRegression(kappa=data.kappa, gamma=GAMMA, fit_intercept=False, grid=spec)
+    model = SparseLinearRegression(kappa=data.kappa, gamma=GAMMA, fit_intercept=False, grid=grid)
     model.fit(data.A[mine].numpy(), data.b[mine, 0].numpy())
     found = len(np.intersect1d(np.flatnonzero(data.x[:, 0]), model.support_))
     return model, f"  recovered  {found} of the {data.kappa} true features"

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from psfit.comm import GridSpec
+from psfit.comm import Grid, GridSpec
 from psfit.data import FileSource
-from psfit.estimators.path import LOSSES
+from psfit.estimators.registry import LOSSES
 
 Loss = Enum("Loss", {name: name for name in LOSSES}, type=str)  # type: ignore[misc]
 Effort = Enum("Effort", {name: name for name in ("low", "medium", "high")}, type=str)  # type: ignore[misc]
@@ -104,10 +104,11 @@ def file_source(
     return FileSource(tuple(data), target, weight, chosen, one_hot, memory)
 
 
-def four_nodes(nodes: int | None, device: str) -> GridSpec:
+def build_four_nodes(nodes: int | None, device: str) -> Grid:
     """So many nodes; if no number is given, one for each rank, and four in a process of its own."""
-    alone = GridSpec(device=device).build().world.size == 1
-    return GridSpec(nodes=4 if nodes is None and alone else nodes, device=device)
+    grid = GridSpec(nodes=nodes, device=device).build()
+    alone = nodes is None and grid.world.size == 1
+    return GridSpec(nodes=4, device=device).build() if alone else grid
 
 
 def share_or_count(kappa: str | None) -> int | float | None:

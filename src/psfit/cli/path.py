@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from psfit import estimators
 from psfit.admm.bicadmm import BiCADMM
 from psfit.cli import options
 from psfit.cli.report import write_report
@@ -17,10 +16,10 @@ from psfit.comm.watch import Progress
 from psfit.common.output_files import require_writable, write_lines
 from psfit.common.result import Status
 from psfit.data import FileSource
-from psfit.estimators.path import Path as KappaPath
-from psfit.estimators.path import model_for, sparse_path
+from psfit.estimators import SparsePath, sparse_path
+from psfit.estimators.factory import make_estimator
 from psfit.estimators.persistence.model_file import save
-from psfit.estimators.selection import SelectingModel
+from psfit.estimators.selecting import SelectingModel
 from psfit.reporting import require_page
 
 Criterion = Enum("Criterion", {name: name for name in ("aic", "bic", "ebic", "gic")}, type=str)  # type: ignore[misc]
@@ -103,7 +102,7 @@ def path(
             "standardize": standardize,
             "sparsity": sparsity.value,
             "solver": BiCADMM(effort=effort.value, time_limit=time_limit, interruptible=True),
-            "grid": spec,
+            "grid": grid,
             "certify": certify,
             "verbose": int(speaker.talks),
         }
@@ -111,8 +110,13 @@ def path(
 
     speaker, source, tried, shared = grid.together(prepared)
     if chooses:
-        how = {"criterion": "cv" if criterion is None else criterion.value, "cv": cv, "scoring": scoring}
-        model = _selecting(loss.value).set_params(**tried, **how, one_standard_error=one_standard_error, **shared)
+        how: dict[str, Any] = {
+            "criterion": "cv" if criterion is None else criterion.value,
+            "cv": cv,
+            "scoring": scoring,
+        }
+        how["one_standard_error"] = one_standard_error
+        model: Any = make_estimator(loss.value, selecting=True).set_params(**tried, **how, **shared)
         _fit_choice(model, source, grid)
         facts, lines = _choose(model, speaker, out, picture)
         lines += write_report(model, source, grid, report)
@@ -131,13 +135,6 @@ def _require_ending(out: Path | None, chooses: bool) -> None:
     if out is not None and out.suffix != ending:
         kind = "the model that is chosen" if chooses else "the table of the path (a model needs --cv or --criterion)"
         raise ValueError(f"--out: {kind} needs a file that ends with {ending}")
-
-
-def _selecting(loss: str) -> SelectingModel:
-    """The estimator that chooses its limit for this loss."""
-    plain = model_for(loss)
-    model: SelectingModel = getattr(estimators, type(plain).__name__ + "CV")()
-    return model.set_params(loss=loss) if "loss" in model.get_params() else model
 
 
 def _fit_choice(model: SelectingModel, source: FileSource, grid: Grid) -> None:
@@ -176,7 +173,7 @@ def _choose(
 
 
 def _show(
-    found: KappaPath, speaker: Speaker, out: Path | None, picture: Path | None
+    found: SparsePath, speaker: Speaker, out: Path | None, picture: Path | None
 ) -> tuple[dict[str, Any], list[str]]:
     """Write the table and the picture; what to say of the path."""
     rows = found.rows()

@@ -12,8 +12,8 @@ from psfit.cli import options
 from psfit.comm import Grid, GridSpec
 from psfit.data import FileSource
 from psfit.estimators.model import SparseModel
-from psfit.estimators.path import Path as KappaPath
 from psfit.estimators.persistence.model_file import load
+from psfit.estimators.results import SparsePath
 
 
 def report(
@@ -47,7 +47,7 @@ def report(
             print(f"  report     {out}")
 
 
-def write_report(subject: SparseModel | KappaPath, source: FileSource, grid: Grid, file: Path | None) -> list[str]:
+def write_report(subject: SparseModel | SparsePath, source: FileSource, grid: Grid, file: Path | None) -> list[str]:
     """Write the page about what was just fitted, if there is a file for it; what to say of that.
 
     All ranks must call this: the samples are read again for their summary.

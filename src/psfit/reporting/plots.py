@@ -19,7 +19,7 @@ POSITIVE, NEGATIVE = "#3b7dd8", "#dd7230"
 
 
 class PathLike(Protocol):
-    """What pictures need to know of a path: a `psfit.Path` has it all."""
+    """What pictures need to know of a path: a `psfit.SparsePath` has it all."""
 
     @property
     def kappas(self) -> np.ndarray: ...
