@@ -12,6 +12,7 @@ from answers.problems import PROBLEMS, answer
 from answers.write import FILE
 from launch import HERE, command, run
 
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 KNOWN = json.loads(FILE.read_text())
 # The answer is refitted in float64, so that it hardly depends on how its support was found.
 OBJECTIVE = 1e-9

@@ -148,7 +148,7 @@ def test_replayed_steps_are_steps(samples):
         for _ in range(PLAIN_CALLS + 40):
             control, moved = plain(control), replay(moved)
             seen.append(moved.measured)
-        kept = replay.kept(moved)
+        kept = replay.keep(moved)
         before = {name: value.clone() for name, value in kept.tensors().items()}
         replay(moved)
     assert moved.iteration == control.iteration == int(moved.age) - 1

@@ -25,13 +25,13 @@ def posed(features=8, samples=70, seed=4, correlation=0.7, intercept=True):
 
 def starts_of(inst, kappas, wanted):
     """Supports of the largest correlations, good enough to begin with."""
-    size = inst.layout.features
+    size = inst.items.features
     scores = inst.normal_equations[1][:size].T.abs()
     return {kappa: largest(scores, torch.tensor([[kappa]]))[0] for kappa in kappas if kappa in wanted}
 
 
 def zero(inst):
-    return torch.zeros(inst.source.matrix.shape[1], inst.layout.outputs, dtype=torch.float64)
+    return torch.zeros(inst.source.matrix.shape[1], inst.items.outputs, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("intercept", [True, False])

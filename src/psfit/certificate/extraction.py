@@ -36,7 +36,7 @@ def uniform(form: Quadratic) -> Tensor:
 def unpooled(inst: Instance) -> float:
     """A uniform extraction when no Gram matrix leaves its node: the sum of the nodes' own smallest eigenvalues."""
     weight, total = inst.source.weight, 0.0
-    features = slice(0, inst.layout.features)
+    features = slice(0, inst.items.features)
     grams = inst.split.columns(features).per_node(lambda A, rows: 2 * A.gram(weight[rows], torch.float64))
     for G, height in zip(grams, inst.split.heights, strict=True):
         trace = float(G.diagonal().sum())

@@ -139,10 +139,10 @@ def pooled(inst: Instance) -> Quadratic:
         constant_error=rounding * constant,
         spectral_error=_moved(inst, G),
     )
-    if not inst.layout.free:
+    if not inst.items.free:
         return form
     # The intercept pays nothing and is always inside.
-    intercept = form.index == inst.layout.features
+    intercept = form.index == inst.items.features
     return replace(form.reduced(intercept, torch.zeros_like(intercept)), kappa=form.kappa)
 
 

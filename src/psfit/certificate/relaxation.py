@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from psfit.certificate.perspective import Fixed, charge, shrink
 from psfit.certificate.quadratic import EPS, Quadratic
 from psfit.kernels.linalg import cholesky
+from psfit.problem import Domain, RowItems
 
 # Penalty of the splitting as a share of the mean curvature: the fewest iterations on correlated and independent data.
 RHO_SHARE = 0.1
@@ -38,9 +38,9 @@ class Bounds:
 
 
 class Relaxation(ABC):
-    """One problem's relaxation over `size` items of which `kappa` may be nonzero."""
+    """One problem's relaxation; `root` is its domain before anything is decided, `kappa` its limit."""
 
-    size: int
+    root: Domain
     kappa: int
     device: torch.device
 
@@ -49,7 +49,7 @@ class Relaxation(ABC):
         """The state of a batch of one at coefficients `Z`."""
 
     @abstractmethod
-    def bound(self, fixed: Fixed, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
+    def bound(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
         """Bounds for a batch of tree nodes, after at most so many iterations; `enough`, or ``(B,)`` of it, will do."""
 
     @abstractmethod
@@ -66,6 +66,7 @@ class QuadraticRelaxation(Relaxation):
 
     def __init__(self, form: Quadratic, extracted: Tensor) -> None:
         self.form, self.size, self.kappa, self.device = form, form.size, form.kappa, form.G.device
+        self.root = Domain.of(RowItems(form.size, form.Q.shape[1], 0), form.kappa, self.device)
         self.M, self.Q = form.G - torch.diag(extracted), form.Q.T.contiguous()
         self.ridge = form.ridge + extracted
         self.rho = RHO_SHARE * float(form.G.diagonal().mean()) + float(self.ridge.min())
@@ -79,13 +80,13 @@ class QuadraticRelaxation(Relaxation):
         u = (self.Q - z @ self.M) / self.rho
         return z.unsqueeze(0), u.unsqueeze(0)
 
-    def bound(self, fixed: Fixed, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
-        x, shares, state = self.ascend(fixed, state, enough, iterations)
-        lower, scores = self._certain(x, fixed)
+    def bound(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
+        x, shares, state = self.ascend(domain, state, enough, iterations)
+        lower, scores = self._certain(x, domain)
         return Bounds(lower, scores, shares, state)
 
     def ascend(
-        self, fixed: Fixed, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int
+        self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         """The points ``(B, c, n)`` with the best bounds, shares, and where the iteration ended."""
         Q, rho, constant = self.Q, self.rho, self.form.constant
@@ -96,7 +97,7 @@ class QuadraticRelaxation(Relaxation):
             x = self._product(Q + rho * (z - u), self.inverse)
             if k % CHECK_EVERY == 0 or k == iterations:
                 g = rho * (z - u - x)
-                value = constant - 0.5 * (x * (Q + g)).sum(dim=(1, 2)) - charge(self._scores(g), fixed)
+                value = constant - 0.5 * (x * (Q + g)).sum(dim=(1, 2)) - domain.conjugate(self._scores(g))
                 better = value > best
                 gained = best.isinf() | (value - best > STALLED * (enough - best))
                 idle = torch.where(gained, 0, idle + 1)
@@ -105,7 +106,7 @@ class QuadraticRelaxation(Relaxation):
                 if bool(((idle >= PATIENCE) | (best >= enough)).all()):
                     break
             w = x + u
-            factor, shares = shrink(torch.linalg.vector_norm(w, dim=1), self.ridge, rho, fixed)
+            factor, shares = domain.shrink(torch.linalg.vector_norm(w, dim=1), self.ridge, rho)
             z = factor.unsqueeze(1) * w
             u = w - z
         return point, shares, (z, u)
@@ -118,7 +119,7 @@ class QuadraticRelaxation(Relaxation):
     def _scores(self, g: Tensor) -> Tensor:
         return g.square().sum(dim=1) / (2 * self.ridge)
 
-    def _certain(self, x: Tensor, fixed: Fixed) -> tuple[Tensor, Tensor]:
+    def _certain(self, x: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:
         """The bound at ``x`` with every rounding error counted against it, and the scores so enlarged."""
         form, Q = self.form, self.Q
         g = self._product(x, self.M) - Q
@@ -130,7 +131,7 @@ class QuadraticRelaxation(Relaxation):
         sizes = abs(form.constant) + (x.abs() * (Q.abs() + g.abs())).sum(dim=flat)
         lost = 0.5 * (x.abs() * off).sum(dim=flat) + 0.5 * form.gram_error * total.square().sum(dim=flat)
         lost = lost + form.linear_error * total.sum(dim=flat) + form.constant_error
-        paid = charge(scores, fixed)
+        paid = domain.conjugate(scores)
         lost = lost + (self.size + 8) * EPS * (sizes + paid)
         return form.constant - 0.5 * (x * (Q + g)).sum(dim=flat) - paid - lost, scores
 

@@ -26,11 +26,11 @@ def predict(
     require_writable("--out", out, ENDINGS)
     for given in (model, data):
         if out is not None and out.exists() and given.exists() and out.samefile(given):
-            raise ValueError(f"--out: {out} is what is read; name another file")
+            raise ValueError(f"--out: {out} is one of the files to read; name another file")
     fitted: Any = load(model)
     if proba and not hasattr(fitted, "predict_proba"):
         raise ValueError(f"--proba: {type(fitted).__name__} has no probabilities; leave it out")
-    # The file is read once, whatever is asked about it.
+    # The file is read only once, for labels and probabilities together.
     learned = fitted.learned_
     known = Predictions(learned.target, compute_predictors(fitted, learned.features, fitted.result_, data))
     predicted = known.predict()

@@ -246,7 +246,7 @@ class _Ring:
             leaves.record(self.stream)
             block = buffer.to(matrix.device, non_blocking=True)
             arrived.record(self.stream)
-        matrix.transfers.sending(buffer.nbytes, leaves, arrived)
+        matrix.transfers.add_started(buffer.nbytes, leaves, arrived)
         self.copied[place] = arrived
         return block, arrived
 

@@ -50,7 +50,7 @@ def paper_recipe(
     return Synthetic(A, b, x, kappa)
 
 
-def drawn_signs(made: Synthetic, *, seed: int = 1) -> Tensor:
+def draw_signs(made: Synthetic, *, seed: int = 1) -> Tensor:
     """Labels -1 and +1, shape ``(m, 1)``, drawn from a logistic model of the same data with the same truth."""
     generator = torch.Generator(device=made.A.device).manual_seed(seed)
     eta = made.A @ made.x

@@ -7,8 +7,8 @@ from sklearn.base import ClassifierMixin
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
-from psfit.comm.watch import Callback
 from psfit.common.arguments import NONE, Rule, number, one_of, satisfying
+from psfit.common.progress import Callback
 from psfit.estimators.model import SparseModel
 from psfit.estimators.registry import losses_of
 from psfit.problem import Sparsity

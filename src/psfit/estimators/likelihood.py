@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from psfit.comm.watch import Callback
+from psfit.common.progress import Callback
 from psfit.estimators.criteria import criterion_values
 from psfit.estimators.display import require_complete
 from psfit.estimators.posing import Posed
@@ -34,10 +34,10 @@ def choose_by_criterion(posed: Posed, candidates: Candidates, criterion: str, ca
     everything = torch.ones(1, source.matrix.shape[0], dtype=torch.bool)
     sums, weights = loss_sums(problem, source, grid, everything, coefs, intercepts)
     _require_counts(posed, float(weights[0]), criterion)
-    layout = problem.layout(source.matrix.shape[1], source.outputs)
-    packed = torch.stack([layout.pack(Z) != 0 for Z in coefs[0]]).sum(dim=2).numpy()
-    free = (coefs[0] != 0).sum(dim=(1, 2)).numpy() + layout.outputs * layout.free
-    values = criterion_values(criterion, problem.loss, sums[0].numpy(), float(weights[0]), packed, free, layout.size)
+    items = problem.items(source.matrix.shape[1], source.outputs)
+    packed = torch.stack([items.pack(Z) != 0 for Z in coefs[0]]).sum(dim=2).numpy()
+    free = (coefs[0] != 0).sum(dim=(1, 2)).numpy() + items.outputs * items.free
+    values = criterion_values(criterion, problem.loss, sums[0].numpy(), float(weights[0]), packed, free, items.size)
     scores = -values.reshape(len(gammas), len(kappas))
     selection = Selection.of(kappas, gammas, scores, None, criterion.upper(), False)
     return Choice(selection, count_unfinished([[points] for points in paths], "paths"))

@@ -11,10 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from psfit.admm.bicadmm import BiCADMM
+from psfit.admm.record import Record
 from psfit.comm import Grid, GridSpec
-from psfit.comm.watch import Callback
 from psfit.common.arguments import Rule
-from psfit.common.result import Record, Result
+from psfit.common.progress import Callback
 from psfit.data.moments import Moments
 from psfit.estimators.display import prints, show_progress
 from psfit.estimators.docstrings import gather
@@ -23,6 +23,7 @@ from psfit.estimators.posing import Given, Learned, Posed, pose_samples
 from psfit.estimators.predictors import compute_predictors
 from psfit.estimators.settings import RULES, Settings, start_grid
 from psfit.estimators.warning import warn
+from psfit.pipeline.result import Result
 from psfit.pipeline.solve import solve
 from psfit.problem import Problem, Sparsity
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
-from psfit.comm.watch import Callback
-from psfit.common.result import CLOSED_GAP
+from psfit.common.progress import Callback
+from psfit.common.status import CLOSED_GAP
 from psfit.estimators.display import prints, show_progress
 from psfit.estimators.posing import Given, Posed, pose_samples
 from psfit.estimators.registry import check_loss

@@ -70,8 +70,8 @@ class Posed:
 
     def read_limits(self, kappas: Iterable[int] | None) -> tuple[int, ...]:
         """The limits of a path, rising; by default the first ones."""
-        layout = self.problem.layout(self.source.matrix.shape[1], self.source.outputs)
-        return check_kappas(range(1, min(layout.size, MOST_KAPPAS) + 1) if kappas is None else kappas, layout)
+        items = self.problem.items(self.source.matrix.shape[1], self.source.outputs)
+        return check_kappas(range(1, min(items.size, MOST_KAPPAS) + 1) if kappas is None else kappas, items)
 
     @property
     def samples(self) -> int:
@@ -153,13 +153,13 @@ def _own_columns(matrix: DesignMatrix, fit_intercept: bool, grid: Grid) -> Desig
 def _problem(settings: Settings, loss: Loss, p: int, c: int) -> Problem:
     """The problem with kappa as a number for each independent part of it."""
     shared = {name: getattr(settings, name) for name in ("gamma", "sparsity", "fit_intercept", "standardize")}
-    layout = Problem(loss, (1,), **shared).layout(p, c)
+    items = Problem(loss, (1,), **shared).items(p, c)
     kappa = RULES["kappa"]("kappa", settings.kappa)
     if kappa is None:
-        kappa = max(1, p // 10) * (layout.size // p)
+        kappa = max(1, p // 10) * (items.size // p)
     elif kappa < 1:
-        kappa = max(1, round(kappa * layout.size))
-    if kappa > layout.size:
+        kappa = max(1, round(kappa * items.size))
+    if kappa > items.size:
         given = describe(settings.kappa)
-        raise ValueError(f"kappa={given} must be between 1 and {layout.size}, the number of items it limits")
-    return Problem(loss, (kappa,) * layout.problems, **shared)
+        raise ValueError(f"kappa={given} must be between 1 and {items.size}, the number of items it limits")
+    return Problem(loss, (kappa,) * items.problems, **shared)

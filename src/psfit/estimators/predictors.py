@@ -11,10 +11,10 @@ from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
 from psfit.comm import GridSpec
-from psfit.common.result import Result
 from psfit.data import DesignMatrix, FileSource
 from psfit.estimators.reading import Features, Fitted, as_file, place, read_known, require_finite
 from psfit.estimators.targets import Target
+from psfit.pipeline.result import Result
 
 
 def compute_predictors(fitted: Fitted, features: Features, result: Result, X: Any) -> np.ndarray:

@@ -7,8 +7,8 @@ from sklearn.base import RegressorMixin
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
-from psfit.comm.watch import Callback
 from psfit.common.arguments import POSITIVE, Rule, one_of
+from psfit.common.progress import Callback
 from psfit.estimators.model import SparseModel
 from psfit.estimators.reading import as_array
 from psfit.estimators.registry import losses_of

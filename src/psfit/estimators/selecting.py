@@ -6,8 +6,8 @@ from typing import Any
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
-from psfit.comm.watch import Callback
 from psfit.common.arguments import BOOLEAN, CALLABLE, GAMMAS, NONE, Rule, integer, one_of, satisfying
+from psfit.common.progress import Callback
 from psfit.estimators.criteria import CRITERIA
 from psfit.estimators.display import prints, show_progress
 from psfit.estimators.likelihood import choose_by_criterion

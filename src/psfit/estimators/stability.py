@@ -11,8 +11,8 @@ import torch
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
-from psfit.comm.watch import Callback
 from psfit.common.arguments import NONE, integer, number, satisfying
+from psfit.common.progress import Callback
 from psfit.estimators.display import add_label, require_complete, show_progress
 from psfit.estimators.folds import Folds
 from psfit.estimators.posing import Given, Posed, pose_samples

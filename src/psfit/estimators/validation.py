@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from psfit.admm.bicadmm import BiCADMM
-from psfit.comm.watch import Callback
+from psfit.common.progress import Callback
 from psfit.data.moments import Moments
 from psfit.estimators.display import add_label, require_complete
 from psfit.estimators.folds import Folds

@@ -12,12 +12,14 @@ from psfit.admm.checkpoint import CheckpointError, Store, open_store
 from psfit.admm.loop import StoppedError
 from psfit.comm import ALONE, Grid, GridSpec, RemoteError
 from psfit.comm.watch import Callback, Watch
-from psfit.common.result import Result, Status
+from psfit.common.signals import choose_signals
+from psfit.common.status import Status
 from psfit.data import Source
 from psfit.data.moments import Moments
 from psfit.pipeline.candidates import fit_candidates
 from psfit.pipeline.fit import fit
 from psfit.pipeline.proofs import Certificates, Proofs, search
+from psfit.pipeline.result import Result
 from psfit.problem import Problem
 from psfit.problem.instance import Instance, pose
 
@@ -62,9 +64,9 @@ def solve(
     """
     solver = solver or BiCADMM()
     grid = prepared(problem, source, solver, grid, certify=certify, start=start is not None)
-    watch = Watch(grid, solver.time_limit, callback, len(problem.kappa), solver.signals(keyboard))
+    watch = Watch(grid, solver.time_limit, callback, len(problem.kappa), choose_signals(solver.interruptible, keyboard))
     kept = open_store(solver.checkpoint, solver.checkpoint_every, source, start, grid)
-    with watch.listening(), kept as store:
+    with watch.catch_signals(), kept as store:
         exact = solver.exact or solver.precision == "highest"
         inst = pose(problem, source, grid, exact, moments, watch)
         return guarded(grid, lambda: _solved(inst, solver, start, certify, store))
@@ -101,7 +103,7 @@ def _solved(
         fitted = fit(inst, solver, begin, None, None if certificates is None else certificates.settled, store)
     answer, status = fitted.answer, fitted.status
     proved = Proofs.none(len(problem.kappa))
-    watch.phase("the proof")
+    watch.begin("the proof")
     if solver.exact:
         answer, proved, status = search(inst, answer, solver.gap_tol)
     elif certificates is not None:

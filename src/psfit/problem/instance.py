@@ -18,7 +18,9 @@ from psfit.comm.watch import Watch
 from psfit.data import Affine, DesignMatrix, NodeSplit, Source, Spread
 from psfit.data.moments import Moments
 from psfit.data.ranges import products_lose_digits, require_moderate_columns, require_moderate_samples
-from psfit.problem import Layout, Problem
+from psfit.problem.domain import Domain
+from psfit.problem.items import Items
+from psfit.problem.problem import Problem
 
 # Numbers that a rank's square matrices over columns (or samples) may hold: 1 GiB in float64.
 MOST_NUMBERS = 1 << 27
@@ -61,13 +63,13 @@ class Instance:
     column_room : int
         How many columns every rank could hold in memory.
     watch : Watch
-        The clock of the fit, wishes to stop it, and who wants to hear of its progress.
+        The clock of the fit, requests to stop it, and reports of its progress.
     """
 
     problem: Problem
     grid: Grid
     source: Source
-    layout: Layout
+    items: Items
     samples: int
     ridge: Tensor
     shift: Tensor
@@ -144,13 +146,13 @@ class Instance:
     @property
     def first_candidates(self) -> int:
         """How many features deserve a close look when they cannot all have it."""
-        return min(self.layout.features, self.column_room, 4 * sum(self.problem.kappa) + 50)
+        return min(self.items.features, self.column_room, 4 * sum(self.problem.kappa) + 50)
 
     @property
     def selective(self) -> bool:
         """Whether a few candidate columns stand for all of them: these are out of reach, and the few fit in memory."""
         enough = 2 * sum(self.problem.kappa) <= self.first_candidates
-        return self.dear and enough and self.first_candidates <= min(self.layout.features // 2, self.column_room)
+        return self.dear and enough and self.first_candidates <= min(self.items.features // 2, self.column_room)
 
     def restricted(self, features: Tensor) -> "Instance":
         """The same problem with some of the features, by sorted indices, in the same coordinates."""
@@ -161,7 +163,7 @@ class Instance:
         return replace(
             self,
             source=Source(matrix, self.source.target, self.source.weight, self.source.bounds),
-            layout=replace(self.layout, features=len(features)),
+            items=replace(self.items, features=len(features)),
             ridge=self.ridge[keep],
             rounding_norm=self.rounding_norm[keep],
             shift=self.shift[features],
@@ -188,7 +190,7 @@ class Instance:
 
     def _with_free(self, features: Tensor) -> Tensor:
         n = self.source.matrix.shape[1]
-        return torch.cat([features, torch.arange(self.layout.features, n, device=features.device)])
+        return torch.cat([features, torch.arange(self.items.features, n, device=features.device)])
 
     @cached_property
     def split(self) -> NodeSplit:
@@ -237,18 +239,28 @@ class Instance:
         """The limits, ``(problems, 1)``."""
         return torch.tensor(self.problem.kappa, device=self.source.matrix.device).unsqueeze(1)
 
+    @cached_property
+    def domain(self) -> Domain:
+        """The supports allowed to each problem: nothing is decided yet."""
+        return Domain.of(self.items, self.kappa, self.ridge.device)
+
+    def domain_of(self, problem: int) -> Domain:
+        """The supports allowed to one of the problems, whose items are those of its outputs alone."""
+        own = replace(self.items, outputs=len(self.items.outputs_of(problem)))
+        return Domain.of(own, self.problem.kappa[problem], self.ridge.device)
+
     def batched(self, copies: int) -> "Instance":
         """The same problems `copies` times over, as further columns that share the data and its factors."""
         return self if copies == 1 else self.repeated(self.problem.kappa * copies)
 
     def repeated(self, kappa: tuple[int, ...]) -> "Instance":
         """The same problems, as often as needed to have a limit each of the given ones."""
-        copies = len(kappa) // self.layout.problems
+        copies = len(kappa) // self.items.problems
         return replace(
             self,
             problem=replace(self.problem, kappa=kappa),
             source=self.source.with_outputs(list(range(self.source.outputs)) * copies),
-            layout=replace(self.layout, outputs=self.layout.outputs * copies),
+            items=replace(self.items, outputs=self.items.outputs * copies),
             level=self.level.repeat(copies),
         )
 
@@ -259,14 +271,14 @@ class Instance:
 
     def single(self, problem: int) -> "Instance":
         """One of the problems as an instance of its own."""
-        outputs = self.layout.outputs_of(problem)
-        if len(outputs) == self.layout.outputs:
+        outputs = self.items.outputs_of(problem)
+        if len(outputs) == self.items.outputs:
             return self
         return replace(
             self,
             problem=replace(self.problem, kappa=self.problem.kappa[problem : problem + 1]),
             source=self.source.with_outputs(outputs),
-            layout=replace(self.layout, outputs=len(outputs)),
+            items=replace(self.items, outputs=len(outputs)),
             level=self.level[outputs],
         )
 
@@ -276,23 +288,19 @@ class Instance:
         eta = source.matrix.mv(Z.to(source.matrix.dtype))
         fit = (source.weight * self.problem.loss.value(eta.double(), source.target)).sum(dim=0)
         penalty = 0.5 * (self.ridge * Z.double().square()).sum(dim=0)
-        return self.per_problem(self.grid.nodes.total(fit)) + self.per_problem(penalty)
-
-    def per_problem(self, by_output: Tensor) -> Tensor:
-        """Sums over outputs ``(c,)`` gathered to the problems they belong to."""
-        return by_output if self.layout.kind == "columns" else by_output.sum().unsqueeze(0)
+        return self.items.sum_outputs(self.grid.nodes.total(fit)) + self.items.sum_outputs(penalty)
 
     def to_user(self, Z: Tensor) -> tuple[Tensor, Tensor]:
         """Coefficients ``(p, c)`` and intercepts ``(c,)`` in the units of the caller's columns."""
-        coef = Z[: self.layout.features].double() / self.scale.unsqueeze(1)
+        coef = Z[: self.items.features].double() / self.scale.unsqueeze(1)
         moved = (self.shift.unsqueeze(1) * coef).sum(dim=0)
-        return coef, self.level + self.constant * Z[self.layout.features :].double().sum(dim=0) - moved
+        return coef, self.level + self.constant * Z[self.items.features :].double().sum(dim=0) - moved
 
     def from_user(self, coef: Tensor, intercept: Tensor) -> Tensor:
         """The inverse of `to_user`."""
         moved = (intercept - self.level + (self.shift.unsqueeze(1) * coef).sum(dim=0)).unsqueeze(0)
         scaled = torch.where(self.scale.isinf().unsqueeze(1), 0.0, coef * self.scale.unsqueeze(1))
-        Z = torch.cat([scaled, moved[: self.layout.free] / self.constant])
+        Z = torch.cat([scaled, moved[: self.items.free] / self.constant])
         return Z.to(self.source.matrix.dtype)
 
 
@@ -311,9 +319,9 @@ def pose(
     """
     matrix, weight = source.matrix, source.weight
     p, c = matrix.shape[1], source.outputs
-    layout = problem.layout(p, c)
-    if len(problem.kappa) != layout.problems or not all(1 <= k <= layout.size for k in problem.kappa):
-        raise ValueError(f"kappa={problem.kappa} must hold {layout.problems} number(s) from 1 to {layout.size}")
+    items = problem.items(p, c)
+    if len(problem.kappa) != items.problems or not all(1 <= k <= items.size for k in problem.kappa):
+        raise ValueError(f"kappa={problem.kappa} must hold {items.problems} number(s) from 1 to {items.size}")
     require_moderate_samples(source.target, source.weight, grid)
     heights = grid.together(lambda: source.split(len(grid.nodes.hosted)).heights)
     highest, most_rows = grid.nodes.most(torch.tensor([max(heights), sum(heights)])).tolist()
@@ -354,7 +362,7 @@ def pose(
     ridge = torch.ones_like(scale) / problem.gamma
     if not problem.standardize:
         ridge = torch.where(useful, ridge / scale.square(), ridge)
-    free = ridge.new_zeros(layout.free)
+    free = ridge.new_zeros(items.free)
     standard = Affine(matrix, left, scale, constant if problem.fit_intercept else 0.0, integers=not exact)
     # What sums over samples leave to be corrected afterwards: all of the mean, or what the reference missed.
     late = torch.zeros_like(shift) if moments is None else shift - reference
@@ -370,7 +378,7 @@ def pose(
             source.bounds,
             statistics=None if moments is None else moments.standardised(shift, scale, standard.constant),
         ),
-        layout=layout,
+        items=items,
         samples=samples,
         ridge=torch.cat([ridge, free]).unsqueeze(1),
         shift=shift,

@@ -1,4 +1,4 @@
-"""What samples look like, and what a model makes of them; over several ranks from sums alone."""
+"""A summary of samples and of a model's scores on them; several ranks exchange only sums."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,8 +27,8 @@ from psfit.estimators.results import SparsePath
 from psfit.estimators.targets import Labels
 from psfit.reporting.names import class_names
 
-# Bins of the target between three standard deviations on either side of the mean. Where the least and the most lie
-# would be the values of single samples, which do not leave a node.
+# Bins of the target, from three standard deviations below the mean to three above. The smallest and the largest
+# target are not shown: they are values of single samples, which do not leave a node.
 BINS = np.linspace(-3.0, 3.0, 25)
 
 
@@ -54,9 +54,9 @@ class DataSummary:
     targets : tuple of Target
         Empty for classes.
     classes : tuple of (str, int)
-        Labels and how many samples have them; empty for numbers.
+        Labels and the number of samples of each; empty for numbers.
     scores : dict
-        What the model achieves on these samples, by name; empty for a path.
+        The model's scores on these samples, by name; None for a path.
     confusion : ndarray (classes, classes) or None
         Samples of each class (rows) by the class that the model predicts.
     """
@@ -77,7 +77,7 @@ def describe(
     *,
     grid: Grid,
 ) -> DataSummary:
-    """Read samples as `fit` does, and sum them up. All ranks must call this with their own rows."""
+    """Read samples as `fit` does, and summarise them. All ranks must call this with their own rows."""
     learned = subject.learned if isinstance(subject, SparsePath) else subject.learned_
     matrix, y, weights = _read(subject, learned, X, y, sample_weight, target, grid)
     columns = ColumnSummary.of(matrix, grid)
@@ -91,7 +91,7 @@ def describe(
         summary = DataSummary(columns, targets=tuple(_distribution(one, columns.samples, grid) for one in outputs.T))
     if isinstance(subject, SparsePath):
         return summary
-    return _score(subject, summary, matrix, y, weights, grid)
+    return _add_scores(subject, summary, matrix, y, weights, grid)
 
 
 def _read(
@@ -112,7 +112,9 @@ def _read(
         numeric=learned.target.numeric,
     )
     return grid.together(
-        lambda: _check(learned, found.matrix, found.y if y is None else y, found.weight if given is None else given)
+        lambda: _check_shapes(
+            learned, found.matrix, found.y if y is None else y, found.weight if given is None else given
+        )
     )
 
 
@@ -121,10 +123,12 @@ def _read_arrays(
 ) -> tuple[DesignMatrix, np.ndarray, np.ndarray]:
     matrix = place(read_known(X, subject), grid)
     require_finite(matrix, learned.features.names)
-    return _check(learned, matrix, y, sample_weight)
+    return _check_shapes(learned, matrix, y, sample_weight)
 
 
-def _check(learned: Learned, matrix: DesignMatrix, y: Any, weight: Any) -> tuple[DesignMatrix, np.ndarray, np.ndarray]:
+def _check_shapes(
+    learned: Learned, matrix: DesignMatrix, y: Any, weight: Any
+) -> tuple[DesignMatrix, np.ndarray, np.ndarray]:
     rows, p = matrix.shape
     if p != learned.features.count:
         raise ValueError(f"X has {p} features, but the model was fitted with {learned.features.count}")
@@ -136,16 +140,16 @@ def _check(learned: Learned, matrix: DesignMatrix, y: Any, weight: Any) -> tuple
 def _distribution(y: np.ndarray, samples: int, grid: Grid) -> Target:
     mean = float(sum_over_nodes(grid, y.sum(keepdims=True))[0] / samples)
     spread = float(np.sqrt(sum_over_nodes(grid, np.square(y - mean).sum(keepdims=True))[0] / samples))
-    # Of a constant target one bin is left, with the constant in its middle.
+    # A constant target fills one bin, with the constant in its middle.
     edges = mean + (spread or 1.0) * BINS
     counts = sum_over_nodes(grid, np.bincount(np.searchsorted(edges, y, side="right"), minlength=len(edges) + 1))
     return Target(mean, spread, edges, counts)
 
 
-def _score(
+def _add_scores(
     model: SparseModel, summary: DataSummary, matrix: DesignMatrix, y: np.ndarray, weights: np.ndarray, grid: Grid
 ) -> DataSummary:
-    """The same with what the model achieves, by weight; predictions stay on their rank."""
+    """Add the model's weighted scores to the summary; predictions stay on their rank."""
     result, target = model.result_, model.learned_.target
     predictors = grid.together(lambda: multiply(matrix, result.coef, result.intercept))
     predicted = target.predict(predictors)
@@ -166,7 +170,7 @@ def _score(
 
 
 def _errors(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray, weight: float, grid: Grid) -> dict[str, float]:
-    """How far predicted numbers are off."""
+    """Errors of predicted numbers."""
     outputs = y.reshape(len(y), -1)
     off = outputs - predicted.reshape(len(y), -1)
     centre = sum_over_nodes(grid, weights @ outputs) / weight

@@ -90,7 +90,7 @@ class Along:
 
 def fits_in_memory(scene: GramLandscape, kappas: list[int]) -> bool:
     """Whether the inverses of all limits do."""
-    return 2 * len(kappas) * (kappas[-1] + scene.inst.layout.free) ** 2 <= MOST_NUMBERS
+    return 2 * len(kappas) * (kappas[-1] + scene.inst.items.free) ** 2 <= MOST_NUMBERS
 
 
 def supports_in_lockstep(
@@ -127,8 +127,8 @@ class Lockstep:
     def __init__(self, scene: GramLandscape, widest: int, rel_tol: float) -> None:
         self.scene, self.rel_tol = scene, rel_tol
         self.H, self.q, self.power = scene.H, scene.q[:, 0], scene.power
-        self.p = scene.inst.layout.features
-        self.places = widest + scene.inst.layout.free
+        self.p = scene.inst.items.features
+        self.places = widest + scene.inst.items.free
         # The largest share of the gradient at zero that was left on any support.
         self.drift = self.q.new_zeros(())
 
@@ -168,7 +168,7 @@ class Lockstep:
             least = self.rel_tol * rows.values[live].abs().unsqueeze(1)
             moving = fresh.gains[:, 0] > least[:, 0]
             live, fresh, least = live[moving], fresh.at(moving), least[moving]
-            if not len(live) or self.scene.inst.watch.over():
+            if not len(live) or self.scene.inst.watch.must_stop():
                 break
             moved, changed = self._improved(rows.at(live), fresh, least)
             live = live[changed]

@@ -7,14 +7,14 @@ data, for any loss.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from psfit.kernels.linalg import cholesky, smallest_pivot
+from psfit.problem import LocalModel
 from psfit.problem.instance import Instance
-from psfit.search.refit import Fit, refit, support_mask
+from psfit.search.refit import Fit, refit
 from psfit.search.restriction import Restricted
 
 # Accurate enough to compare supports; the answer is refitted to the end.
@@ -24,73 +24,45 @@ SEARCH_TOL = 1e-7
 MOST_LOST = 1e8
 
 
-@dataclass(frozen=True)
-class Model:
-    """Second-order model at a fit, all in float64; ``c'`` outputs, ``d`` fitted variables.
-
-    Parameters
-    ----------
-    gradient : Tensor (p, c')
-    blocks : Tensor (p, c', c')
-        Hessian blocks of each feature with itself.
-    columns : Tensor (p, c', d)
-        Hessian between every coefficient and the fitted variables.
-    inner : Tensor (d, d)
-        Hessian of the fitted variables.
-    x : Tensor (d,)
-        The fitted variables.
-    item : Tensor (d,)
-        The packed item each fitted variable belongs to; -1 for an intercept.
-    """
-
-    gradient: Tensor
-    blocks: Tensor
-    columns: Tensor
-    inner: Tensor
-    x: Tensor
-    item: Tensor
-
-
 class Landscape(ABC):
     """One problem of an instance: fits on supports, and models around them."""
 
     def __init__(self, inst: Instance, problem: int) -> None:
         self.inst, self.problem = inst, problem
-        self.outputs = inst.layout.outputs_of(problem)
+        self.outputs = inst.items.outputs_of(problem)
+        self.domain = inst.domain_of(problem)
         # Floating-point operations so far, estimated alike on every rank and in every run.
         self.work = 0.0
 
     @property
     def pass_work(self) -> float:
         """Operations of one product with the data and one with its transpose."""
-        return 4.0 * self.inst.samples * self.inst.layout.features * len(self.outputs)
+        return 4.0 * self.inst.samples * self.inst.items.features * len(self.outputs)
 
     @abstractmethod
     def fit(self, chosen: Tensor, Z: Tensor, give_up: float = float("inf")) -> Fit:
         """The minimiser over the items ``chosen (size,)``, starting at `Z`; or any point clearly above `give_up`."""
 
     @abstractmethod
-    def model(self, fit: Fit, chosen: Tensor) -> Model:
+    def model(self, fit: Fit, chosen: Tensor) -> LocalModel:
         """The quadratic model at a fit."""
 
     def _view(self, chosen: Tensor) -> Restricted:
         inst = self.inst
-        mask = support_mask(inst, chosen)
+        mask = inst.items.mask_one(chosen)
         return Restricted(inst, self.outputs, mask, inst.problem.loss, inst.source.target[:, self.outputs])
 
     def _variables(self, chosen: Tensor) -> int:
         """How many coefficients the chosen items stand for."""
-        return int(support_mask(self.inst, chosen).sum())
+        return int(self.inst.items.mask_one(chosen).sum())
 
     def _items(self, view: Restricted) -> Tensor:
         """The packed item of each fitted variable."""
-        layout, c = self.inst.layout, len(self.outputs)
-        items = []
+        items, found = self.inst.items, []
         for k, at in enumerate(view.at):
             row = view.rows[at]
-            item = row * c + k if layout.kind == "entries" else row
-            items.append(torch.where(row < layout.features, item, -1))
-        return torch.cat(items)
+            found.append(torch.where(row < items.features, items.item_of(row, k), -1))
+        return torch.cat(found)
 
 
 class DataLandscape(Landscape):
@@ -101,13 +73,13 @@ class DataLandscape(Landscape):
         self.work += 2.0 * fit.evaluations * self.inst.samples * self._variables(chosen) ** 2
         return fit
 
-    def model(self, fit: Fit, chosen: Tensor) -> Model:
+    def model(self, fit: Fit, chosen: Tensor) -> LocalModel:
         inst, view = self.inst, self._view(chosen)
         self.work += 0.5 * self.pass_work * view.size
-        p, c = inst.layout.features, len(self.outputs)
+        p, c = inst.items.features, len(self.outputs)
         x = view.gather(fit.Z)
         Z = fit.Z[:, self.outputs]
-        n = p + inst.layout.free
+        n = p + inst.items.free
         gradient = Z.new_zeros(n, c, dtype=torch.float64)
         blocks = gradient.new_zeros(n, c, c)
         columns = gradient.new_zeros(n, c, view.size)
@@ -135,7 +107,7 @@ class DataLandscape(Landscape):
         inner = torch.cat([columns[view.rows[at], k] for k, at in enumerate(view.at)]) + torch.diag(view.ridge)
         view.pin_common_shift(inner)
         view.pin_idle_intercepts(inner)
-        return Model(gradient[:p], blocks[:p], columns[:p], inner, x[0], self._items(view))
+        return LocalModel(gradient[:p], blocks[:p], columns[:p], inner, x[0], self._items(view))
 
     def _curvature(self, eta: Tensor, b: Tensor) -> Tensor:
         """Second derivatives in all pairs of outputs."""
@@ -164,10 +136,10 @@ class GramLandscape(Landscape):
             return refit(self.inst, self.problem, chosen, Z, give_up, SEARCH_TOL)
         return Fit(view.scatter(x.T.reshape(1, -1), Z), value, 0.0)
 
-    def model(self, fit: Fit, chosen: Tensor) -> Model:
+    def model(self, fit: Fit, chosen: Tensor) -> LocalModel:
         view = self._view(chosen)
-        self.work += 2.0 * view.size**2 * self.inst.layout.size
-        p, c = self.inst.layout.features, len(self.outputs)
+        self.work += 2.0 * view.size**2 * self.inst.items.size
+        p, c = self.inst.items.features, len(self.outputs)
         rows, width = view.rows, len(view.rows)
         x = view.gather(fit.Z)[0]
         gradient = self.H[:p, rows] @ x.view(c, width).T - self.q[:p]
@@ -178,7 +150,7 @@ class GramLandscape(Landscape):
             columns[:, k, k] = self.H[:p, rows]
             inner[k, :, k] = self.H[rows.unsqueeze(1), rows]
         size = c * width
-        return Model(gradient, blocks, columns.view(p, c, size), inner.view(size, size), x, self._items(view))
+        return LocalModel(gradient, blocks, columns.view(p, c, size), inner.view(size, size), x, self._items(view))
 
 
 def landscape(inst: Instance, problem: int, searched: bool = True) -> Landscape:

@@ -34,7 +34,7 @@ class Restricted:
     def __init__(self, inst: Instance, outputs: list[int], mask: Tensor, loss: Loss, target: Tensor) -> None:
         self.inst, self.loss, self.target = inst, loss, target
         self.outputs = outputs
-        free = torch.ones(inst.layout.free, len(outputs), dtype=torch.bool, device=mask.device)
+        free = torch.ones(inst.items.free, len(outputs), dtype=torch.bool, device=mask.device)
         full = torch.cat([mask, free])
         self.rows = full.any(dim=1).nonzero().flatten()
         inside = full[self.rows]
@@ -165,7 +165,7 @@ class Restricted:
 
         The gradient has no component there, so Newton's direction stays what it was.
         """
-        if self.loss.joint and self.inst.layout.free:
+        if self.loss.joint and self.inst.items.free:
             last = self._intercepts
             H[last.unsqueeze(1), last] += H[last, last].mean()
 
@@ -174,7 +174,7 @@ class Restricted:
 
         Then it gets as much as all samples together typically give it, so that a step does not go too far.
         """
-        if self.inst.layout.free:
+        if self.inst.items.free:
             last = self._intercepts
             most = self.inst.column_norm**2 * self.loss.typical_curvature(self.inst.mean_target, len(self.outputs))
             H[last, last] += most * (H[last, last] <= IDLE * most)

@@ -3,6 +3,7 @@
 import csv
 import json
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd

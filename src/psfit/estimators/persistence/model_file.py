@@ -1,4 +1,4 @@
-"""Model files: a zip of JSON and NumPy arrays with everything that prediction and reports need, and no code."""
+"""Model files: a zip of JSON and NumPy arrays with all that prediction and reports need, and no code."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from psfit import estimators
+from psfit.admm.record import Record
 from psfit.comm import Grid
 from psfit.common.output_files import write_whole
-from psfit.common.result import Record, Result, Status
+from psfit.common.status import Status
 from psfit.common.version import __version__
 from psfit.estimators.model import SparseModel
 from psfit.estimators.persistence import schema
@@ -20,25 +21,26 @@ from psfit.estimators.registry import LOSSES
 from psfit.estimators.results import Selection
 from psfit.estimators.selecting import SelectingModel
 from psfit.estimators.targets import Labels, Target
+from psfit.pipeline.result import Result
 
 FORMAT = 3
-# How the names of files that commands write end.
+# Endings of the model files that commands write.
 MODELS = (".psfit",)
-# The parts of the JSON; files of the first versions do not tell of their surroundings.
+# The parts of the JSON; files of the first versions do not have the environment of the fit ("surroundings").
 NEEDED = {"format", "psfit", "model", "parameters", "learned", "shape", "result"}
 OPTIONAL = {"surroundings", "selection", "schema"}
 
 
 def save(model: SparseModel, path: str | Path) -> None:
-    """Write a fitted model; the file is either whole or not there.
+    """Write a fitted model; the file is complete or absent, never partial.
 
-    Splitters, scorers and local solvers that are objects are left out, and so is the folder of checkpoints: they are
-    needed to fit again, not to predict. Of a grid that was built the request for it is written.
+    Splitters, scorers and local solvers that are objects are left out, and so is the folder of checkpoints: a new fit
+    needs them, prediction does not. Of a grid that was built, the request for it is written.
     """
     if not hasattr(model, "result_"):
         raise ModelFileError(f"this {type(model).__name__} is not fitted yet; call fit first")
     if type(model) is not getattr(estimators, type(model).__name__, None):
-        raise ModelFileError(f"{type(model).__name__} is not one of PsFiT's own models; `load` would not know it")
+        raise ModelFileError(f"{type(model).__name__} is not one of PsFiT's own models; `load` could not read it")
     arrays: dict[str, np.ndarray] = {}
     result, table = model.result_, model.learned_.features.schema
     rows, columns = np.nonzero(result.coef)
@@ -52,31 +54,31 @@ def save(model: SparseModel, path: str | Path) -> None:
         "psfit": __version__,
         "model": type(model).__name__,
         "parameters": _parameters(model),
-        "learned": _learned(model),
+        "learned": _learned_content(model),
         "surroundings": model.learned_.surroundings,
         "schema": None if table is None else table.to_dict(),
         "shape": result.coef.shape,
         "result": {f.name: getattr(result, f.name) for f in fields(Result) if f.name not in schema.APART},
     }
     if isinstance(model, SelectingModel):
-        content["selection"], chosen = _selection(model)
+        content["selection"], chosen = _selection_content(model)
         arrays |= chosen
-    packed = pack(content, arrays, _plain)
+    packed = pack(content, arrays, _json_value)
     write_whole(Path(path), lambda file: file.write(packed))
 
 
 def load(path: str | Path) -> SparseModel:
-    """The model that `save` wrote: it predicts, and knows its result.
+    """Read a model that `save` wrote: it can predict, and it has its result.
 
-    Nothing in the file is executed, and all of it is checked: a file that no `save` can have written is refused with a
-    `ModelFileError`. A folder for checkpoints is not taken from a file; name one again before the next fit.
+    Nothing in the file is executed, and all of it is checked: a file that `save` cannot have written is refused with a
+    `ModelFileError`. The folder for checkpoints is not in the file; set it again before the next fit.
     """
     content, arrays = unpack(path)
     _require_format(path, content)
     try:
-        return _model(content, arrays)
+        return _make_model(content, arrays)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, MemoryError, RecursionError) as error:
-        # The schema knows what may be in a file; whatever else goes wrong with one is its fault, too.
+        # The schema checks all values; any other error is also the fault of the file.
         raise ModelFileError(f"{path} cannot be used as a model: {error}") from None
 
 
@@ -92,56 +94,51 @@ def _require_format(path: str | Path, content: dict[str, Any]) -> None:
         raise ModelFileError(f"{path} holds a model {name!r} that this version does not know; install a newer psfit")
 
 
-def _model(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> SparseModel:
-    """The model, once every part of it has been found to be one."""
+def _make_model(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> SparseModel:
+    """Check every part of the file, and make the model."""
     odd = (content.keys() - NEEDED - OPTIONAL) | (NEEDED - content.keys())
     schema.require(not odd, f"it lacks or adds {sorted(odd)}")
     kind: type[SparseModel] = getattr(estimators, content["model"])
     model = kind(**schema.check_parameters(kind, content["parameters"]))
     shape = schema.check_shape(content["shape"])
-    model.learned_ = _check_learned(model, content, *shape)
+    model.learned_ = _make_learned(model, content, *shape)
     model.result_ = schema.check_result(model, content["result"], shape, arrays)
     schema.require(
-        ("selection" in content) == isinstance(model, SelectingModel), "it lacks or adds a choice of its limit"
+        ("selection" in content) == isinstance(model, SelectingModel),
+        "it has a choice of the limit that its model does not have, or the other way round",
     )
     if isinstance(model, SelectingModel):
-        _choose(model, content["selection"], arrays)
+        _set_selection(model, content["selection"], arrays)
     schema.require(not arrays, f"it holds arrays {sorted(arrays)}, which no such model has")
     return model
 
 
-def _check_learned(model: Any, content: dict[str, Any], p: int, c: int) -> Learned:
-    """What the estimator found out about its data."""
+def _make_learned(model: Any, content: dict[str, Any], p: int, c: int) -> Learned:
+    """What the estimator has learned about its data."""
     learned, around = content["learned"], content.get("surroundings")
-    if around is not None:
-        texts = isinstance(around, dict) and all(map(schema.is_text, around.values()))
-        schema.require(texts, "what it says of its surroundings is no text")
-    labels = issubclass(_target_kind(model), Labels)
+    labels = issubclass(LOSSES[model.loss].target, Labels)
     known = {"n_features_in_", "feature_names_in_", "classes_" if labels else "_single"}
     known |= {"kappa_", "gamma_"} if isinstance(model, SelectingModel) else set()
-    schema.require(isinstance(learned, dict), "what it has learned is no object")
+    schema.require(isinstance(learned, dict), "what it has learned is not an object")
     odd = (known - {"feature_names_in_"} - learned.keys()) | (learned.keys() - known)
     schema.require(not odd, f"a {type(model).__name__} that lacks or adds {sorted(odd)}")
     schema.require(learned["n_features_in_"] == p, f"its number of features is not {p}")
-    names = learned.get("feature_names_in_")
-    if names is not None:
+    names, table = learned.get("feature_names_in_"), content.get("schema")
+    if "feature_names_in_" in learned:
         names = schema.check_labels(names, p, lambda name: isinstance(name, str), "names")
-    table = content.get("schema")
-    features = Features(p, names, None if table is None else schema.check_table(table, names))
+    target = _make_target(model, learned, c)
     if isinstance(model, SelectingModel):
         fine = schema.is_count(learned["kappa_"], 1) and schema.is_positive(learned["gamma_"])
-        schema.require(fine, "the limit or the ridge that it chose is none")
+        schema.require(fine, "the limit or the ridge that it chose is not a positive number")
         model.kappa_, model.gamma_ = learned["kappa_"], learned["gamma_"]
-    return Learned(features, _check_target(model, learned, c), around)
+    texts = around is None or (isinstance(around, dict) and all(map(schema.is_text, around.values())))
+    schema.require(texts, "its environment is not text")
+    return Learned(Features(p, names, None if table is None else schema.check_table(table, names)), target, around)
 
 
-def _target_kind(model: Any) -> type[Target]:
-    return LOSSES[model.loss].target
-
-
-def _check_target(model: Any, learned: dict[str, Any], c: int) -> Target:
+def _make_target(model: Any, learned: dict[str, Any], c: int) -> Target:
     """The targets of the fit, in agreement with the outputs of the model."""
-    kind: Any = _target_kind(model)
+    kind: Any = LOSSES[model.loss].target
     if not issubclass(kind, Labels):
         single = learned["_single"]
         schema.require(isinstance(single, bool) and (c == 1 or not single), "its targets are not those of its outputs")
@@ -154,33 +151,33 @@ def _check_target(model: Any, learned: dict[str, Any], c: int) -> Target:
     return target
 
 
-def _choose(model: SelectingModel, chosen: Any, arrays: dict[str, np.ndarray]) -> None:
-    """How the limit was chosen."""
-    schema.require(isinstance(chosen, dict) and chosen.keys() <= {"choice", "params"}, "its choice is none")
+def _set_selection(model: SelectingModel, chosen: Any, arrays: dict[str, np.ndarray]) -> None:
+    """Set how the limit was chosen."""
+    schema.require(isinstance(chosen, dict) and chosen.keys() <= {"choice", "params"}, "its choice is malformed")
     choice = chosen["choice"]
     names = {"label", "kappa", "gamma", "best_kappa", "best_gamma"}
-    schema.require(isinstance(choice, dict) and choice.keys() == names, "its choice is none")
+    schema.require(isinstance(choice, dict) and choice.keys() == names, "its choice is malformed")
     kappas, gammas, scores = (arrays.pop(f"selection_{name}") for name in ("kappas", "gammas", "scores"))
     errors = arrays.pop("selection_errors", None)
     table = (len(gammas), len(kappas))
-    schema.require(kappas.ndim == gammas.ndim == 1 and kappas.dtype.kind in "iu", "its limits are no whole numbers")
+    schema.require(kappas.ndim == gammas.ndim == 1 and kappas.dtype.kind in "iu", "its limits are not whole numbers")
     schema.require(bool((kappas >= 1).all() and (gammas > 0).all()), "its limits or ridges are not above zero")
     shapes = scores.shape == table and (errors is None or errors.shape == table)
     schema.require(shapes, "its scores are not one for each limit and ridge")
     places = {"kappa": kappas, "best_kappa": kappas, "gamma": gammas, "best_gamma": gammas}
     among = all(choice[name] in values.tolist() for name, values in places.items())
-    schema.require(among and schema.is_text(choice["label"]), "it chose what was not to be chosen from")
+    schema.require(among and schema.is_text(choice["label"]), "its choice is not one of its limits and ridges")
     schema.require(
         (model.kappa_, model.gamma_) == (choice["kappa"], choice["gamma"])
         and set(model.result_.kappa) == {model.kappa_},
-        "it was fitted with another limit than it chose",
+        "it was fitted with a limit that it did not choose",
     )
     model.selection_ = Selection(kappas, gammas, scores, errors, **choice)
     if "params" in chosen:
-        model.cv_results_ = _searched(chosen["params"], kappas, gammas, arrays)
+        model.cv_results_ = _cv_results(chosen["params"], kappas, gammas, arrays)
 
 
-def _searched(params: Any, kappas: np.ndarray, gammas: np.ndarray, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+def _cv_results(params: Any, kappas: np.ndarray, gammas: np.ndarray, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """The table of a search in scikit-learn's form."""
     expected = [{"gamma": gamma, "kappa": kappa} for gamma in gammas.tolist() for kappa in kappas.tolist()]
     schema.require(params == expected, "its table of scores is not that of its limits and ridges")
@@ -192,42 +189,44 @@ def _searched(params: Any, kappas: np.ndarray, gammas: np.ndarray, arrays: dict[
 
 
 def _parameters(model: SparseModel) -> dict[str, Any]:
-    """The constructor's arguments, as far as they can be written down."""
+    """The constructor's arguments that can be written as JSON."""
     kept: dict[str, Any] = {}
     for name, value in model.get_params(deep=False).items():
         if isinstance(value, Grid):
-            kept[name] = _written(value.spec)
+            kept[name] = _setting_values(value.spec)
         elif name in schema.SETTINGS:
-            kept[name] = None if value is None else _written(value)
+            kept[name] = None if value is None else _setting_values(value)
         elif name == "class_weight" and isinstance(value, dict):
-            kept[name] = [[_plain(label) if isinstance(label, np.generic) else label, w] for label, w in value.items()]
+            kept[name] = [
+                [_json_value(label) if isinstance(label, np.generic) else label, w] for label, w in value.items()
+            ]
         elif value is None or isinstance(value, (bool, int, float, str, np.generic)):
             kept[name] = value
         elif name in ("kappas", "gammas"):
-            # An iterable may be used up; what came out of it is remembered.
+            # The argument may be an iterator that is exhausted; the selection has its values.
             kept[name] = getattr(model.selection_, name).tolist()
     return kept
 
 
-def _written(setting: Any) -> dict[str, Any]:
-    """A dataclass of settings without what is no plain value, and without the folder of checkpoints."""
+def _setting_values(setting: Any) -> dict[str, Any]:
+    """The plain values of a dataclass of settings, without the folder of checkpoints."""
     values = {field.name: getattr(setting, field.name) for field in fields(setting) if field.name != "checkpoint"}
     values |= {key: value.item() for key, value in values.items() if isinstance(value, np.generic)}
     return {key: value for key, value in values.items() if value is None or isinstance(value, (bool, int, float, str))}
 
 
-def _learned(model: Any) -> dict[str, Any]:
-    """What the estimator found out about its data, by the names of its attributes."""
+def _learned_content(model: Any) -> dict[str, Any]:
+    """What the estimator has learned about its data, by the names of its attributes."""
     target, names = model.learned_.target, model.learned_.features.names
     found = {"n_features_in_": model.n_features_in_} | ({} if names is None else {"feature_names_in_": names})
     found |= {"classes_": target.classes} if isinstance(target, Labels) else {"_single": target.single}
     if isinstance(model, SelectingModel):
         found |= {"kappa_": model.kappa_, "gamma_": model.gamma_}
-    return {name: _listed(value) for name, value in found.items()}
+    return {name: _array_as_list(value) for name, value in found.items()}
 
 
-def _listed(value: Any) -> Any:
-    """An array as a list with its type, anything else as it is."""
+def _array_as_list(value: Any) -> Any:
+    """An array as a list with its type; any other value as it is."""
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype == object and not all(isinstance(one, (str, int, float, bool)) for one in value):
@@ -235,8 +234,8 @@ def _listed(value: Any) -> Any:
     return {"dtype": "object" if value.dtype == object else value.dtype.str, "values": value.tolist()}
 
 
-def _selection(model: SelectingModel) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """How a limit was chosen: small things for the JSON, arrays apart."""
+def _selection_content(model: SelectingModel) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """How the limit was chosen: small values for the JSON, and arrays."""
     choice = model.selection_
     arrays = {f"selection_{name}": getattr(choice, name) for name in ("kappas", "gammas", "scores")}
     if choice.errors is not None:
@@ -250,9 +249,9 @@ def _selection(model: SelectingModel) -> tuple[dict[str, Any], dict[str, np.ndar
     return content, arrays
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, np.longdouble):
-        # Its `tolist` gives the same again.
+        # Its `tolist` returns a longdouble again.
         return float(value)
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()

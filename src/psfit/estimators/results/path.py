@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from psfit.common.result import Status
+from psfit.common.status import Status
 from psfit.estimators.posing import Learned
 
 
