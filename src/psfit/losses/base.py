@@ -33,6 +33,17 @@ class Loss(ABC):
     of_residual: ClassVar[bool] = False
     # Whether `prox` does the same work whatever the numbers are, and never waits for one of them.
     steady: ClassVar[bool] = True
+    # What reports and criteria need to know; all of this may be left out. What the loss fits, and the loss of a sample
+    # as a formula of the predictor eta and the target y: without them, reports call the loss by its name.
+    fits: ClassVar[str | None] = None
+    formula: ClassVar[str | None] = None
+    # What each field of the class means.
+    meanings: ClassVar[dict[str, str]] = {}
+    # Whether it is the negative logarithm of a likelihood, up to constants: then there are information criteria. The
+    # square is one of a variance that is not known.
+    likelihood: ClassVar[bool] = False
+    # Whether its curvature comes as close to zero as one likes; None if that is not known.
+    curvature_vanishes: ClassVar[bool | None] = None
 
     @abstractmethod
     def value(self, eta: Tensor, b: Tensor) -> Tensor:

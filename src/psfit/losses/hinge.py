@@ -14,6 +14,9 @@ class Hinge(Loss):
     """The support vector machine; not differentiable at margin one."""
 
     name: ClassVar[str] = "hinge"
+    fits: ClassVar[str | None] = "a linear support vector machine (hinge)"
+    formula: ClassVar[str | None] = "max(0, 1 \u2212 y\u03b7), y = \u22121 or +1"
+    curvature_vanishes: ClassVar[bool | None] = True
     smooth: ClassVar[bool] = False
 
     def value(self, eta: Tensor, b: Tensor) -> Tensor:

@@ -18,6 +18,10 @@ class Logistic(Loss):
     """Binary classification with probabilities."""
 
     name: ClassVar[str] = "logistic"
+    fits: ClassVar[str | None] = "logistic regression"
+    formula: ClassVar[str | None] = "log(1 + exp(\u2212y\u03b7)), y = \u22121 or +1"
+    likelihood: ClassVar[bool] = True
+    curvature_vanishes: ClassVar[bool | None] = True
     steady: ClassVar[bool] = False
 
     def value(self, eta: Tensor, b: Tensor) -> Tensor:

@@ -18,6 +18,10 @@ class Softmax(Loss):
     """Classification into several classes; its outputs form one problem."""
 
     name: ClassVar[str] = "softmax"
+    fits: ClassVar[str | None] = "softmax regression"
+    formula: ClassVar[str | None] = "log \u03a3 exp(\u03b7) \u2212 \u03b7 of the sample's class"
+    likelihood: ClassVar[bool] = True
+    curvature_vanishes: ClassVar[bool | None] = True
     steady: ClassVar[bool] = False
     joint: ClassVar[bool] = True
 
