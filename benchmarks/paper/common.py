@@ -108,7 +108,7 @@ def fit(problem: Problem, source: Source, nodes: int, setting: Setting, solver: 
 def objective_at(problem: Problem, source: Source, truth: Tensor, device: str) -> float:
     """The objective of the best coefficients on the true support."""
     inst = pose(problem, source, GridSpec(device=device).build(torch.device(device)))
-    chosen = inst.layout.pack(truth)[0] != 0
+    chosen = inst.items.pack(truth)[0] != 0
     return refit(inst, 0, chosen, truth.double()).value
 
 

@@ -16,7 +16,7 @@ import torch
 from common import Setting, data, fit, regression, setting, source_of, table, write_csv, write_page
 
 from psfit import BiCADMM, GridSpec
-from psfit.admm.steps import stepper
+from psfit.admm.steps import choose_steps
 from psfit.problem.instance import pose
 
 NODES = 4
@@ -117,7 +117,7 @@ def iteration(m: int, n: int, effort: str, here: Setting) -> float:
     grid = GridSpec(nodes=NODES, device=here.device).build(torch.device(here.device))
     solver = BiCADMM(effort=effort)
     setup, state = solver.init(pose(regression(made.kappa), source_of(made.A, made.b), grid))
-    step = stepper(solver, setup)
+    step = choose_steps(solver, setup)
     for _ in range(WARM):
         state = step(state)
 

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from psfit import BiCADMM, Dense, GridSpec, Problem, Source, solve
-from psfit.common.result import Result
 from psfit.data.synthetic import paper_recipe
 from psfit.losses import Logistic, Squared
+from psfit.pipeline.result import Result
 
 NODES = (1, 4, 16, 64, 256)
 # Beyond the others, on even nodes alone: a number to go with the extrapolated time of an iteration.

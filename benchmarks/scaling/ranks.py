@@ -17,16 +17,16 @@ from model import Shape
 from torch import Tensor
 
 from psfit import BiCADMM, Dense, GridSpec, Problem, Source, solve
-from psfit.admm.bicadmm import PRESSURES
 from psfit.admm.bilinear import bilinear_start, bilinear_step
 from psfit.admm.local import FeatureSplit, Subproblem
 from psfit.admm.local.feature_split import FeatureSplitState
 from psfit.admm.loop import iterate
+from psfit.admm.setup import PRESSURES
 from psfit.comm import Grid
 from psfit.data import DesignMatrix, Spread
 from psfit.data.synthetic import paper_recipe
 from psfit.losses import Logistic, Squared
-from psfit.problem import Layout
+from psfit.problem import OutputItems
 from psfit.problem.instance import pose
 
 # No residual gets this small, so a run ends at its last iteration.
@@ -211,11 +211,11 @@ def products(s: Shape, by_rows: bool) -> Callable[[], object]:
 
 def global_step(columns: int, outputs: int) -> Callable[[], object]:
     """The data-free step for so many coefficients."""
-    layout = Layout("columns", columns, outputs, 0)
+    items = OutputItems(columns, outputs, 0)
     kappa = torch.full((outputs, 1), max(1, columns // 5))
     mean = torch.randn(columns, outputs, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    state, ratio = bilinear_start(mean, kappa, layout), torch.full((outputs, 1), 0.1, dtype=torch.float64)
-    return lambda: bilinear_step(state, mean, kappa, ratio, layout)
+    state, ratio = bilinear_start(mean, kappa, items), torch.full((outputs, 1), 0.1, dtype=torch.float64)
+    return lambda: bilinear_step(state, mean, kappa, ratio, items)
 
 
 def clock(work: Callable[[], object], times: int = 0) -> float:

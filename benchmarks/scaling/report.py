@@ -9,7 +9,7 @@ from pathlib import Path
 import matplotlib
 from grow import EVERY, GAMMA, SIZES, SKEW, Growth
 
-from psfit.admm.bicadmm import PRESSURES
+from psfit.admm.setup import PRESSURES
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from environment import environment

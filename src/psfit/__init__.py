@@ -10,9 +10,10 @@ from psfit.common import startup_interrupt as startup_interrupt
 from psfit.admm.bicadmm import BiCADMM
 from psfit.admm.checkpoint import CheckpointError
 from psfit.admm.loop import StoppedError
+from psfit.admm.record import Record
 from psfit.comm import GridSpec, PeerLostError, RemoteError
-from psfit.comm.watch import Progress
-from psfit.common.result import Record, Result, Status
+from psfit.common.progress import Progress
+from psfit.common.status import Status
 from psfit.common.version import __version__
 from psfit.data import Dense, FileSource, Source
 from psfit.estimators import (
@@ -32,6 +33,7 @@ from psfit.estimators import (
     stability_selection,
 )
 from psfit.estimators.persistence.model_file import load, save
+from psfit.pipeline.result import Result
 from psfit.pipeline.solve import solve
 from psfit.problem import Problem
 from psfit.reporting import plots, report
@@ -65,7 +67,6 @@ __all__ = [
     "StoppedError",
     "__version__",
     "load",
-    "plots",
     "report",
     "save",
     "solve",

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from oracles import row_step, s_step, zt_step
 
-from psfit.admm.bilinear import BilinearState, bilinear_start, bilinear_step, largest, threshold
-from psfit.problem import Layout
+from psfit.admm.bilinear import BilinearState, bilinear_start, bilinear_step, threshold
+from psfit.problem import EntryItems, Items, OutputItems, RowItems, largest
 
 GAP = 1e-7  # of the programs' objectives; ours is exact
 
@@ -21,16 +21,16 @@ def tensor(values) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-def state(s, v, layout: Layout) -> BilinearState:
+def state(s, v, items: Items) -> BilinearState:
     """A state from which only `s` and `v` are read."""
     v = tensor(v).reshape(-1, 1)
-    z = torch.full((layout.features + layout.free, layout.outputs), torch.nan, dtype=torch.float64)
+    z = torch.full((items.features + items.free, items.outputs), torch.nan, dtype=torch.float64)
     return BilinearState(z, tensor(np.atleast_2d(s)), v * torch.nan, v, v * torch.nan)
 
 
-def step(c, s, v, kappa, ratio, layout: Layout) -> BilinearState:
+def step(c, s, v, kappa, ratio, items: Items) -> BilinearState:
     kappa, ratio = torch.tensor(kappa).reshape(-1, 1), tensor(ratio).reshape(-1, 1)
-    return bilinear_step(state(s, v, layout), tensor(c), kappa, ratio, layout)
+    return bilinear_step(state(s, v, items), tensor(c), kappa, ratio, items)
 
 
 def check_against_programs(c, s, v, kappa, node_rho, rho_b, out: BilinearState, z) -> None:
@@ -80,7 +80,7 @@ EDGES = {  # center, s, v, kappa
 @pytest.mark.parametrize(("node_rho", "rho_b"), [(1.0, 0.3), (0.2, 5.0)])
 def test_edge_cases(name, node_rho, rho_b):
     c, s, v, kappa = EDGES[name]
-    out = step(c[:, None], s, v, kappa, rho_b / node_rho, Layout("columns", len(c), 1, 0))
+    out = step(c[:, None], s, v, kappa, rho_b / node_rho, OutputItems(len(c), 1, 0))
     check_against_programs(c, s, v, kappa, node_rho, rho_b, out, out.z[:, 0].numpy())
 
 
@@ -90,13 +90,13 @@ def test_random_instances(seed):
     n = int(rng.integers(2, 15))
     c, s, v = 2 * rng.normal(size=n), rng.uniform(-1, 1, size=n), 2 * rng.normal()
     kappa, (node_rho, rho_b) = int(rng.integers(1, n + 1)), 10 ** rng.uniform(-1, 1, size=2)
-    out = step(c[:, None], s, v, kappa, rho_b / node_rho, Layout("columns", n, 1, 0))
+    out = step(c[:, None], s, v, kappa, rho_b / node_rho, OutputItems(n, 1, 0))
     check_against_programs(c, s, v, kappa, node_rho, rho_b, out, out.z[:, 0].numpy())
 
 
 def test_no_pressure_when_v_exceeds_h():
     c, s, v, kappa = EDGES["large positive v"]
-    out = step(c[:, None], s, v, kappa, 0.3, Layout("columns", 6, 1, 0))
+    out = step(c[:, None], s, v, kappa, 0.3, OutputItems(6, 1, 0))
     np.testing.assert_array_equal(out.z[:, 0], c)
     assert out.t.item() == pytest.approx(s @ c + v)
     # s'z = t - v is then within reach of the old s, so nothing is left to correct.
@@ -109,19 +109,19 @@ def test_several_problems_are_one_at_a_time():
     c, s = rng.normal(size=(n, problems)), rng.uniform(-1, 1, size=(problems, n))
     v, kappa = rng.normal(size=problems), np.array([1, 3, 5, 9, 2])
     ratio = 10 ** rng.uniform(-1, 1, size=problems)
-    together = step(c, s, v, kappa, ratio, Layout("columns", n, problems, 0))
+    together = step(c, s, v, kappa, ratio, OutputItems(n, problems, 0))
     for k in range(problems):
-        alone = step(c[:, [k]], s[k], v[k], kappa[k], ratio[k], Layout("columns", n, 1, 0))
+        alone = step(c[:, [k]], s[k], v[k], kappa[k], ratio[k], OutputItems(n, 1, 0))
         torch.testing.assert_close(together.z[:, [k]], alone.z, rtol=1e-14, atol=1e-14)
         for field in ("s", "t", "v", "residual"):
             mine, its = getattr(together, field)[[k]], getattr(alone, field)
             torch.testing.assert_close(mine, its, rtol=1e-14, atol=1e-14)
 
 
-@pytest.mark.parametrize("kind", ["columns", "entries", "rows"])
+@pytest.mark.parametrize("kind", [OutputItems, EntryItems, RowItems])
 def test_free_rows_pass_through(kind):
     rng = np.random.default_rng(2)
-    bound, free = Layout(kind, 6, 3, 0), Layout(kind, 6, 3, 1)
+    bound, free = kind(6, 3, 0), kind(6, 3, 1)
     c, s = rng.normal(size=(7, 3)), rng.uniform(0, 1, size=(bound.problems, bound.size))
     v, kappa = np.full(bound.problems, -1.0), [2] * bound.problems
     ratio = [0.7] * bound.problems
@@ -136,7 +136,7 @@ def test_free_rows_pass_through(kind):
 def test_entries_are_one_problem(seed):
     rng = np.random.default_rng(seed)
     C, s, v = rng.normal(size=(4, 3)), rng.uniform(-1, 1, size=12), rng.normal()
-    out = step(C, s, v, 5, 0.8 / 1.5, Layout("entries", 4, 3, 0))
+    out = step(C, s, v, 5, 0.8 / 1.5, EntryItems(4, 3, 0))
     z = out.z.numpy()
     # Item number j of the table is the coefficient (j // 3, j % 3).
     packed = np.array([z[j // 3, j % 3] for j in range(12)])
@@ -148,7 +148,7 @@ def test_rows_are_a_cone_program(seed):
     rng = np.random.default_rng(seed)
     C, s, v = rng.normal(size=(6, 3)), rng.uniform(0, 1, size=6), rng.normal()
     C[0], s[1], s[2] = 0.0, 0.0, 1.0
-    out = step(C, s, v, 2, 0.8 / 1.5, Layout("rows", 6, 3, 0))
+    out = step(C, s, v, 2, 0.8 / 1.5, RowItems(6, 3, 0))
     np.testing.assert_allclose(out.z, row_step(C, s, v, 1.5, 0.8), atol=1e-5)
     norms = np.linalg.norm(out.z, axis=1)
     # Over t >= sum of norms, (s'z - t + v)^2 vanishes if it can and is least at the bound if not.
@@ -158,14 +158,14 @@ def test_rows_are_a_cone_program(seed):
 
 def test_float32_agrees():
     rng = np.random.default_rng(3)
-    layout = Layout("columns", 50, 2, 1)
-    start = bilinear_start(tensor(rng.normal(size=(51, 2))), torch.tensor([[5], [9]]), layout)
+    items = OutputItems(50, 2, 1)
+    start = bilinear_start(tensor(rng.normal(size=(51, 2))), torch.tensor([[5], [9]]), items)
     narrow = BilinearState(*(field.float() for field in vars(start).values()))
     kappa, ratio = torch.tensor([[5], [9]]), torch.tensor([[0.5], [0.1]], dtype=torch.float64)
     for _ in range(5):
         c = tensor(rng.normal(size=(51, 2)))
-        start = bilinear_step(start, c, kappa, ratio, layout)
-        narrow = bilinear_step(narrow, c.float(), kappa, ratio.float(), layout)
+        start = bilinear_step(start, c, kappa, ratio, items)
+        narrow = bilinear_step(narrow, c.float(), kappa, ratio.float(), items)
     for wide, its in zip(vars(start).values(), vars(narrow).values(), strict=True):
         assert its.dtype == torch.float32
         torch.testing.assert_close(its.double(), wide, rtol=1e-5, atol=1e-5)
@@ -173,7 +173,7 @@ def test_float32_agrees():
 
 def test_start_has_no_pressure():
     z = tensor([[3.0, 0.0], [-1.0, 2.0], [0.5, -2.5], [7.0, 7.0]])
-    out = bilinear_start(z, torch.tensor([[1], [2]]), Layout("columns", 3, 2, 1))
+    out = bilinear_start(z, torch.tensor([[1], [2]]), OutputItems(3, 2, 1))
     np.testing.assert_array_equal(out.s, [[1, 0, 0], [0, 1, -1]])
     np.testing.assert_array_equal(out.t, [[4.5], [4.5]])
     np.testing.assert_array_equal(out.v, [[0], [0]])
@@ -197,11 +197,11 @@ quick = settings(max_examples=80, deadline=None, derandomize=True)
 @given(st.data(), st.integers(1, 9), floats(0.01, 100))
 def test_from_v_zero_pressure_only_grows(data, n, ratio):
     kappa = data.draw(st.integers(1, n))
-    layout, limit = Layout("columns", n, 1, 0), torch.tensor([[kappa]])
+    items, limit = OutputItems(n, 1, 0), torch.tensor([[kappa]])
     means = data.draw(st.lists(arrays(float, (n, 1), elements=numbers), min_size=2, max_size=6))
-    now = bilinear_start(tensor(means[0]), limit, layout)
+    now = bilinear_start(tensor(means[0]), limit, items)
     for mean in means[1:]:
-        old, now = now, bilinear_step(now, tensor(mean), limit, tensor([[ratio]]), layout)
+        old, now = now, bilinear_step(now, tensor(mean), limit, tensor([[ratio]]), items)
         z, s = now.z[:, 0].numpy(), now.s[0].numpy()
         rounding = 1e-13 * (1 + np.abs(mean).sum() + abs(old.v.item()))
         assert set(np.abs(s)) <= {0.0, 1.0}, "s was scaled back, so it had overshot"
@@ -225,9 +225,9 @@ def test_threshold_solves_its_equation(data, n, v, ratio):
 
 
 def test_state_is_not_modified():
-    layout = Layout("columns", 6, 1, 0)
-    before = bilinear_start(tensor(MIXED[:, None]), torch.tensor([[2]]), layout)
+    items = OutputItems(6, 1, 0)
+    before = bilinear_start(tensor(MIXED[:, None]), torch.tensor([[2]]), items)
     copy = replace(before, **{name: field.clone() for name, field in vars(before).items()})
-    bilinear_step(before, tensor(-MIXED[:, None]), torch.tensor([[2]]), tensor([[0.5]]), layout)
+    bilinear_step(before, tensor(-MIXED[:, None]), torch.tensor([[2]]), tensor([[0.5]]), items)
     for name, field in vars(copy).items():
         torch.testing.assert_close(getattr(before, name), field, rtol=0, atol=0)

@@ -9,7 +9,7 @@ from problems import LOSSES, SPARSITIES, make_source
 
 from psfit import BiCADMM, Dense, GridSpec, Problem, Source, solve
 from psfit.certificate import Certifier
-from psfit.common.result import Status
+from psfit.common.status import Status
 from psfit.problem.instance import pose
 
 # What the oracle's own solver and summation leave over.

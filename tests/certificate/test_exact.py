@@ -9,7 +9,7 @@ from enumeration import best_objective
 from problems import SPARSITIES, make_source
 
 from psfit import BiCADMM, Dense, GridSpec, Problem, Source, SparseLinearRegression, solve
-from psfit.common.result import Status
+from psfit.common.status import Status
 from psfit.data.synthetic import paper_recipe
 from psfit.losses import Hinge, Logistic, Softmax, Squared, SquaredHinge
 

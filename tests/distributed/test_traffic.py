@@ -5,7 +5,7 @@ import json
 import pytest
 from launch import HERE, command, run
 
-# Three residual sums and three wishes to stop ride along with the coefficients.
+# Three residual sums and three reasons to stop travel with the coefficients.
 RIDERS = 6
 INNER = 2
 ITERATIONS = 4

@@ -21,7 +21,7 @@ from problems import make_source
 
 import psfit
 from psfit import BiCADMM, Problem, SparseLinearRegression, SparseLinearRegressionCV, Status, StoppedError, solve
-from psfit.comm.watch import SAME_PRESS, Signals
+from psfit.common.signals import SAME_PRESS, Signals
 from psfit.losses import Logistic, Squared
 
 PATIENCE = 120.0
@@ -182,11 +182,11 @@ def no_press_before(monkeypatch):
 
 def test_a_second_interrupt_ends_the_program():
     signals = Signals()
-    with signals.listening(signal.SIGINT):
+    with signals.catch(signal.SIGINT):
         os.kill(os.getpid(), signal.SIGINT)
         # A launcher's copy of the same key press.
         os.kill(os.getpid(), signal.SIGINT)
-        assert signal.SIGINT in signals.heard
+        assert signal.SIGINT in signals.received
         time.sleep(SAME_PRESS + 0.1)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
@@ -195,7 +195,7 @@ def test_a_second_interrupt_ends_the_program():
 def test_presses_in_a_row_end_a_program_that_goes_on_to_another_fit():
     for again in (False, True):
         signals = Signals()
-        with signals.listening(signal.SIGINT), pytest.raises(KeyboardInterrupt) if again else nullcontext():
+        with signals.catch(signal.SIGINT), pytest.raises(KeyboardInterrupt) if again else nullcontext():
             os.kill(os.getpid(), signal.SIGINT)
         time.sleep(SAME_PRESS + 0.2)
 
@@ -204,9 +204,9 @@ def test_what_is_ignored_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         signals = Signals()
-        with signals.listening(signal.SIGINT, signal.SIGTERM):
+        with signals.catch(signal.SIGINT, signal.SIGTERM):
             os.kill(os.getpid(), signal.SIGINT)
-        assert not signals.heard
+        assert not signals.received
     finally:
         signal.signal(signal.SIGINT, before)
 

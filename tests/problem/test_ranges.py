@@ -19,7 +19,7 @@ from psfit import (
     solve,
     sparse_path,
 )
-from psfit.common.result import Status
+from psfit.common.status import Status
 from psfit.losses import Squared
 from psfit.pipeline.path import solve_path
 

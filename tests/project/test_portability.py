@@ -12,7 +12,7 @@ NUMERICAL = [
     "kernels/test_linalg.py",
     "admm/test_bilinear.py",
     "losses/test_battery.py",
-    "certificate/test_perspective.py",
+    "problem/test_domain.py",
     "certificate/test_quadratic.py",
     "admm/local/test_battery.py",
 ]

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 import torch
 
 from psfit import BiCADMM, Dense, GridSpec, Problem, Source, SparseLinearRegression, SparseSVC
-from psfit.common.result import Status
+from psfit.common.status import Status
 from psfit.losses import Hinge, Huber
 from psfit.problem.instance import pose
 from psfit.search.refit import optimal_slopes, refit

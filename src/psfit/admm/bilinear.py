@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from psfit.kernels import kernel
-from psfit.problem import Layout, largest
+from psfit.problem import Items, largest
 
 # Items up to which a GPU makes the whole step of a problem in one kernel.
 MOST_FUSED = 16384
@@ -24,7 +24,7 @@ MOST_FUSED = 16384
 
 @dataclass(frozen=True)
 class BilinearState:
-    """``z (p + free, c)`` in coefficient layout; ``s (problems, size)``, ``t`` and ``v (problems, 1)``."""
+    """``z (p + free, c)`` in coefficient items; ``s (problems, size)``, ``t`` and ``v (problems, 1)``."""
 
     z: Tensor
     s: Tensor
@@ -33,15 +33,15 @@ class BilinearState:
     residual: Tensor
 
 
-def bilinear_start(z: Tensor, kappa: Tensor, layout: Layout) -> BilinearState:
+def bilinear_start(z: Tensor, kappa: Tensor, items: Items) -> BilinearState:
     """A state at the point `z` with no pressure yet: ``v = 0``."""
-    packed = layout.pack(z)
+    packed = items.pack(z)
     size = packed.abs()
     v = torch.zeros_like(kappa, dtype=z.dtype)
     return BilinearState(z, _signs_of_largest(packed, kappa), size.sum(dim=1, keepdim=True), v, v)
 
 
-def bilinear_step(state: BilinearState, mean: Tensor, kappa: Tensor, ratio: Tensor, layout: Layout) -> BilinearState:
+def bilinear_step(state: BilinearState, mean: Tensor, kappa: Tensor, ratio: Tensor, items: Items) -> BilinearState:
     """One pass of the (z, t), s and v updates.
 
     Parameters
@@ -52,14 +52,14 @@ def bilinear_step(state: BilinearState, mean: Tensor, kappa: Tensor, ratio: Tens
     kappa : Tensor (problems, 1)
     ratio : Tensor (problems, 1)
         ``rho_b / (N rho_c)``.
-    layout : Layout
+    items : Items
     """
-    center = layout.pack(mean)
+    center = items.pack(mean)
     fused = kernel("sparsify", center.device)
     single = center.dtype == torch.float32 and center.shape[1] <= MOST_FUSED
     update = fused if single and fused is not None else update_by_sorting
     packed, s, t, v, residual = update(center, state.s, state.v, kappa, ratio)
-    return BilinearState(layout.replace(mean, packed), s, t, v, residual)
+    return BilinearState(items.replace(mean, packed), s, t, v, residual)
 
 
 def update_by_sorting(center: Tensor, s: Tensor, v: Tensor, kappa: Tensor, ratio: Tensor) -> tuple[Tensor, ...]:

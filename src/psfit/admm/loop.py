@@ -6,10 +6,14 @@ from dataclasses import replace
 
 import torch
 
-from psfit.admm.bicadmm import MEASURED, BiCADMM, Setup, State
+from psfit.admm.bicadmm import BiCADMM
 from psfit.admm.checkpoint import Checkpoint, Row, Store
-from psfit.admm.steps import stepper
-from psfit.common.result import Record, Status
+from psfit.admm.record import Record
+from psfit.admm.residuals import MEASURED
+from psfit.admm.setup import Setup
+from psfit.admm.state import State
+from psfit.admm.steps import choose_steps
+from psfit.common.status import Status
 
 # On a GPU reading a number waits for the device, so the stopping test is not made at every iteration there.
 CHECK_EVERY = {"cpu": 1, "cuda": 10}
@@ -18,7 +22,7 @@ CHECK_EVERY = {"cpu": 1, "cuda": 10}
 class StoppedError(RuntimeError):
     """The run was asked to end before it had an answer; the message says what is left of it.
 
-    Every rank raises it; `rank` is for those who want to say it once.
+    Every rank raises it; `rank` lets a program print the message only once.
     """
 
     def __init__(self, message: str, rank: int = 0) -> None:
@@ -39,11 +43,11 @@ def iterate(
         keeper = Checkpoint(store, solver, setup)
         state, rows = keeper.load(state)
     # With a checkpoint nothing is lost, so SIGTERM may end every run.
-    signals = setup.instance.watch.signals
-    with nullcontext() if keeper is None else signals.listening(signal.SIGTERM):
+    watch = setup.instance.watch
+    with nullcontext() if keeper is None else watch.signals.catch(signal.SIGTERM):
         state, status = _loop(solver, setup, state, rows, keeper)
-        # The signal may have come after the last wishes were gathered.
-        if keeper is not None and setup.instance.watch.terminated():
+        # The signal may have come after the ranks last told each other.
+        if keeper is not None and watch.was_terminated():
             raise StoppedError(
                 f"stopped by a signal at iteration {state.iteration}; the same command goes on from the checkpoint in "
                 f"{keeper.folder}",
@@ -58,38 +62,40 @@ def _loop(
     watch = setup.instance.watch
     every = CHECK_EVERY[setup.instance.source.matrix.device.type]
     status = solver.status(setup, state) if rows else Status.RUNNING
-    step, finite, kept = stepper(solver, setup), state, state.iteration
+    step, finite, saved = choose_steps(solver, setup), state, state.iteration
     transfers = setup.instance.grid.transfers
     while status is Status.RUNNING:
         for _ in range(min(every, solver.max_iter - state.iteration)):
-            wishes = watch.wishes
-            if any(wishes):
-                state = replace(state, wishes=state.wishes.new_tensor(wishes))
+            reasons = watch.reasons
+            if any(reasons):
+                state = replace(state, stop_reasons=state.stop_reasons.new_tensor(reasons))
             state = step(state)
             objective = _objective(setup, state) if solver.record_objective else None
             rows.append(Row(state.measured, watch.seconds, objective, transfers.so_far()))
             if keeper is not None and keeper.due(state):
                 keeper.save(state, rows)
-                kept = state.iteration
+                saved = state.iteration
         status = solver.status(setup, state)
         if status is Status.DIVERGED or not bool(state.bilinear.z.isfinite().all()):
             return finite, Status.DIVERGED
-        finite = step.kept(state)
-        _tell(solver, setup, state)
-        status = watch.decide(state.heard.tolist()) or status
-        if keeper is not None and kept < state.iteration and status is not Status.RUNNING:
+        finite = step.keep(state)
+        _report(solver, setup, state)
+        status = watch.decide(state.stop_counts.tolist()) or status
+        if keeper is not None and saved < state.iteration and status is not Status.RUNNING:
             keeper.save(state, rows)
-            kept = state.iteration
+            saved = state.iteration
     return state, status
 
 
-def _tell(solver: BiCADMM, setup: Setup, state: State) -> None:
-    """Say how far the iteration is, if somebody wants to hear it: these numbers must come from the device."""
-    watch = setup.instance.watch
-    if watch.callback is not None and bool(state.measured.isfinite().all()):
-        residuals, nonzeros = _described(solver, setup, state.measured.cpu().unsqueeze(0))
+def _report(solver: BiCADMM, setup: Setup, state: State) -> None:
+    """Tell a callback, if there is one, how far the iteration is: these numbers must come from the device."""
+    reporter = setup.instance.watch.reporter
+    if reporter.callback is not None and bool(state.measured.isfinite().all()):
+        residuals, nonzeros = _describe(solver, setup, state.measured.cpu().unsqueeze(0))
         primal, dual, bilinear = residuals[0]
-        watch.tell(iteration=state.iteration, primal=primal, dual=dual, bilinear=bilinear, nonzeros=int(nonzeros[0]))
+        reporter.report(
+            iteration=state.iteration, primal=primal, dual=dual, bilinear=bilinear, nonzeros=int(nonzeros[0])
+        )
 
 
 def _objective(setup: Setup, state: State) -> float:
@@ -101,7 +107,7 @@ def _objective(setup: Setup, state: State) -> float:
 def _history(solver: BiCADMM, setup: Setup, rows: list[Row], last: torch.Tensor) -> tuple[Record, ...]:
     """A record an iteration; each measurement describes the iteration before its own."""
     measured = torch.stack([row.measured for row in rows[1:]] + [last]).cpu()
-    residuals, nonzeros = _described(solver, setup, measured)
+    residuals, nonzeros = _describe(solver, setup, measured)
     return tuple(
         Record(
             iteration=k + 1,
@@ -120,7 +126,7 @@ def _history(solver: BiCADMM, setup: Setup, rows: list[Row], last: torch.Tensor)
     )
 
 
-def _described(solver: BiCADMM, setup: Setup, measured: torch.Tensor) -> tuple[list[list[float]], list[float]]:
+def _describe(solver: BiCADMM, setup: Setup, measured: torch.Tensor) -> tuple[list[list[float]], list[float]]:
     """The residuals p, d, b as shares of what they compare, and the nonzeros; of some iterations, the largest of all
     problems.
     """

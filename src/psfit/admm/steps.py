@@ -1,10 +1,12 @@
 """How the outer loop makes its steps: as they are written, or replayed on a GPU."""
 
-from psfit.admm.bicadmm import BiCADMM, Setup, State
+from psfit.admm.bicadmm import BiCADMM
+from psfit.admm.setup import Setup
+from psfit.admm.state import State
 from psfit.kernels.cuda_graph import Replay, Tensors
 
 
-def stepper(solver: BiCADMM, setup: Setup) -> "Steps":
+def choose_steps(solver: BiCADMM, setup: Setup) -> "Steps":
     """Replayed where every step does the same on one device, else as written."""
     inst = setup.instance
     alone = inst.grid.world.size == 1 and inst.source.matrix.device.type == "cuda"
@@ -22,8 +24,8 @@ class Steps:
     def __call__(self, state: State) -> State:
         return self.solver.step(self.setup, state)
 
-    def kept(self, state: State) -> State:
-        """The state such that further steps leave it alone."""
+    def keep(self, state: State) -> State:
+        """A state that further steps do not change."""
         return state
 
 
@@ -37,16 +39,16 @@ class ReplayedSteps(Steps):
     def __call__(self, state: State) -> State:
         if self.replay is None:
             self.replay = _replay(self.solver, self.setup, state)
-        return state.restored(state.iteration + 1, self.replay(state.tensors()))
+        return state.restore(state.iteration + 1, self.replay(state.tensors()))
 
-    def kept(self, state: State) -> State:
-        return state.restored(state.iteration, {name: value.clone() for name, value in state.tensors().items()})
+    def keep(self, state: State) -> State:
+        return state.restore(state.iteration, {name: value.clone() for name, value in state.tensors().items()})
 
 
 def _replay(solver: BiCADMM, setup: Setup, like: State) -> Replay:
-    """Steps as a function of tensors. It must not know who calls it: a cycle would keep the graph alive for long."""
+    """Steps as a function of tensors. It does not refer to its caller: a cycle would keep the graph alive."""
 
     def step(tensors: Tensors) -> Tensors:
-        return solver.step(setup, like.restored(like.iteration, tensors)).tensors()
+        return solver.step(setup, like.restore(like.iteration, tensors)).tensors()
 
     return Replay(step, fresh=("measured",))

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from psfit.certificate.perspective import Fixed, margins
 from psfit.certificate.relaxation import Bounds, Relaxation
-from psfit.problem import all_supports
+from psfit.problem import Domain, all_supports
 
 BATCH = {"cpu": 64, "cuda": 1024}
 CHILD_ITERATIONS = 10
@@ -91,7 +90,7 @@ class Search:
         waiting = self.heap[0][0] if self.heap else float("inf")
         return min(self.upper, self.floor, waiting)
 
-    def run(self, root: Fixed, bounds: Bounds, stop: Callable[[Standing], bool]) -> Tree:
+    def run(self, root: Domain, bounds: Bounds, stop: Callable[[Standing], bool]) -> Tree:
         """Explore from the root, whose bounds are known, until everything is proved or `stop` says so."""
         self._file(root, bounds, bounds.lower)
         width = BATCH[self.relaxation.device.type]
@@ -108,7 +107,7 @@ class Search:
 
     def try_all(self, stop: Callable[[Standing], bool]) -> Tree:
         """Prove every support by itself; nothing is proved if `stop` says so before the last one."""
-        for support in all_supports(self.relaxation.size, self.relaxation.kappa, self.relaxation.device):
+        for support in all_supports(self.relaxation.root.items.size, self.relaxation.kappa, self.relaxation.device):
             if stop(Standing(self.upper, float("-inf"), self.explored, 1)):
                 self.floor = float("-inf")
                 break
@@ -119,47 +118,46 @@ class Search:
     def _expand(self, rows: tuple[Tensor, ...], parents: Tensor) -> None:
         inside, outside, chosen, *state = rows
         mark = torch.zeros_like(inside).scatter(1, chosen, True)
-        fixed = Fixed.of(
-            torch.cat([inside | mark, inside]), torch.cat([outside, outside | mark]), self.relaxation.kappa
-        )
-        twice = torch.arange(len(inside), device=inside.device).repeat(2)
-        bounds = self.relaxation.bound(fixed, tuple(s[twice] for s in state), self.enough, CHILD_ITERATIONS)
+        inside, outside = torch.cat([inside | mark, inside]), torch.cat([outside, outside | mark])
+        domain = self.relaxation.root.decide(inside, outside)
+        twice = torch.arange(len(chosen), device=inside.device).repeat(2)
+        bounds = self.relaxation.bound(domain, tuple(s[twice] for s in state), self.enough, CHILD_ITERATIONS)
         self.explored += len(twice)
-        self._file(fixed, bounds, torch.maximum(bounds.lower, parents[twice]))
+        self._file(domain, bounds, torch.maximum(bounds.lower, parents[twice]))
 
-    def _file(self, fixed: Fixed, bounds: Bounds, lower: Tensor) -> None:
+    def _file(self, domain: Domain, bounds: Bounds, lower: Tensor) -> None:
         """Try rounded supports, decide what the bounds decide, close leaves, and queue the rest.
 
         `lower` may come from a parent and be better than the node's own bound; the scores belong to the latter.
         """
-        self._round(fixed, bounds, lower)
-        fixed, possible = screen(fixed, bounds.scores, bounds.lower, self.upper)
+        self._round(domain, bounds, lower)
+        domain, possible = domain.screen(bounds.scores, bounds.lower, self.upper)
         possible = possible & (lower <= self.upper)
         # No places left, or no more candidates than places: one support remains.
-        free = fixed.free
-        full = fixed.left.squeeze(1) <= 0
-        leaf = possible & (full | (free.sum(dim=1) <= fixed.left.squeeze(1)))
+        free = domain.free
+        full = domain.left.squeeze(1) <= 0
+        leaf = possible & (full | (free.sum(dim=1) <= domain.left.squeeze(1)))
         for row in leaf.nonzero().flatten().tolist():
-            self._try(fixed.inside[row] if bool(full[row]) else fixed.inside[row] | free[row], closing=True)
+            self._try(domain.inside[row] if bool(full[row]) else domain.inside[row] | free[row], closing=True)
         for value, open_ in zip(lower.tolist(), (possible & ~leaf).tolist(), strict=True):
             if open_ and value >= self.enough:
                 self.floor = min(self.floor, value)
         queue = (possible & ~leaf & (lower < self.enough)).nonzero().flatten()
         if not len(queue):
             return
-        kept = fixed.rows(queue)
+        kept = domain.select(queue)
         chosen = branching_item(kept, bounds.shares[queue], bounds.scores[queue])
         rows = (kept.inside, kept.outside, chosen, *(s[queue] for s in bounds.state))
         self.pool = self.pool or _Pool(rows)
         for value, place in zip(lower[queue].tolist(), self.pool.add(rows), strict=True):
             heapq.heappush(self.heap, (value, place))
 
-    def _round(self, fixed: Fixed, bounds: Bounds, lower: Tensor) -> None:
+    def _round(self, domain: Domain, bounds: Bounds, lower: Tensor) -> None:
         for row in lower.argsort()[:ROUNDINGS].tolist():
-            order = torch.where(fixed.outside[row], -1.0, bounds.shares[row] + fixed.inside[row].double())
-            support = torch.zeros_like(fixed.inside[row])
+            order = torch.where(domain.outside[row], -1.0, bounds.shares[row] + domain.inside[row].double())
+            support = torch.zeros_like(domain.inside[row])
             support[order.topk(min(self.relaxation.kappa, len(order))).indices] = True
-            self._try(support & ~fixed.outside[row])
+            self._try(support & ~domain.outside[row])
 
     def _try(self, support: Tensor, closing: bool = False) -> None:
         """Take a support as the answer if it is better; a leaf is closed at its own optimum."""
@@ -173,18 +171,6 @@ class Search:
             self.upper, self.best = value, support
 
 
-def screen(fixed: Fixed, scores: Tensor, lower: Tensor, upper: float) -> tuple[Fixed, Tensor]:
-    """Fix every free item whose other choice cannot lead below `upper`; and which rows ``(B,)`` are still possible."""
-    out, into = margins(scores, fixed)
-    missed = lower.unsqueeze(1) + out > upper
-    useless = lower.unsqueeze(1) + into > upper
-    inside, outside = fixed.inside | missed, fixed.outside | (useless & ~missed)
-    kappa = fixed.left + fixed.inside.sum(dim=1, keepdim=True)
-    possible = ~(missed & useless).any(dim=1) & (lower <= upper)
-    decided = Fixed.of(inside, outside, kappa)
-    return decided, possible & (decided.left.squeeze(1) >= 0)
-
-
-def branching_item(fixed: Fixed, shares: Tensor, scores: Tensor) -> Tensor:
+def branching_item(domain: Domain, shares: Tensor, scores: Tensor) -> Tensor:
     """The free item ``(B, 1)`` that carries most: its share of the limit times its score."""
-    return torch.where(fixed.free, shares * scores, -1.0).argmax(dim=1, keepdim=True)
+    return torch.where(domain.free, shares * scores, -1.0).argmax(dim=1, keepdim=True)

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import dual_bound
-from psfit.certificate.perspective import Fixed
 from psfit.problem.instance import Instance
 
 ROUNDS = 5
@@ -19,23 +18,22 @@ WORTHWHILE = 0.02
 
 def bound_by_candidates(inst: Instance, Z: Tensor, objective: float, iterations: int) -> tuple[Tensor, Tensor]:
     """A lower bound ``(1,)`` of one problem at its answer ``Z (n, c)``, and the scores behind it."""
-    source, everything = inst.source, Fixed.nothing(inst.layout.size, inst.problem.kappa[0], inst.ridge.device)
-    support = (Z[: inst.layout.features] != 0).any(dim=1).nonzero().flatten()
+    source = inst.source
+    support = (Z[: inst.items.features] != 0).any(dim=1).nonzero().flatten()
     start = inst.restricted(support)
     eta = start.source.matrix.mv(inst.part_of(Z, support).to(source.matrix.dtype))
     slopes = inst.problem.loss.gradient(eta, source.working_target)
-    best, scores = dual_bound(inst, slopes, everything)
+    best, scores = dual_bound(inst, slopes, inst.domain)
     index, found = support, scores
     for _ in range(ROUNDS):
         grown = _grown(inst, index, found)
-        if inst.watch.over() or len(grown) == len(index):
+        if inst.watch.must_stop() or len(grown) == len(index):
             break
         index = grown
         part = inst.restricted(index)
         relaxation = DataRelaxation(part)
-        nothing = Fixed.nothing(part.layout.size, inst.problem.kappa[0], Z.device)
-        state = relaxation.bound(nothing, relaxation.start(inst.part_of(Z, index)), objective, iterations).state
-        value, found = dual_bound(inst, state[1][0], everything)
+        state = relaxation.bound(relaxation.root, relaxation.start(inst.part_of(Z, index)), objective, iterations).state
+        value, found = dual_bound(inst, state[1][0], inst.domain)
         gain = float(value) - float(best)
         if gain > 0:
             best, scores = value, found
@@ -46,9 +44,9 @@ def bound_by_candidates(inst: Instance, Z: Tensor, objective: float, iterations:
 
 def _grown(inst: Instance, index: Tensor, scores: Tensor) -> Tensor:
     """The features in `index` and others whose scores are among the largest, as far as there is room."""
-    by_feature = scores.view(inst.layout.features, -1).amax(dim=1)
+    by_feature = inst.items.by_feature(scores).amax(dim=1)
     by_feature[index] = torch.inf
-    size = min(inst.column_room, inst.layout.features, len(index) + inst.first_candidates)
+    size = min(inst.column_room, inst.items.features, len(index) + inst.first_candidates)
     if size <= len(index):
         return index
     return by_feature.topk(size).indices.sort().values

@@ -1,6 +1,6 @@
 """The certificate of an answer: how much better any other support could be, and which items are beyond doubt."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 
@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from psfit.certificate import extraction
-from psfit.certificate.branch import screen
 from psfit.certificate.candidates import bound_by_candidates
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import gradient_bound, trivial_bound
-from psfit.certificate.perspective import Fixed
-from psfit.certificate.quadratic import Quadratic, pooled
+from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import QuadraticRelaxation
+from psfit.data.form_elimination import complete, single_optima
+from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
 # Iterations that a certificate may spend: each is a small product, or two passes over the data.
@@ -41,97 +41,92 @@ class Certifier:
 
     def __init__(self, inst: Instance, problem: int) -> None:
         self.inst = inst.single(problem)
-        self.outputs = inst.layout.outputs_of(problem)
+        self.outputs = inst.items.outputs_of(problem)
 
     def certify(self, Z: Tensor, objective: float, gap: float = 0.0) -> Certificate:
         """Bound the problem from an answer ``Z (n, c)`` with the given objective; a relative `gap` will do."""
         inst, Z = self.inst, Z[:, self.outputs].double()
-        fixed = Fixed.nothing(inst.layout.size, inst.problem.kappa[0], inst.ridge.device)
+        domain = inst.domain
         enough = objective - gap * abs(objective) if isfinite(objective) else objective
         if inst.pooled:
-            lower, fixed = self._by_quadratic_form(Z[: inst.layout.features], objective, enough, fixed)
+            lower, domain = self._by_quadratic_form(Z[: inst.items.features], objective, enough, domain)
         elif inst.problem.loss.quadratic and inst.tall_nodes and inst.squares_fit:
-            lower, fixed = self._by_one_gradient(Z[: inst.layout.features], objective, fixed)
+            lower, domain = self._by_one_gradient(Z[: inst.items.features], objective, domain)
         elif inst.selective:
             bound, scores = bound_by_candidates(inst, Z, objective, PASS_BUDGET)
-            lower, fixed = float(bound), screen(fixed, scores, bound, objective)[0]
+            lower, domain = float(bound), domain.screen(scores, bound, objective)[0]
         else:
             relaxation = self._relaxation
-            bounds = relaxation.bound(fixed, relaxation.start(Z), enough, PASS_BUDGET)
-            lower, fixed = float(bounds.lower), screen(fixed, bounds.scores, bounds.lower, objective)[0]
+            bounds = relaxation.bound(domain, relaxation.start(Z), enough, PASS_BUDGET)
+            lower, domain = float(bounds.lower), domain.screen(bounds.scores, bounds.lower, objective)[0]
         # Numbers that overflow prove nothing.
         lower = min(max(trivial_bound(inst), lower if lower == lower else -torch.inf), objective)
-        return Certificate(lower, fixed.inside[0], fixed.outside[0])
+        return Certificate(lower, domain.inside[0], domain.outside[0])
 
     @cached_property
     def _relaxation(self) -> DataRelaxation:
         return DataRelaxation(self.inst)
 
     @cached_property
-    def _form(self) -> Quadratic:
-        return pooled(self.inst)
+    def _limited(self) -> LimitedForm:
+        return LimitedForm.of(self.inst)
 
     @cached_property
     def _unpooled(self) -> float:
         return extraction.unpooled(self.inst)
 
-    @cached_property
-    def _extracted(self) -> Tensor:
-        return extraction.uniform(self._form)
-
-    def _by_one_gradient(self, X: Tensor, objective: float, fixed: Fixed) -> tuple[float, Fixed]:
+    def _by_one_gradient(self, X: Tensor, objective: float, domain: Domain) -> tuple[float, Domain]:
         """Nothing is pooled: the nodes' own smallest eigenvalues and one gradient at the answer."""
         extracted = torch.full_like(self.inst.ridge[: len(X)], self._unpooled)
-        bound, scores = gradient_bound(self.inst, X, extracted, fixed)
-        return float(bound), screen(fixed, scores, bound, objective)[0]
+        bound, scores = gradient_bound(self.inst, X, extracted, domain)
+        return float(bound), domain.screen(scores, bound, objective)[0]
 
-    def _by_quadratic_form(self, X: Tensor, objective: float, enough: float, fixed: Fixed) -> tuple[float, Fixed]:
+    def _by_quadratic_form(self, X: Tensor, objective: float, enough: float, domain: Domain) -> tuple[float, Domain]:
         """One gradient at the answer; then at a better point that the pooled form finds; then without what is decided.
 
         Each proves its bound from the data themselves, and the first that is enough ends it. Where a single place is
         left, all items are tried for it.
         """
-        inst, form = self.inst, self._form
-        if form.kappa == 1:
-            return _by_trying_all(form, objective, fixed)
-        extracted = self._extracted
-        bound, scores = gradient_bound(inst, X, extracted.unsqueeze(1), fixed)
+        inst, limited = self.inst, self._limited
+        if limited.kappa == 1:
+            return _by_trying_all(limited, objective, domain)
+        form, extracted = limited.form, limited.form.curvature.extracted
+        bound, scores = gradient_bound(inst, X, extracted.unsqueeze(1), domain)
         if float(bound) < enough:
-            above = _ascended(form, extracted, X, objective)
-            better, found = gradient_bound(inst, above, extracted.unsqueeze(1), fixed)
+            above = _ascended(limited, extracted, X, objective)
+            better, found = gradient_bound(inst, above, extracted.unsqueeze(1), domain)
             if bool(better > bound):
                 X, bound, scores = above, better, found
-        fixed, _ = screen(fixed, scores, bound, objective)
-        inside, free = fixed.inside[0], fixed.free[0]
+        domain, _ = domain.screen(scores, bound, objective)
+        inside, free = domain.inside[0], domain.free[0]
         if float(bound) >= enough or not bool(free.any()) or bool(free.all()):
-            return float(bound), fixed
+            return float(bound), domain
         # Items inside are an ordinary part of the convex problem. Half of their ridge stays what pays for the gradient
         # that rounding leaves on them, the other half joins the loss; what can be extracted then depends on the others.
-        rest = form.reduced(inside, fixed.outside[0])
+        rest = limited.reduce(inside, domain.outside[0])
         if rest.kappa == 1:
-            least, tried = _by_trying_all(rest, objective, fixed)
-            return (least, tried) if least > float(bound) else (float(bound), fixed)
-        halved = replace(form, ridge=form.ridge / 2).reduced(inside, fixed.outside[0])
+            least, tried = _by_trying_all(rest, objective, domain)
+            return (least, tried) if least > float(bound) else (float(bound), domain)
+        halved = limited.with_ridge(form.ridge / 2).reduce(inside, domain.outside[0])
         extracted = torch.where(inside, -form.ridge / 2, 0.0)
-        extracted[free] = extraction.uniform(halved)
-        x = rest.Q * 0 if rest.kappa <= 0 else _ascended(rest, extracted[free], X[free], objective)
-        again, scores = gradient_bound(inst, form.completed(inside, free, x), extracted.unsqueeze(1), fixed)
-        fixed, _ = screen(fixed, scores, again, objective)
-        return max(float(bound), float(again)), fixed
+        extracted[free] = halved.form.curvature.extracted
+        x = rest.form.Q * 0 if rest.kappa <= 0 else _ascended(rest, extracted[free], X[free], objective)
+        again, scores = gradient_bound(inst, complete(form, inside, free, x), extracted.unsqueeze(1), domain)
+        domain, _ = domain.screen(scores, again, objective)
+        return max(float(bound), float(again)), domain
 
 
-def _by_trying_all(form: Quadratic, objective: float, fixed: Fixed) -> tuple[float, Fixed]:
+def _by_trying_all(limited: LimitedForm, objective: float, domain: Domain) -> tuple[float, Domain]:
     """The bound of a form with a single place left; only items that reach the objective may still take it."""
-    values = form.singles()
-    inside, outside = fixed.inside.clone(), fixed.outside.clone()
-    outside[0, form.index[values > objective]] = True
-    possible = form.index[values <= objective]
+    values = single_optima(limited.form)
+    inside, outside = domain.inside.clone(), domain.outside.clone()
+    outside[0, limited.index[values > objective]] = True
+    possible = limited.index[values <= objective]
     if len(possible) == 1:
         inside[0, possible] = True
-    return float(values.min()), Fixed.of(inside, outside, fixed.left + fixed.inside.sum(dim=1, keepdim=True))
+    return float(values.min()), domain.decide(inside, outside)
 
 
-def _ascended(form: Quadratic, extracted: Tensor, X: Tensor, objective: float) -> Tensor:
-    relaxation = QuadraticRelaxation(form, extracted)
-    root = Fixed.nothing(form.size, form.kappa, X.device)
-    return relaxation.ascend(root, relaxation.start(X), objective, SMALL_BUDGET)[0][0].T
+def _ascended(limited: LimitedForm, extracted: Tensor, X: Tensor, objective: float) -> Tensor:
+    relaxation = QuadraticRelaxation(limited, extracted)
+    return relaxation.ascend(relaxation.root, relaxation.start(X), objective, SMALL_BUDGET)[0][0].T

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from psfit.certificate.dual import dual_bound
-from psfit.certificate.perspective import Fixed, shrink
 from psfit.certificate.relaxation import CHECK_EVERY, PATIENCE, STALLED, Bounds, Relaxation
 from psfit.kernels.cuda_graph import Replay, Tensors
+from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
 POWER_STEPS = 12
@@ -38,11 +38,9 @@ class DataRelaxation(Relaxation):
 
     def __init__(self, inst: Instance, fit: Fit | None = None) -> None:
         self.inst, self.fit = inst, fit
-        layout, c = inst.layout, inst.source.outputs
-        self.size, self.kappa, self.device = layout.size, inst.problem.kappa[0], inst.ridge.device
-        self.joint = layout.kind != "columns"
-        ridge = inst.ridge[: layout.features, 0]
-        self.ridge = ridge.repeat_interleave(c) if layout.kind == "entries" else ridge
+        items, c = inst.items, inst.source.outputs
+        self.root, self.kappa, self.device = inst.domain, inst.problem.kappa[0], inst.ridge.device
+        self.ridge = items.pack_ridge(inst.ridge[: items.features, 0])
         self.norm = self._norm()
         self.balance = BALANCE * inst.problem.loss.typical_curvature(inst.mean_target, c) * self.norm
 
@@ -64,12 +62,12 @@ class DataRelaxation(Relaxation):
         balance = known.reshape(1, 1).clamp(1e-3 * self.balance, 1e3 * self.balance)
         return z.unsqueeze(0), a.unsqueeze(0), balance
 
-    def bound(self, fixed: Fixed, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
-        if not self.joint or len(fixed.left) == 1:
-            return self._batch(fixed, state, enough, iterations)
-        rows = [torch.tensor([k], device=self.device) for k in range(len(fixed.left))]
+    def bound(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
+        if self.root.items.separate or len(domain.left) == 1:
+            return self._batch(domain, state, enough, iterations)
+        rows = [torch.tensor([k], device=self.device) for k in range(len(domain.left))]
         wanted = torch.as_tensor(enough, device=self.device).expand(len(rows))
-        parts = [self._batch(fixed.rows(k), tuple(s[k] for s in state), wanted[k], iterations) for k in rows]
+        parts = [self._batch(domain.select(k), tuple(s[k] for s in state), wanted[k], iterations) for k in rows]
         return Bounds(
             lower=torch.cat([part.lower for part in parts]),
             scores=torch.cat([part.scores for part in parts]),
@@ -77,22 +75,22 @@ class DataRelaxation(Relaxation):
             state=tuple(torch.cat(columns) for columns in zip(*(part.state for part in parts), strict=True)),
         )
 
-    def _batch(self, fixed: Fixed, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
-        inst = self.inst.batched(1 if self.joint else len(fixed.left))
-        source, layout, loss = inst.source, inst.layout, inst.problem.loss
+    def _batch(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
+        inst = self.inst.batched(len(domain.left) if self.root.items.separate else 1)
+        source, items, loss = inst.source, inst.items, inst.problem.loss
         z, a = (self._as_columns(part) for part in state[:2])
         balance = state[2]
         tau, sigma = 1 / (balance * self.norm), (balance / self.norm).T
-        best = torch.full((len(fixed.left),), -torch.inf, dtype=torch.float64, device=self.device)
-        idle, scores = torch.zeros_like(best), torch.zeros_like(fixed.inside, dtype=torch.float64)
+        best = torch.full((len(domain.left),), -torch.inf, dtype=torch.float64, device=self.device)
+        idle, scores = torch.zeros_like(best), torch.zeros_like(domain.inside, dtype=torch.float64)
 
         def step(tensors: Tensors) -> Tensors:
             z, a = tensors["z"], tensors["a"]
             g = inst.grid.nodes.total(source.matrix.rmv(source.working_weight * a))
             v = z - tau.T * g
-            packed = layout.pack(v)
-            factor, shares = shrink(packed.abs(), self.ridge, 1 / tau, fixed)
-            moved = layout.replace(v, (factor * packed).to(v.dtype))
+            packed = items.pack(v)
+            factor, shares = domain.shrink(packed.abs(), self.ridge, 1 / tau)
+            moved = items.replace(v, (factor * packed).to(v.dtype))
             a = loss.dual_point(a / sigma + source.matrix.mv(2 * moved - z), source.working_target, 1 / sigma)
             return {"z": moved, "a": a, "shares": shares}
 
@@ -100,13 +98,13 @@ class DataRelaxation(Relaxation):
         found = {"z": z, "a": a}
         for k in range(iterations + 1):
             if k % CHECK_EVERY == 0 or k == iterations:
-                value, measured = dual_bound(inst, found["a"], fixed)
+                value, measured = dual_bound(inst, found["a"], domain)
                 better = value > best
                 gained = best.isinf() | (value - best > STALLED * (enough - best))
                 idle = torch.where(gained, 0, idle + 1)
                 best = torch.where(better, value, best)
                 scores = torch.where(better.unsqueeze(1), measured, scores)
-                done = bool(((idle > PATIENCE) | (best >= enough)).all()) or inst.watch.over()
+                done = bool(((idle > PATIENCE) | (best >= enough)).all()) or inst.watch.must_stop()
                 if k == iterations or (k and done):
                     break
             # What a step returns beside its arguments is not an argument of the next.
@@ -134,6 +132,6 @@ class DataRelaxation(Relaxation):
         assert self.fit is not None
         value, slopes = self.fit(support)
         chosen = support.unsqueeze(0)
-        lower, _ = dual_bound(self.inst, slopes, Fixed.of(chosen, ~chosen, self.kappa))
+        lower, _ = dual_bound(self.inst, slopes, self.root.decide(chosen, ~chosen))
         proved = float(lower)
         return value, max(value - proved, 0.0) if proved == proved else float("inf")

@@ -12,20 +12,20 @@ provided g vanishes on the intercept, which pays no ridge. `balanced` moves the 
 import torch
 from torch import Tensor
 
-from psfit.certificate.perspective import Fixed, charge
-from psfit.certificate.quadratic import EPS
 from psfit.comm import Grid
 from psfit.data import DesignMatrix
+from psfit.data.curvature import EPS
 from psfit.losses import Loss
+from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
 
-def dual_bound(inst: Instance, slopes: Tensor, fixed: Fixed) -> tuple[Tensor, Tensor]:
+def dual_bound(inst: Instance, slopes: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:
     """Lower bounds ``(problems,)`` at ``slopes (m, c)``, rounding counted against them; and the scores behind them."""
-    source, layout, loss = inst.source, inst.layout, inst.problem.loss
+    source, items, loss = inst.source, inst.items, inst.problem.loss
     weight, target = source.weight, source.target
     slopes = loss.nearest_slope(slopes.double(), target)
-    if layout.free:
+    if items.free:
         slopes = balanced(loss, slopes, target, weight, inst.grid)
     n, c = source.matrix.shape[1], source.outputs
     local = slopes.new_zeros(n + 3, c)
@@ -41,16 +41,16 @@ def dual_bound(inst: Instance, slopes: Tensor, fixed: Fixed) -> tuple[Tensor, Te
     summed = inst.grid.total(local)
     # A sum of m products is off by at most m roundings of the sum of their sizes, which Cauchy and Schwarz bound.
     rounding = 2 * (inst.samples + 32) * EPS
-    items = layout.features
-    off = rounding * inst.rounding_norm[:items] * summed[n + 2].sqrt()
-    g = summed[:items].abs() + off
-    scores = pack_scores(inst, g.square() / (2 * inst.ridge[:items]))
-    paid = charge(scores, fixed)
-    lost = rounding * (inst.per_problem(summed[n + 1]) + paid)
-    return -inst.per_problem(summed[n]) - paid - lost, scores
+    p = items.features
+    off = rounding * inst.rounding_norm[:p] * summed[n + 2].sqrt()
+    g = summed[:p].abs() + off
+    scores = inst.items.pack_scores(g.square() / (2 * inst.ridge[:p]))
+    paid = domain.conjugate(scores)
+    lost = rounding * (inst.items.sum_outputs(summed[n + 1]) + paid)
+    return -inst.items.sum_outputs(summed[n]) - paid - lost, scores
 
 
-def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, fixed: Fixed) -> tuple[Tensor, Tensor]:
+def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:
     """The bound that one gradient at coefficients ``X (p, c)`` proves for the squared loss, and the scores behind it.
 
     ``extracted (p, 1)`` is curvature that the data are known to give to the features: it moves from the loss to the
@@ -62,7 +62,7 @@ def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, fixed: Fixed) -
     own, mine = matrix.own
     residual, sizes = torch.empty_like(target), torch.empty_like(target)
     # The columns are centred, so that the best intercept is the mean of the targets up to rounding.
-    middle = _weighted_mean(inst, target) if inst.layout.free else torch.zeros_like(target[:1])
+    middle = _weighted_mean(inst, target) if inst.items.free else torch.zeros_like(target[:1])
     spread = None if mine is matrix else _predictors(inst, mine, X[own])
     local = X.new_zeros(n + 3, c + 1)
     for at, strip in mine.strips(torch.float64):
@@ -71,7 +71,7 @@ def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, fixed: Fixed) -
         local[own] += strip.rmv(weight[at] * torch.cat([2 * residual[at], torch.ones_like(weight[at])], dim=1))
     local[n, :c] = (weight * residual.square()).sum(dim=0)
     offset = torch.zeros_like(middle)
-    if inst.layout.free:
+    if inst.items.free:
         # With the best intercept the residuals add up to zero, so that the gradient vanishes on it.
         offset = _weighted_mean(inst, residual)
         residual, sizes = residual - offset, sizes + offset.abs()
@@ -85,12 +85,12 @@ def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, fixed: Fixed) -
     g = summed[:n] - 2 * offset * balance - extracted * X
     off = 2 * inst.rounding_norm[:n] * (row * power.sqrt() + column * (before.sqrt() + fit.sqrt()))
     off = off + 4 * EPS * (extracted * X).abs()
-    scores = pack_scores(inst, (g.abs() + off).square() / (2 * (inst.ridge[:n] + extracted)))
-    paid = charge(scores, fixed)
+    scores = inst.items.pack_scores((g.abs() + off).square() / (2 * (inst.ridge[:n] + extracted)))
+    paid = domain.conjugate(scores)
     value = fit - (0.5 * extracted * X.square() + g * X).sum(dim=0)
     lost = column * fit + 2 * row * (fit * power).sqrt() + row**2 * power
     lost = lost + (off * X.abs() + row * (extracted.abs() * X.square() + (g * X).abs())).sum(dim=0)
-    return inst.per_problem(value - lost) - (1 + row) * paid, scores
+    return inst.items.sum_outputs(value - lost) - (1 + row) * paid, scores
 
 
 def _weighted_mean(inst: Instance, values: Tensor) -> Tensor:
@@ -112,13 +112,6 @@ def trivial_bound(inst: Instance) -> float:
     least = -inst.source.weight * inst.problem.loss.conjugate(torch.zeros_like(target), target)
     summed = float(inst.grid.nodes.total(least.sum().reshape(1)))
     return summed - 2 * (inst.samples + 32) * EPS * abs(summed)
-
-
-def pack_scores(inst: Instance, entries: Tensor) -> Tensor:
-    """Scores of the countable items ``(problems, size)`` from those of single coefficients ``(p, c)``."""
-    if inst.layout.kind == "rows":
-        return entries.sum(dim=1).unsqueeze(0)
-    return inst.layout.pack(entries)
 
 
 def balanced(loss: Loss, slopes: Tensor, target: Tensor, weight: Tensor, grid: Grid) -> Tensor:

@@ -5,13 +5,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from psfit.certificate import extraction
 from psfit.certificate.certify import PASS_BUDGET, SMALL_BUDGET
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import gradient_bound, trivial_bound
-from psfit.certificate.perspective import Fixed
-from psfit.certificate.quadratic import Quadratic, pooled
+from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import QuadraticRelaxation
+from psfit.data.form_elimination import single_optima
+from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
 
@@ -27,40 +27,38 @@ class BoundsAlong:
         A relative `gap` between a bound and its objective ``(K,)`` will do.
         """
         inst = self.inst
-        undecided = torch.zeros(len(kappas), inst.layout.size, dtype=torch.bool, device=kappas.device)
-        fixed = Fixed.of(undecided, undecided, kappas.unsqueeze(1))
+        domain = Domain.of(inst.items, kappas.unsqueeze(1), kappas.device)
         enough = objectives - self.gap * objectives.abs()
-        if inst.pooled and inst.layout.kind == "columns":
-            bounds = self._by_quadratic_form(kappas, Z[:, : inst.layout.features, 0].T, enough, objectives, fixed)
+        if inst.pooled and inst.items.separate:
+            bounds = self._by_quadratic_form(kappas, Z[:, : inst.items.features, 0].T, enough, objectives, domain)
         else:
             relaxation = DataRelaxation(inst)
             starts = [relaxation.start(part) for part in Z]
             state = tuple(torch.cat(column) for column in zip(*starts, strict=True))
-            bounds = relaxation.bound(fixed, state, enough, PASS_BUDGET).lower
+            bounds = relaxation.bound(domain, state, enough, PASS_BUDGET).lower
         least = torch.full_like(bounds, trivial_bound(inst))
         return torch.minimum(torch.maximum(least, bounds.nan_to_num(nan=-torch.inf)), objectives)
 
     @cached_property
-    def _form(self) -> Quadratic:
-        return pooled(self.inst)
+    def _limited(self) -> LimitedForm:
+        return LimitedForm.of(self.inst)
 
-    @cached_property
-    def _extracted(self) -> Tensor:
-        return extraction.uniform(self._form)
-
-    def _by_quadratic_form(self, kappas: Tensor, X: Tensor, enough: Tensor, objectives: Tensor, fixed: Fixed) -> Tensor:
+    def _by_quadratic_form(
+        self, kappas: Tensor, X: Tensor, enough: Tensor, objectives: Tensor, domain: Domain
+    ) -> Tensor:
         """One gradient at every answer; then at better points for those whose bounds are not enough."""
-        inst, extracted = self.inst, self._extracted
+        inst, form = self.inst, self._limited.form
+        extracted = form.curvature.extracted
         many = inst.repeated(tuple(kappas.tolist()))
-        bounds = gradient_bound(many, X, extracted.unsqueeze(1), fixed)[0]
-        bounds = torch.where(kappas == 1, torch.maximum(bounds, self._form.singles().min()), bounds)
+        bounds = gradient_bound(many, X, extracted.unsqueeze(1), domain)[0]
+        bounds = torch.where(kappas == 1, torch.maximum(bounds, single_optima(form).min()), bounds)
         short = (bounds < enough).nonzero().flatten()
         if not len(short):
             return bounds
-        relaxation = QuadraticRelaxation(self._form, extracted)
+        relaxation = QuadraticRelaxation(self._limited, extracted)
         states = [relaxation.start(X[:, k : k + 1]) for k in short.tolist()]
         state = tuple(torch.cat(column) for column in zip(*states, strict=True))
-        some = fixed.rows(short)
+        some = domain.select(short)
         points = relaxation.ascend(some, state, objectives[short], SMALL_BUDGET)[0]
         part = inst.repeated(tuple(kappas[short].tolist()))
         better = gradient_bound(part, points[:, 0].T, extracted.unsqueeze(1), some)[0]

@@ -19,8 +19,8 @@ from psfit.cli.path import path
 from psfit.cli.predict import predict
 from psfit.cli.report import report
 from psfit.comm import PeerLostError, RemoteError
-from psfit.common.result import Status
 from psfit.common.startup_interrupt import restore_ctrl_c
+from psfit.common.status import Status
 from psfit.common.version import __version__
 
 app = typer.Typer(

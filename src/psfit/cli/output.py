@@ -9,7 +9,7 @@ import typer
 
 from psfit.comm import Grid
 from psfit.common.output_files import require_writable, write_whole
-from psfit.common.result import Status
+from psfit.common.status import Status
 from psfit.estimators.model import SparseModel
 
 # Rows of a table that are printed.

@@ -23,9 +23,9 @@ from psfit.cli.output import (
 from psfit.cli.parsing import file_source, parse_limits, parse_numbers
 from psfit.cli.report import write_report
 from psfit.comm import Grid, GridSpec
-from psfit.comm.watch import Progress
 from psfit.common.output_files import require_writable, write_lines
-from psfit.common.result import Status
+from psfit.common.progress import Progress
+from psfit.common.status import Status
 from psfit.data import FileSource
 from psfit.estimators.path import Path as KappaPath
 from psfit.estimators.path import model_for, sparse_path

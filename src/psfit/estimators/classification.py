@@ -11,8 +11,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
-from psfit.comm.watch import Callback
 from psfit.common.arguments import NONE, Rule, number, one_of, satisfying
+from psfit.common.progress import Callback
 from psfit.data.io.cells import EXACT
 from psfit.estimators.kinds import require_labels
 from psfit.estimators.labels import all_classes

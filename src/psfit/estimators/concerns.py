@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from sklearn.exceptions import ConvergenceWarning
 
 from psfit.comm import Grid
-from psfit.common.result import CUT_SHORT
+from psfit.common.status import CUT_SHORT
 from psfit.pipeline.path import Points
 
 

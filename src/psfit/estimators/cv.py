@@ -5,7 +5,7 @@ from typing import Any
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import GridSpec
-from psfit.comm.watch import Callback
+from psfit.common.progress import Callback
 from psfit.estimators.classification import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
 from psfit.estimators.regression import SparseLinearRegression, SparsePoissonRegression
 from psfit.estimators.selection import SelectingModel

@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.text import Text
 
 from psfit.admm.loop import StoppedError
-from psfit.comm.watch import Callback, Progress
-from psfit.common.result import Status
+from psfit.common.progress import Callback, Progress
+from psfit.common.status import Status
 from psfit.pipeline.path import Points
 
 REFRESHES_PER_SECOND = 4

@@ -12,13 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from psfit.admm.bicadmm import BiCADMM
+from psfit.admm.record import Record
 from psfit.comm import ALONE, Grid, GridSpec
-from psfit.comm.watch import Callback
 from psfit.common.arguments import BOOLEAN, CALLABLE, GAMMA, NONE, Rule, describe, instance, integer, number, one_of
 from psfit.common.environment import environment
-from psfit.common.result import Record, Result
+from psfit.common.progress import Callback
 from psfit.data import DesignMatrix, FileSource, Samples, Source, Spread
-from psfit.data.moments import Moments
+from psfit.data.raw_form import RawForm
 from psfit.data.schema import Schema
 from psfit.estimators.concerns import warn_of
 from psfit.estimators.display import shown
@@ -36,6 +36,7 @@ from psfit.estimators.reading import (
     to_tensor,
 )
 from psfit.losses import Loss
+from psfit.pipeline.result import Result
 from psfit.pipeline.solve import solve
 from psfit.problem import Problem, Sparsity
 
@@ -184,7 +185,7 @@ class SparseModel(BaseEstimator, ABC):
         return self
 
     def _solve(
-        self, problem: Problem, posed: Posed, start: tuple[Tensor, Tensor] | None, moments: Moments | None = None
+        self, problem: Problem, posed: Posed, start: tuple[Tensor, Tensor] | None, raw: RawForm | None = None
     ) -> None:
         """Fit to the posed data, and speak of it if asked to."""
         speaks = self._speaks(posed.grid)
@@ -192,7 +193,7 @@ class SparseModel(BaseEstimator, ABC):
         watched = self.verbose > 0
         with shown(speaks, self.callback) as callback:
             self.result_ = solve(
-                problem, posed.source, self.solver, posed.grid, start, self.certify, callback, moments, watched
+                problem, posed.source, self.solver, posed.grid, start, self.certify, callback, raw, watched
             )
         if speaks:
             print(self.result_)

@@ -10,9 +10,9 @@ import numpy as np
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import GridSpec
-from psfit.comm.watch import Callback
 from psfit.common.arguments import GAMMAS, one_of
-from psfit.common.result import CLOSED_GAP, Status
+from psfit.common.progress import Callback
+from psfit.common.status import CLOSED_GAP, Status
 from psfit.data.schema import Schema
 from psfit.estimators.classification import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
 from psfit.estimators.concerns import concerns_of_parts, warn_of
@@ -252,8 +252,8 @@ def model_for(loss: str) -> SparseModel:
 
 def limits_of(kappas: Iterable[int] | None, posed: Posed) -> tuple[int, ...]:
     """The limits, rising; by default the first ones."""
-    layout = posed.problem.layout(posed.source.matrix.shape[1], posed.source.outputs)
-    return check_kappas(range(1, min(layout.size, MOST_KAPPAS) + 1) if kappas is None else kappas, layout)
+    items = posed.problem.items(posed.source.matrix.shape[1], posed.source.outputs)
+    return check_kappas(range(1, min(items.size, MOST_KAPPAS) + 1) if kappas is None else kappas, items)
 
 
 def ridges_of(gammas: float | Sequence[float]) -> list[float]:

@@ -9,8 +9,8 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
-from psfit.comm.watch import Callback
 from psfit.common.arguments import POSITIVE, Rule, one_of
+from psfit.common.progress import Callback
 from psfit.estimators.kinds import require_numbers
 from psfit.estimators.model import SparseModel
 from psfit.estimators.reading import as_array, summed

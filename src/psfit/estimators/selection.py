@@ -12,8 +12,8 @@ from sklearn.base import is_classifier
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import GridSpec
-from psfit.comm.watch import Callback
 from psfit.common.arguments import BOOLEAN, CALLABLE, GAMMAS, NONE, Rule, integer, one_of, satisfying
+from psfit.common.progress import Callback
 from psfit.estimators.concerns import concerns_of_parts, warn_of
 from psfit.estimators.criteria import CRITERIA, LIKELIHOODS, information
 from psfit.estimators.display import require_whole, shown, within
@@ -246,10 +246,10 @@ class SelectingModel(SparseModel):
         )
         if hasattr(self, "cv_results_"):
             del self.cv_results_
-        moments = None
+        raw = None
         if self.criterion == "cv":
             parts, self.selection_, concerns = self._validated(posed, kappas, gammas, groups)
-            moments = parts.whole
+            raw = parts.whole
         else:
             self.selection_, concerns = self._informed(posed, kappas, gammas)
         self.kappa_, self.gamma_ = self.selection_.kappa, self.selection_.gamma
@@ -257,7 +257,7 @@ class SelectingModel(SparseModel):
             print(self.selection_)
         problems = len(posed.problem.kappa)
         problem = replace(posed.problem, kappa=(self.kappa_,) * problems, gamma=self.gamma_)
-        self._solve(problem, posed, None, moments)
+        self._solve(problem, posed, None, raw)
         warn_of([*concerns, *self.result_.concerns], posed.grid)
         return self
 
@@ -316,11 +316,11 @@ class SelectingModel(SparseModel):
                 f"sample_weight sums to {float(weights[0]):.3g}: criterion={self.criterion!r} reads weights as counts "
                 "of samples; scale them so that they sum to their number"
             )
-        layout = problem.layout(source.matrix.shape[1], source.outputs)
-        packed = torch.stack([layout.pack(Z) != 0 for Z in coefs[0]]).sum(dim=2).numpy()
-        free = (coefs[0] != 0).sum(dim=(1, 2)).numpy() + layout.outputs * layout.free
+        items = problem.items(source.matrix.shape[1], source.outputs)
+        packed = torch.stack([items.pack(Z) != 0 for Z in coefs[0]]).sum(dim=2).numpy()
+        free = (coefs[0] != 0).sum(dim=(1, 2)).numpy() + items.outputs * items.free
         values = information(
-            self.criterion, problem.loss.name, sums[0].numpy(), float(weights[0]), packed, free, layout.size
+            self.criterion, problem.loss.name, sums[0].numpy(), float(weights[0]), packed, free, items.size
         )
         scores = -values.reshape(len(gammas), len(kappas))
         selection = Selection.of(kappas, gammas, scores, None, self.criterion.upper(), False)

@@ -12,8 +12,8 @@ from sklearn.base import is_classifier
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
-from psfit.comm.watch import Callback
 from psfit.common.arguments import NONE, integer, number, satisfying
+from psfit.common.progress import Callback
 from psfit.estimators.concerns import concerns_of_parts, warn_of
 from psfit.estimators.display import require_whole, shown, within
 from psfit.estimators.folds import Folds

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.admm.checkpoint import Store
-from psfit.common.result import Record
+from psfit.admm.record import Record
 from psfit.pipeline.fit import Fitted, fit
 from psfit.problem import largest
 from psfit.problem.instance import Instance
 from psfit.search.landscape import DataLandscape
 from psfit.search.refit import Fit, refit
-from psfit.search.swaps import gains_of_adding, propose
+from psfit.search.swaps import propose
 
 ROUNDS = 6
 # Numbers that the model of one block of columns may hold.
@@ -28,7 +28,7 @@ BLOCK_NUMBERS = 1 << 25
 
 def fit_candidates(inst: Instance, solver: BiCADMM, start: Tensor | None, store: Store | None = None) -> Fitted:
     """The counterpart of `fitting.fit` that sees all columns a few times only."""
-    inst.watch.phase("the choice of candidates")
+    inst.watch.begin("the choice of candidates")
     order = _promising(inst, start)
     index = order[: inst.first_candidates].sort().values
     best: Fitted | None = None
@@ -44,8 +44,8 @@ def fit_candidates(inst: Instance, solver: BiCADMM, start: Tensor | None, store:
         gained = best is None or _is_better(inst, found, best)
         if best is None or gained:
             best = replace(found, answer=replace(found.answer, Z=inst.whole_of(found.answer.Z, index)))
-        inst.watch.phase("the search for candidates")
-        if not gained or inst.watch.over() or number == ROUNDS - 1:
+        inst.watch.begin("the search for candidates")
+        if not gained or inst.watch.must_stop() or number == ROUNDS - 1:
             break
         newcomers = _newcomers(inst, part, best, index)[: inst.first_candidates]
         if not len(newcomers):
@@ -57,7 +57,7 @@ def fit_candidates(inst: Instance, solver: BiCADMM, start: Tensor | None, store:
 
 def _joined(inst: Instance, Z: Tensor, newcomers: Tensor, index: Tensor, order: Tensor) -> Tensor:
     """The support, the newcomers, and as many of the other candidates as there is room for, the best first."""
-    p = inst.layout.features
+    p = inst.items.features
     rank = torch.empty(p, dtype=torch.long, device=order.device)
     rank[order] = torch.arange(p, device=order.device)
     priority = torch.full((p,), 4 * p, dtype=torch.long, device=order.device)
@@ -74,14 +74,14 @@ def _is_better(inst: Instance, found: Fitted, best: Fitted) -> bool:
 
 def _promising(inst: Instance, start: Tensor | None) -> Tensor:
     """All features, those of the starting point first, then by how much they help on their own."""
-    p = inst.layout.features
+    p = inst.items.features
     scores = torch.zeros(p, dtype=torch.float64, device=inst.ridge.device)
-    nothing = torch.zeros(inst.layout.size, dtype=torch.bool, device=scores.device)
-    for problem in range(inst.layout.problems):
+    nothing = torch.zeros(inst.items.size, dtype=torch.bool, device=scores.device)
+    for problem in range(inst.items.problems):
         scene = DataLandscape(inst, problem)
-        empty = scene.fit(nothing, inst.ridge.new_zeros(len(inst.ridge), inst.layout.outputs))
-        gains = gains_of_adding(scene.model(empty, nothing), nothing)
-        best = gains.view(p, -1).amax(dim=1)
+        empty = scene.fit(nothing, inst.ridge.new_zeros(len(inst.ridge), inst.items.outputs))
+        gains = scene.domain.addition_scores(scene.model(empty, nothing), nothing)
+        best = inst.items.by_feature(gains).amax(dim=1)
         # Every problem has its say, whatever its scale.
         scores = torch.maximum(scores, best / best.max().clamp(min=torch.finfo(best.dtype).tiny))
     if start is not None:
@@ -91,16 +91,17 @@ def _promising(inst: Instance, start: Tensor | None) -> Tensor:
 
 def _newcomers(inst: Instance, part: Instance, best: Fitted, index: Tensor) -> Tensor:
     """Features outside the candidates that a swap would bring in with a gain, the most promising first."""
-    Z, p = best.answer.Z, inst.layout.features
-    chosen = largest(inst.layout.pack(Z), inst.kappa)
+    Z, p = best.answer.Z, inst.items.features
+    chosen = largest(inst.items.pack(Z), inst.kappa)
     gains = torch.zeros(p, dtype=torch.float64)
     for problem, value in enumerate(best.answer.objectives.tolist()):
         fitted = Fit(Z, value, 0.0, _slope(part, problem, inst.part_of(Z, index)))
         for features, block in _blocks(inst, chosen[problem]):
-            support = chosen[problem].view(p, -1)[features].flatten()
-            model = DataLandscape(block, problem).model(replace(fitted, Z=inst.part_of(Z, features)), support)
+            support = inst.items.by_feature(chosen[problem])[features].flatten()
+            scene = DataLandscape(block, problem)
+            model = scene.model(replace(fitted, Z=inst.part_of(Z, features)), support)
             width = len(support) // len(features)
-            for swap in propose(model, support):
+            for swap in propose(scene.domain, model, support):
                 feature = int(features[swap.into // width])
                 gains[feature] = max(float(gains[feature]), swap.gain / max(abs(value), 1e-300))
     gains[index.cpu()] = 0.0
@@ -112,15 +113,15 @@ def _slope(part: Instance, problem: int, Z: Tensor) -> Tensor | None:
     """The multipliers of the samples where a loss has kinks."""
     if part.problem.loss.smooth:
         return None
-    return refit(part, problem, largest(part.layout.pack(Z), part.kappa)[problem], Z).slope
+    return refit(part, problem, largest(part.items.pack(Z), part.kappa)[problem], Z).slope
 
 
 def _blocks(inst: Instance, chosen: Tensor) -> Iterator[tuple[Tensor, Instance]]:
     """All features in blocks whose models are of bounded size, each with the chosen ones among them."""
-    p = inst.layout.features
-    inside = chosen.view(p, -1).any(dim=1)
-    size = int(chosen.sum()) * (inst.layout.outputs if inst.layout.kind == "rows" else 1) + inst.layout.outputs
-    width = max(1, BLOCK_NUMBERS // (size * (1 if inst.layout.kind == "columns" else inst.layout.outputs)))
+    p = inst.items.features
+    inside = inst.items.by_feature(chosen).any(dim=1)
+    size = int(chosen.sum()) * inst.items.width + inst.items.outputs
+    width = max(1, BLOCK_NUMBERS // (size * len(inst.items.outputs_of(0))))
     everything = torch.arange(p, device=chosen.device)
     if width >= p:
         yield everything, inst

@@ -7,7 +7,8 @@ from torch import Tensor
 from psfit.admm.bicadmm import BiCADMM
 from psfit.admm.checkpoint import Store
 from psfit.admm.loop import iterate
-from psfit.common.result import Record, Status
+from psfit.admm.record import Record
+from psfit.common.status import Status
 from psfit.problem.instance import Instance
 from psfit.search.polish import Polished, Settled, polish
 
@@ -39,12 +40,12 @@ def fit(
 
     The search ends early where `settled` can prove that there is nothing left to find. `store` is for checkpoints.
     """
-    inst.watch.phase("the first factorisation")
+    inst.watch.begin("the first factorisation")
     setup, state = solver.init(inst, start)
-    inst.watch.phase("the iteration")
+    inst.watch.begin("the iteration")
     state, status, history = iterate(solver, setup, state, store)
-    inst.watch.phase("the polish")
+    inst.watch.begin("the polish")
     passes = PASSES * state.iteration
     answer = polish(setup.instance, state.bilinear.z, setup.copies, solver.thoroughness, passes, known, settled)
     penalties = {"rho_c": setup.rho_c, "rho_b": float(setup.rho_b[0]), "rho_l": setup.sub.rho_l}
-    return Fitted(answer, status, history, setup.solver.name, penalties, inst.layout.features)
+    return Fitted(answer, status, history, setup.solver.name, penalties, inst.items.features)

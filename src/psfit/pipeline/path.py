@@ -19,14 +19,15 @@ from psfit.certificate.path_bounds import BoundsAlong
 from psfit.comm import Grid, GridSpec
 from psfit.comm.watch import Callback, Watch
 from psfit.common.arguments import describe, integer, several
-from psfit.common.result import CUT_SHORT, Status
+from psfit.common.signals import choose_signals
+from psfit.common.status import CUT_SHORT, Status
 from psfit.data import Source
-from psfit.data.moments import Moments
+from psfit.data.raw_form import RawForm
 from psfit.pipeline.solve import guarded, prepared, require_finite
-from psfit.problem import Layout, Problem, largest
+from psfit.problem import Items, Problem, largest
 from psfit.problem.instance import Instance, pose
 from psfit.search.batch import fits_in_memory, supports_in_lockstep
-from psfit.search.landscape import GramLandscape, Landscape, landscape
+from psfit.search.landscape import FormLandscape, Landscape, landscape
 from psfit.search.neighbours import passed_on, refit_along, restarted, supports_along
 from psfit.search.refit import Fit
 
@@ -70,26 +71,26 @@ def solve_path(
     grid: Grid | GridSpec | None = None,
     certify: bool = True,
     brief: bool = False,
-    moments: Moments | None = None,
+    raw: RawForm | None = None,
     callback: Callback | None = None,
     keyboard: bool = False,
 ) -> list[Points]:
     """Paths over rising `kappas`, one for each of `gammas`; the `kappa` and `gamma` of the problem do not matter.
 
     With several targets (independent problems) each limit holds for each of them. A `brief` path ends at supports that
-    no swap improves, without restarts or bounds. Known `moments` of the source spare a pass. `callback` hears of
+    no swap improves, without restarts or bounds. A known `raw` form of the source spares a pass. `callback` hears of
     `Progress`; if it returns True, or the time limit comes, what is found is refitted and returned. So it is at Ctrl-C
     with `keyboard`.
     """
     solver = solver or BiCADMM()
-    layout = problem.layout(source.matrix.shape[1], source.outputs)
-    limits = check_kappas(kappas, layout)
-    widest = replace(problem, kappa=(limits[-1],) * layout.problems)
+    items = problem.items(source.matrix.shape[1], source.outputs)
+    limits = check_kappas(kappas, items)
+    widest = replace(problem, kappa=(limits[-1],) * items.problems)
     grid = prepared(widest, source, solver, grid, kappas=limits, gammas=list(gammas), certify=certify, brief=brief)
-    watch = Watch(grid, solver.time_limit, callback, signals=solver.signals(keyboard))
-    with watch.listening():
+    watch = Watch(grid, solver.time_limit, callback, signals=choose_signals(solver.interruptible, keyboard))
+    with watch.catch_signals():
         exact = solver.precision == "highest"
-        inst = pose(replace(widest, gamma=gammas[0]), source, grid, exact, moments, watch)
+        inst = pose(replace(widest, gamma=gammas[0]), source, grid, exact, raw, watch)
         plan = Plan(solver, certify and not brief, brief)
         _require_whole(inst)
         return guarded(grid, lambda: [_path(inst.at_gamma(gamma), list(limits), plan) for gamma in gammas])
@@ -99,33 +100,32 @@ def _require_whole(inst: Instance) -> None:
     """Refuse data on whose candidates alone a path would have to live."""
     if inst.selective:
         raise ValueError(
-            f"X: its {inst.layout.features:,} columns are too many to factor, or too far away to pass over often; "
+            f"X: its {inst.items.features:,} columns are too many to factor, or too far away to pass over often; "
             "fit single values of kappa, which look at candidates first, or keep fewer columns"
         )
 
 
-def check_kappas(kappas: Iterable[int], layout: Layout) -> tuple[int, ...]:
+def check_kappas(kappas: Iterable[int], items: Items) -> tuple[int, ...]:
     """The limits, rising; or an error that says what is wrong with them."""
     rising = tuple(sorted(set(KAPPAS("kappas", kappas))))
-    if rising[-1] > layout.size:
+    if rising[-1] > items.size:
         raise ValueError(
-            f"kappas={describe(list(rising))} must lie between 1 and {layout.size}, all there is to choose from "
-            f"with n_features={layout.features}"
+            f"kappas={describe(list(rising))} must lie between 1 and {items.size}, all there is to choose from "
+            f"with n_features={items.features}"
         )
     return rising
 
 
 def _path(inst: Instance, kappas: list[int], plan: Plan) -> Points:
     """All limits for one gamma."""
-    inst.watch.phase("the iteration")
-    columns = inst.layout.kind == "columns"
-    starts, status = (_starts if columns else _warm_starts)(inst, kappas, plan.solver)
-    n, c = inst.source.matrix.shape[1], inst.layout.outputs
+    inst.watch.begin("the iteration")
+    starts, status = (_starts if inst.items.separate else _warm_starts)(inst, kappas, plan.solver)
+    n, c = inst.source.matrix.shape[1], inst.items.outputs
     Z = torch.zeros(len(kappas), n, c, dtype=torch.float64, device=inst.ridge.device)
     values = torch.zeros(len(kappas), dtype=torch.float64, device=Z.device)
     lower = values.clone()
-    for number in range(inst.layout.problems):
-        outputs = inst.layout.outputs_of(number)
+    for number in range(inst.items.problems):
+        outputs = inst.items.outputs_of(number)
         fits, bounds = _problem_path(inst, number, kappas, starts[number], plan)
         Z[:, :, outputs] = torch.stack([fit.Z for fit in fits])[:, :, outputs]
         values += _values(fits, Z.device)
@@ -150,21 +150,21 @@ def _problem_path(
     Where bounds leave something to find, these limits search on, and the others learn from them.
     """
     rel_tol = inst.resolution
-    outputs = inst.layout.outputs_of(number)
+    outputs = inst.items.outputs_of(number)
     bounds_along = BoundsAlong(inst.single(number), plan.solver.certified_gap)
     limits = torch.tensor(kappas, device=inst.ridge.device)
 
     def proved(fits: list[Fit], which: list[int]) -> Tensor:
-        inst.watch.phase("the proof")
+        inst.watch.begin("the proof")
         if not plan.certify:
             return torch.full((len(which),), -torch.inf, dtype=torch.float64, device=limits.device)
         Z = torch.stack([fits[k].Z[:, outputs] for k in which])
         objectives = _values([fits[k] for k in which], limits.device)
         return bounds_along(limits[which], Z, objectives)
 
-    inst.watch.phase("the polish")
+    inst.watch.begin("the polish")
     scene = landscape(inst, number)
-    zero = torch.zeros_like(inst.ridge.expand(-1, inst.layout.outputs))
+    zero = torch.zeros_like(inst.ridge.expand(-1, inst.items.outputs))
     steps, benign = None, False
     along = supports_in_lockstep(scene, kappas, starts, zero, rel_tol) if _in_lockstep(scene, kappas) else None
     if inst.grid.agree(along is None):
@@ -173,7 +173,7 @@ def _problem_path(
         assert along is not None
         found, steps, benign = along.stops, along.steps, inst.grid.agree(along.benign)
     if plan.brief and _known_exactly(inst):
-        # Fits from moments in float64 are good to many digits; only objectives, which no one asks for, are not.
+        # Fits from products in float64 are good to many digits; only objectives, which no one asks for, are not.
         fits = [stop.fit for stop in found.values()]
     else:
         fits = refit_along(inst, number, list(found.values()), steps)
@@ -185,7 +185,7 @@ def _problem_path(
     wide = [inst.grid.agree(bool(v - b > enough * abs(v))) for v, b in zip(values, bounds, strict=True)]
     # Where different starts have led to the same places, more of them would, too.
     if any(wide) and not plan.brief and not (benign and plan.solver.effort != "high"):
-        inst.watch.phase("the polish")
+        inst.watch.begin("the polish")
         # First limits that are spread over the path, then the others.
         order = sorted(kappas, key=lambda kappa: kappa not in _spread(kappas, OWN_STARTS))
         doubtful = [kappa for kappa in order if wide[kappas.index(kappa)]]
@@ -201,19 +201,16 @@ def _problem_path(
     return fits, torch.minimum(bounds, _values(fits, limits.device))
 
 
-def _in_lockstep(scene: Landscape, kappas: list[int]) -> TypeGuard[GramLandscape]:
+def _in_lockstep(scene: Landscape, kappas: list[int]) -> TypeGuard[FormLandscape]:
     """Whether all limits are searched at once: on a GPU, where many small steps take longer than a large one."""
-    if not isinstance(scene, GramLandscape) or scene.H.device.type != "cuda":
+    if not isinstance(scene, FormLandscape) or scene.form.G.device.type != "cuda":
         return False
     return len(scene.outputs) == 1 and fits_in_memory(scene, kappas)
 
 
 def _known_exactly(inst: Instance) -> bool:
-    """Whether moments in float64, of nothing that was rounded on any rank, say all about the data."""
-    known = inst.source.statistics
-    if not inst.pooled or known is None:
-        return False
-    return not bool(inst.grid.nodes.total(torch.tensor([known.rounded], dtype=torch.float64)))
+    """Whether products in float64, of columns that were not rounded on any rank, say all about the data."""
+    return inst.source.forms.known is not None and not bool(inst.form.curvature.rounded.any())
 
 
 def _values(fits: list[Fit], device: torch.device) -> Tensor:
@@ -231,13 +228,13 @@ def _monotone(fits: list[Fit]) -> list[Fit]:
 def _starts(inst: Instance, kappas: list[int], solver: BiCADMM) -> tuple[list[dict[int, Tensor]], Status]:
     """Supports of some limits from one batched iteration, for every problem; and how it ended."""
     own = _spread(kappas, OWN_STARTS)
-    problems = inst.layout.problems
+    problems = inst.items.problems
     many = inst.repeated(tuple(kappa for kappa in own for _ in range(problems)))
     # The limits are many columns already.
     single = replace(solver, portfolio=False)
     setup, state = single.init(many)
     state, status, _ = iterate(single, setup, state)
-    chosen = largest(many.layout.pack(state.bilinear.z), many.kappa)
+    chosen = largest(many.items.pack(state.bilinear.z), many.kappa)
     return [dict(zip(own, chosen[number::problems], strict=True)) for number in range(problems)], status
 
 
@@ -258,6 +255,6 @@ def _warm_starts(inst: Instance, kappas: list[int], solver: BiCADMM) -> tuple[li
         setup, state = solver.init(one, start)
         state, status, _ = iterate(solver, setup, state)
         start = state.bilinear.z
-        found[kappa] = largest(one.layout.pack(start), one.kappa)[0]
+        found[kappa] = largest(one.items.pack(start), one.kappa)[0]
         ended = status if ended not in CUT_SHORT else ended
     return [found], ended

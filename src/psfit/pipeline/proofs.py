@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from psfit.certificate import Certificate, Certifier, Proof, Standing, prove
-from psfit.common.result import Status
+from psfit.common.status import Status
 from psfit.problem.instance import Instance
 from psfit.search.polish import Polished
 from psfit.search.refit import optimal_slopes, refit
@@ -48,7 +48,7 @@ class Certificates:
 
     def __init__(self, inst: Instance, gap: float) -> None:
         self.grid, self.gap, self.watch = inst.grid, gap, inst.watch
-        self.certifiers = [Certifier(inst, problem) for problem in range(inst.layout.problems)]
+        self.certifiers = [Certifier(inst, problem) for problem in range(inst.items.problems)]
         self.known: dict[tuple[int, float], Certificate] = {}
 
     def settled(self, problem: int, Z: Tensor, objective: float) -> bool:
@@ -66,7 +66,7 @@ class Certificates:
         key = problem, objective
         if key not in self.known:
             self.known[key] = self.certifiers[problem].certify(Z, objective, self.gap)
-            self.watch.proved(problem, self.known[key].lower)
+            self.watch.reporter.report_bound(problem, self.known[key].lower)
         return self.known[key]
 
 
@@ -74,14 +74,14 @@ def search(inst: Instance, answer: Polished, gap_tol: float) -> tuple[Polished, 
     """Branch and bound for each problem in turn; the answer, improved where a better support was found."""
     proofs: list[Proof] = []
     limits: list[Status] = []
-    node_size = inst.source.matrix.shape[1] * len(inst.layout.outputs_of(0)) * 3 + inst.most_rows
+    node_size = inst.source.matrix.shape[1] * len(inst.items.outputs_of(0)) * 3 + inst.most_rows
     for problem, value in enumerate(answer.objectives.tolist()):
 
         def stop(state: Standing, problem: int = problem) -> bool:
-            inst.watch.found(problem, state.upper)
-            inst.watch.proved(problem, state.lower)
-            inst.watch.tell(explored=state.explored, open=state.open)
-            if inst.watch.over():
+            inst.watch.reporter.report_objective(problem, state.upper)
+            inst.watch.reporter.report_bound(problem, state.lower)
+            inst.watch.reporter.report(explored=state.explored, open=state.open)
+            if inst.watch.must_stop():
                 assert inst.watch.ended is not None
                 limits.append(inst.watch.ended)
             elif state.open * node_size > MOST_STORED:

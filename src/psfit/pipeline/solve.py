@@ -12,12 +12,14 @@ from psfit.admm.checkpoint import CheckpointError, Store, open_store
 from psfit.admm.loop import StoppedError
 from psfit.comm import ALONE, Grid, GridSpec, RemoteError
 from psfit.comm.watch import Callback, Watch
-from psfit.common.result import Result, Status
+from psfit.common.signals import choose_signals
+from psfit.common.status import Status
 from psfit.data import Source
-from psfit.data.moments import Moments
+from psfit.data.raw_form import RawForm
 from psfit.pipeline.candidates import fit_candidates
 from psfit.pipeline.fit import fit
 from psfit.pipeline.proofs import Certificates, Proofs, search
+from psfit.pipeline.result import Result
 from psfit.problem import Problem
 from psfit.problem.instance import Instance, pose
 
@@ -33,7 +35,7 @@ def solve(
     start: tuple[Tensor, Tensor] | None = None,
     certify: bool = True,
     callback: Callback | None = None,
-    moments: Moments | None = None,
+    raw: RawForm | None = None,
     keyboard: bool = False,
 ) -> Result:
     """Fit a sparse model: Bi-cADMM finds the support, the polish improves it and refits it exactly, a bound proves it.
@@ -55,18 +57,18 @@ def solve(
         Prove a lower bound on the objective of every support; exact mode does so anyway.
     callback : callable, optional
         Hears of `Progress` now and then, on its own rank; if it returns True, the fit ends with the best answer so far.
-    moments : Moments, optional
-        The second moments of the samples, where they are known already.
+    raw : RawForm, optional
+        The quadratic form of the samples, where it is known already.
     keyboard : bool, default=False
         Whether Ctrl-C ends the fit with the best answer so far; a solver that is `interruptible` hears SIGTERM, too.
     """
     solver = solver or BiCADMM()
     grid = prepared(problem, source, solver, grid, certify=certify, start=start is not None)
-    watch = Watch(grid, solver.time_limit, callback, len(problem.kappa), solver.signals(keyboard))
+    watch = Watch(grid, solver.time_limit, callback, len(problem.kappa), choose_signals(solver.interruptible, keyboard))
     kept = open_store(solver.checkpoint, solver.checkpoint_every, source, start, grid)
-    with watch.listening(), kept as store:
+    with watch.catch_signals(), kept as store:
         exact = solver.exact or solver.precision == "highest"
-        inst = pose(problem, source, grid, exact, moments, watch)
+        inst = pose(problem, source, grid, exact, raw, watch)
         return guarded(grid, lambda: _solved(inst, solver, start, certify, store))
 
 
@@ -101,7 +103,7 @@ def _solved(
         fitted = fit(inst, solver, begin, None, None if certificates is None else certificates.settled, store)
     answer, status = fitted.answer, fitted.status
     proved = Proofs.none(len(problem.kappa))
-    watch.phase("the proof")
+    watch.begin("the proof")
     if solver.exact:
         answer, proved, status = search(inst, answer, solver.gap_tol)
     elif certificates is not None:

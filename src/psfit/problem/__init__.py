@@ -1,5 +1,21 @@
 """What to solve: the problem, what its answers may be, and both on data."""
 
-from psfit.problem.problem import Layout, Problem, Sparsity, all_supports, are_few, largest
+from psfit.problem.domain import Domain
+from psfit.problem.items import EntryItems, Items, OutputItems, RowItems, largest
+from psfit.problem.local_model import LocalModel
+from psfit.problem.problem import Problem, Sparsity
+from psfit.problem.supports import all_supports, are_few
 
-__all__ = ["Layout", "Problem", "Sparsity", "all_supports", "are_few", "largest"]
+__all__ = [
+    "Domain",
+    "EntryItems",
+    "Items",
+    "LocalModel",
+    "OutputItems",
+    "Problem",
+    "RowItems",
+    "Sparsity",
+    "all_supports",
+    "are_few",
+    "largest",
+]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from psfit.common.result import Result
+from psfit.pipeline.result import Result
 from psfit.reporting.formats import number, percent, plural
 
 # What each loss fits, and the loss of one sample with the predictor eta.

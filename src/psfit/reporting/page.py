@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from psfit.comm.watch import REASONS
+from psfit.common.status import STOP_REASONS
 from psfit.estimators.model import SparseModel
 from psfit.estimators.path import Path
 from psfit.estimators.selection import SelectingModel, Selection
@@ -87,7 +87,7 @@ def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
         "summary": _summary(used, classes, model),
         "problem": _problem(what, formula, result, model, gamma, limit, classes),
         "status": result.status.value,
-        "cut_short": result.status in REASONS,
+        "cut_short": result.status in STOP_REASONS,
         "coefficients": coefficients.table(),
         "coefficient_chart": coefficients.chart(),
         "reading": explanations.coefficient_meaning(result.loss, outputs, classes, data is not None),

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from psfit.common.result import Result
+from psfit.pipeline.result import Result
 
 # The most features that a legend names: those that enter first.
 MOST_NAMED = 12

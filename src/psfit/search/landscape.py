@@ -2,53 +2,25 @@
 
 For one problem with fitted variables S (its chosen items and intercepts) the model holds the gradient at the fit for
 all coefficients, the diagonal blocks of the Hessian, and the Hessian's columns of S. Two ways to get them: from the
-pooled Gram matrix, which costs nothing once it is there and is exact for the squared loss; or by one pass over the
+quadratic form, which costs nothing once it is there and is exact for the squared loss; or by one pass over the
 data, for any loss.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from psfit.kernels.linalg import cholesky, smallest_pivot
+from psfit.problem import LocalModel
 from psfit.problem.instance import Instance
-from psfit.search.refit import Fit, refit, support_mask
+from psfit.search.refit import Fit, refit
 from psfit.search.restriction import Restricted
 
 # Accurate enough to compare supports; the answer is refitted to the end.
 SEARCH_TOL = 1e-7
 # How much of the targets' power may cancel, times the share of a column that is no combination of the others, for
-# normal equations in float64 to be believed.
+# a quadratic form in float64 to be believed.
 MOST_LOST = 1e8
-
-
-@dataclass(frozen=True)
-class Model:
-    """Second-order model at a fit, all in float64; ``c'`` outputs, ``d`` fitted variables.
-
-    Parameters
-    ----------
-    gradient : Tensor (p, c')
-    blocks : Tensor (p, c', c')
-        Hessian blocks of each feature with itself.
-    columns : Tensor (p, c', d)
-        Hessian between every coefficient and the fitted variables.
-    inner : Tensor (d, d)
-        Hessian of the fitted variables.
-    x : Tensor (d,)
-        The fitted variables.
-    item : Tensor (d,)
-        The packed item each fitted variable belongs to; -1 for an intercept.
-    """
-
-    gradient: Tensor
-    blocks: Tensor
-    columns: Tensor
-    inner: Tensor
-    x: Tensor
-    item: Tensor
 
 
 class Landscape(ABC):
@@ -56,41 +28,40 @@ class Landscape(ABC):
 
     def __init__(self, inst: Instance, problem: int) -> None:
         self.inst, self.problem = inst, problem
-        self.outputs = inst.layout.outputs_of(problem)
+        self.outputs = inst.items.outputs_of(problem)
+        self.domain = inst.domain_of(problem)
         # Floating-point operations so far, estimated alike on every rank and in every run.
         self.work = 0.0
 
     @property
     def pass_work(self) -> float:
         """Operations of one product with the data and one with its transpose."""
-        return 4.0 * self.inst.samples * self.inst.layout.features * len(self.outputs)
+        return 4.0 * self.inst.samples * self.inst.items.features * len(self.outputs)
 
     @abstractmethod
     def fit(self, chosen: Tensor, Z: Tensor, give_up: float = float("inf")) -> Fit:
         """The minimiser over the items ``chosen (size,)``, starting at `Z`; or any point clearly above `give_up`."""
 
     @abstractmethod
-    def model(self, fit: Fit, chosen: Tensor) -> Model:
+    def model(self, fit: Fit, chosen: Tensor) -> LocalModel:
         """The quadratic model at a fit."""
 
     def _view(self, chosen: Tensor) -> Restricted:
         inst = self.inst
-        mask = support_mask(inst, chosen)
+        mask = inst.items.mask_one(chosen)
         return Restricted(inst, self.outputs, mask, inst.problem.loss, inst.source.target[:, self.outputs])
 
     def _variables(self, chosen: Tensor) -> int:
         """How many coefficients the chosen items stand for."""
-        return int(support_mask(self.inst, chosen).sum())
+        return int(self.inst.items.mask_one(chosen).sum())
 
     def _items(self, view: Restricted) -> Tensor:
         """The packed item of each fitted variable."""
-        layout, c = self.inst.layout, len(self.outputs)
-        items = []
+        items, found = self.inst.items, []
         for k, at in enumerate(view.at):
             row = view.rows[at]
-            item = row * c + k if layout.kind == "entries" else row
-            items.append(torch.where(row < layout.features, item, -1))
-        return torch.cat(items)
+            found.append(torch.where(row < items.features, items.item_of(row, k), -1))
+        return torch.cat(found)
 
 
 class DataLandscape(Landscape):
@@ -101,13 +72,13 @@ class DataLandscape(Landscape):
         self.work += 2.0 * fit.evaluations * self.inst.samples * self._variables(chosen) ** 2
         return fit
 
-    def model(self, fit: Fit, chosen: Tensor) -> Model:
+    def model(self, fit: Fit, chosen: Tensor) -> LocalModel:
         inst, view = self.inst, self._view(chosen)
         self.work += 0.5 * self.pass_work * view.size
-        p, c = inst.layout.features, len(self.outputs)
+        p, c = inst.items.features, len(self.outputs)
         x = view.gather(fit.Z)
         Z = fit.Z[:, self.outputs]
-        n = p + inst.layout.free
+        n = p + inst.items.free
         gradient = Z.new_zeros(n, c, dtype=torch.float64)
         blocks = gradient.new_zeros(n, c, c)
         columns = gradient.new_zeros(n, c, view.size)
@@ -135,7 +106,7 @@ class DataLandscape(Landscape):
         inner = torch.cat([columns[view.rows[at], k] for k, at in enumerate(view.at)]) + torch.diag(view.ridge)
         view.pin_common_shift(inner)
         view.pin_idle_intercepts(inner)
-        return Model(gradient[:p], blocks[:p], columns[:p], inner, x[0], self._items(view))
+        return LocalModel(gradient[:p], blocks[:p], columns[:p], inner, x[0], self._items(view))
 
     def _curvature(self, eta: Tensor, b: Tensor) -> Tensor:
         """Second derivatives in all pairs of outputs."""
@@ -143,46 +114,45 @@ class DataLandscape(Landscape):
         return loss.cross_curvature(eta, b) if loss.joint else loss.broad_curvature(eta, b).diag_embed()
 
 
-class GramLandscape(Landscape):
-    """The squared loss through its sufficient statistics: no pass over the data at all."""
+class FormLandscape(Landscape):
+    """The squared loss through its quadratic form: no pass over the data at all."""
 
     def __init__(self, inst: Instance, problem: int) -> None:
         super().__init__(inst, problem)
-        self.H, Q, power = inst.normal_equations
-        self.q, self.power = Q[:, self.outputs], power[self.outputs].sum()
+        self.form = inst.form.with_outputs(self.outputs)
+        self.power = float(self.form.constant.sum())
 
     def fit(self, chosen: Tensor, Z: Tensor, give_up: float = float("inf")) -> Fit:
-        view = self._view(chosen)
-        rows = view.rows
-        self.work += len(rows) ** 3 / 3
-        H = self.H[rows.unsqueeze(1), rows]
-        factor = cholesky(H)
-        x = torch.cholesky_solve(self.q[rows], factor)
-        value = float(self.power - 0.5 * (self.q[rows] * x).sum())
-        if len(rows) and float(self.power) > MOST_LOST * smallest_pivot(factor, H) * value:
-            # Of nearly dependent columns, or of a fit that leaves nearly nothing, the normal equations know too little.
+        found = self.domain.minimise(self.form, chosen)
+        self.work += len(found.rows) ** 3 / 3
+        if len(found.rows) and self.power > MOST_LOST * found.pivot * found.value:
+            # Of nearly dependent columns, or of a fit that leaves nearly nothing, the form knows too little.
             return refit(self.inst, self.problem, chosen, Z, give_up, SEARCH_TOL)
-        return Fit(view.scatter(x.T.reshape(1, -1), Z), value, 0.0)
+        answer = Z.clone()
+        answer[:, self.outputs] = 0
+        answer[found.rows.unsqueeze(1), torch.tensor(self.outputs, device=Z.device)] = found.x.to(Z.dtype)
+        return Fit(answer, found.value, 0.0)
 
-    def model(self, fit: Fit, chosen: Tensor) -> Model:
+    def model(self, fit: Fit, chosen: Tensor) -> LocalModel:
         view = self._view(chosen)
-        self.work += 2.0 * view.size**2 * self.inst.layout.size
-        p, c = self.inst.layout.features, len(self.outputs)
+        self.work += 2.0 * view.size**2 * self.inst.items.size
+        p, c = self.inst.items.features, len(self.outputs)
         rows, width = view.rows, len(view.rows)
         x = view.gather(fit.Z)[0]
-        gradient = self.H[:p, rows] @ x.view(c, width).T - self.q[:p]
-        blocks = torch.diag_embed(self.H.diagonal()[:p].unsqueeze(1).expand(p, c))
-        columns = self.H.new_zeros(p, c, c, width)
-        inner = self.H.new_zeros(c, width, c, width)
+        H = self.form.columns(rows)
+        gradient = H[:p] @ x.view(c, width).T - self.form.Q[:p]
+        blocks = torch.diag_embed(self.form.diagonal[:p].unsqueeze(1).expand(p, c))
+        columns = H.new_zeros(p, c, c, width)
+        inner = H.new_zeros(c, width, c, width)
         for k in range(c):
-            columns[:, k, k] = self.H[:p, rows]
-            inner[k, :, k] = self.H[rows.unsqueeze(1), rows]
+            columns[:, k, k] = H[:p]
+            inner[k, :, k] = H[rows]
         size = c * width
-        return Model(gradient, blocks, columns.view(p, c, size), inner.view(size, size), x, self._items(view))
+        return LocalModel(gradient, blocks, columns.view(p, c, size), inner.view(size, size), x, self._items(view))
 
 
 def landscape(inst: Instance, problem: int, searched: bool = True) -> Landscape:
-    """The cheaper way: normal equations, or passes over the data; `searched` if more than a fit is wanted."""
+    """The cheaper way: the quadratic form, or passes over the data; `searched` if more than a fit is wanted."""
     if inst.pooled_for_search if searched else inst.gram_at_hand:
-        return GramLandscape(inst, problem)
+        return FormLandscape(inst, problem)
     return DataLandscape(inst, problem)

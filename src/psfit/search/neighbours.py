@@ -12,12 +12,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from psfit.kernels.linalg import cholesky
 from psfit.problem.instance import Instance
-from psfit.search.landscape import Landscape, Model
-from psfit.search.refit import Fit, refit, support_mask
+from psfit.search.landscape import Landscape
+from psfit.search.refit import Fit, refit
 from psfit.search.restarts import EFFORTS, FREE_WORK, PASSES, restart
-from psfit.search.swaps import gains_of_adding, swap_search
+from psfit.search.swaps import swap_search
 
 # Steps of the joint refit: with exact Hessians one is enough, a second one takes away rounding.
 REFIT_STEPS = 4
@@ -43,7 +42,7 @@ def supports_along(
             tries.append(_grown(scene, found[below], kappa))
         best = min((Stop(one, scene.fit(one, Z)) for one in tries), key=lambda stop: stop.fit.value)
         found[kappa] = _searched(scene, best, rel_tol)
-        scene.inst.watch.tell(done=len(found), total=len(kappas))
+        scene.inst.watch.reporter.report(done=len(found), total=len(kappas))
     return passed_on(scene, found, rel_tol)
 
 
@@ -77,7 +76,7 @@ def restarted(
         scene.work = 0.0
         found[kappa] = Stop(*restart(scene, found[kappa].chosen, found[kappa].fit, rel_tol, plan, 0))
         spent += scene.work
-        if spent > 0.5 * plan.work * (FREE_WORK + PASSES * scene.pass_work) or scene.inst.watch.over():
+        if spent > 0.5 * plan.work * (FREE_WORK + PASSES * scene.pass_work) or scene.inst.watch.must_stop():
             break
     return found
 
@@ -90,25 +89,16 @@ def _searched(scene: Landscape, start: Stop, rel_tol: float) -> Stop:
 def _grown(scene: Landscape, stop: Stop, kappa: int) -> Tensor:
     """The support with the items that help most, one at a time being too dear, all at once."""
     count = kappa - int(stop.chosen.sum())
-    gains = gains_of_adding(scene.model(stop.fit, stop.chosen), stop.chosen)
+    gains = scene.domain.addition_scores(scene.model(stop.fit, stop.chosen), stop.chosen)
     best = torch.where(stop.chosen, -1.0, gains).topk(count).indices
     return stop.chosen.index_fill(0, best, True)
 
 
 def _shrunk(scene: Landscape, stop: Stop, kappa: int) -> Tensor:
     """The support without the items that cost least."""
-    costs = costs_of_removing(scene.model(stop.fit, stop.chosen), stop.chosen)
-    count = int(stop.chosen.sum()) - kappa
-    cheapest = torch.where(stop.chosen, costs, torch.inf).topk(count, largest=False).indices
+    costs = scene.domain.removal_costs(scene.model(stop.fit, stop.chosen), stop.chosen)
+    cheapest = costs.topk(int(stop.chosen.sum()) - kappa, largest=False).indices
     return stop.chosen.index_fill(0, cheapest, False)
-
-
-def costs_of_removing(model: Model, chosen: Tensor) -> Tensor:
-    """By how much the model would rise without each chosen item ``(size,)``, its coefficients taken one by one."""
-    inverse = torch.cholesky_inverse(cholesky(model.inner)).diagonal()
-    removable = model.item >= 0
-    costs = torch.zeros(chosen.numel(), dtype=model.x.dtype, device=model.x.device)
-    return costs.index_add_(0, model.item[removable], (model.x.square() / (2 * inverse))[removable])
 
 
 def refit_along(
@@ -118,7 +108,7 @@ def refit_along(
 
     Newton's `steps` ``(n, K)`` for gradients ``(n, K)`` on these supports are made here if they are not known.
     """
-    if not (inst.pooled_for_search and inst.layout.kind == "columns"):
+    if not (inst.pooled_for_search and inst.items.separate):
         return [refit(inst, problem, stop.chosen, stop.fit.Z) for stop in stops]
     source, known = inst.source, steps is not None
     steps = steps or _newton_steps(inst, stops)
@@ -152,10 +142,9 @@ def refit_along(
 
 def _newton_steps(inst: Instance, stops: list[Stop]) -> Callable[[Tensor], Tensor]:
     """``H_SS^-1 g_S`` for every support S."""
-    H = inst.normal_equations[0]
-    free = torch.ones(inst.layout.free, dtype=torch.bool, device=H.device)
-    rows = [torch.cat([support_mask(inst, stop.chosen)[:, 0], free]).nonzero().flatten() for stop in stops]
-    factors = [cholesky(H[r.unsqueeze(1), r]) for r in rows]
+    free = torch.ones(inst.items.free, dtype=torch.bool, device=inst.ridge.device)
+    rows = [torch.cat([inst.items.mask_one(stop.chosen)[:, 0], free]).nonzero().flatten() for stop in stops]
+    factors = [inst.form.factor(r) for r in rows]
 
     def step(gradient: Tensor) -> Tensor:
         moves = torch.zeros_like(gradient)

@@ -60,28 +60,28 @@ def polish(
         Ends the search of a problem when it says so of an answer.
     """
     Z = z.double()
-    supports = largest(inst.layout.pack(Z), inst.kappa)
-    Z = torch.cat([torch.where(inst.layout.mask(supports), Z[: inst.layout.features], 0.0), Z[inst.layout.features :]])
-    problems = inst.layout.problems // copies
+    supports = largest(inst.items.pack(Z), inst.kappa)
+    Z = torch.cat([torch.where(inst.items.mask(supports), Z[: inst.items.features], 0.0), Z[inst.items.features :]])
+    problems = inst.items.problems // copies
     starts = [list(supports[problem::problems]) for problem in range(problems)]
     if known is not None:
-        for start, support in zip(starts, largest(inst.layout.pack(known.repeat(1, copies)), inst.kappa), strict=False):
+        for start, support in zip(starts, largest(inst.items.pack(known.repeat(1, copies)), inst.kappa), strict=False):
             start.append(support)
     values, residual = [], 0.0
-    outputs = inst.layout.outputs // copies
+    outputs = inst.items.outputs // copies
     plan = EFFORTS[effort]
     for problem in range(problems):
         scene, exact = landscape(inst, problem, searched=plan is not None), _Exact(inst, problem)
 
         def done(chosen: Tensor, fit: Fit, exact: _Exact = exact, problem: int = problem) -> bool:
-            inst.watch.found(problem, fit.value)
+            inst.watch.reporter.report_objective(problem, fit.value)
             if settled is None:
                 return False
             best = exact(chosen, fit)
             return settled(problem, best.Z[:, :outputs], best.value)
 
         best = exact(*explore(scene, starts[problem], Z, inst.resolution, plan, passes, done))
-        inst.watch.found(problem, best.value)
+        inst.watch.reporter.report_objective(problem, best.value)
         Z = best.Z
         values.append(best.value)
         residual = max(residual, best.residual)

@@ -45,8 +45,8 @@ def refit(
     of `tol`, relatively. Smooth losses are minimised by Newton's method; where kinks defeat it, by an interior point
     method; where nearly dependent columns defeat both, in an orthogonal basis.
     """
-    outputs = inst.layout.outputs_of(problem)
-    view = Restricted(inst, outputs, support_mask(inst, chosen), inst.problem.loss, inst.source.target[:, outputs])
+    outputs = inst.items.outputs_of(problem)
+    view = Restricted(inst, outputs, inst.items.mask_one(chosen), inst.problem.loss, inst.source.target[:, outputs])
     if not view.size:
         return Fit(view.scatter(view.gather(Z), Z), float(view.value(view.gather(Z))), 0.0)
     fit, ended = _minimise(view, Z, give_up, tol)
@@ -85,7 +85,7 @@ def _by_newton(view: Restricted, Z: Tensor, give_up: float, tol: float, steps: i
     first = view.basis is None
     if view.inst.gram_at_hand and first:
         # Steps with it need not be perfect: values and gradients come from the data.
-        view.take_hessian(view.inst.normal_equations[0])
+        view.take_hessian(view.inst.form)
     result = newton(
         view.evaluate,
         view.value,
@@ -112,14 +112,7 @@ def optimal_slopes(inst: Instance, problem: int, chosen: Tensor, fit: Fit) -> Te
     """The slope of every sample's loss ``(m, c')`` at a fit: the dual point that belongs to it."""
     if fit.slope is not None:
         return fit.slope
-    outputs = inst.layout.outputs_of(problem)
+    outputs = inst.items.outputs_of(problem)
     target = inst.source.target[:, outputs]
-    view = Restricted(inst, outputs, support_mask(inst, chosen), inst.problem.loss, target)
+    view = Restricted(inst, outputs, inst.items.mask_one(chosen), inst.problem.loss, target)
     return inst.problem.loss.gradient(view.predictors(view.gather(fit.Z)), target)
-
-
-def support_mask(inst: Instance, chosen: Tensor) -> Tensor:
-    """The coefficients ``(p, c')`` of one problem that its chosen items allow."""
-    if inst.layout.kind == "columns":
-        return chosen.unsqueeze(1)
-    return inst.layout.mask(chosen.unsqueeze(0))

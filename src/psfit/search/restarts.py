@@ -16,7 +16,7 @@ from psfit.comm import even_bounds
 from psfit.problem import all_supports, are_few
 from psfit.search.landscape import Landscape
 from psfit.search.refit import Fit
-from psfit.search.swaps import gains_of_adding, swap_search
+from psfit.search.swaps import swap_search
 
 # Floating-point operations that perturbed restarts may spend: an amount that is small on any machine and some passes
 # over the data, or some times what the first searches did.
@@ -68,14 +68,14 @@ def explore(
     if plan is None or bool(starts[0].all()):
         return starts[0], scene.fit(starts[0], Z)
     chosen, fit, _ = swap_search(scene, starts[0], Z, rel_tol)
-    if scene.inst.watch.over() or done(chosen, fit):
+    if scene.inst.watch.must_stop() or done(chosen, fit):
         return chosen, fit
     first = fit
     for start in _distinct([*starts, _forward(scene, starts[0], Z)])[1:]:
         found, reached, _ = swap_search(scene, start, Z, rel_tol)
         if reached.value < fit.value:
             chosen, fit = found, reached
-        if scene.inst.watch.over():
+        if scene.inst.watch.must_stop():
             return chosen, fit
     if fit is not first and done(chosen, fit):
         return chosen, fit
@@ -91,8 +91,8 @@ def try_all(scene: Landscape, chosen: Tensor, fit: Fit) -> tuple[Tensor, Fit]:
         reached = scene.fit(trial, fit.Z)
         if reached.value < fit.value:
             chosen, fit = trial, reached
-            scene.inst.watch.found(scene.problem, fit.value)
-        if scene.inst.watch.over():
+            scene.inst.watch.reporter.report_objective(scene.problem, fit.value)
+        if scene.inst.watch.must_stop():
             break
     return chosen, fit
 
@@ -112,7 +112,7 @@ def restart(
         allowed = spent + plan.work * max(longer * free, REPEATS * spent, known)
         # Where every search has led to the same place, half the patience will do.
         enough = patience * longer if len(ends) > 1 else (patience + 1) // 2
-        if failures >= enough or scene.work >= allowed or scene.inst.watch.over():
+        if failures >= enough or scene.work >= allowed or scene.inst.watch.must_stop():
             return chosen, fit
         start = _perturbed(chosen, SHARES[restarts % len(SHARES)], generator)
         found, reached, _ = swap_search(scene, start, fit.Z, rel_tol)
@@ -120,7 +120,7 @@ def restart(
         restarts, failures = restarts + 1, failures + 1
         if reached.value < fit.value - rel_tol * abs(fit.value):
             chosen, fit, failures = found, reached, 0
-            scene.inst.watch.found(scene.problem, fit.value)
+            scene.inst.watch.reporter.report_objective(scene.problem, fit.value)
 
 
 def _place(fit: Fit) -> str:
@@ -142,7 +142,7 @@ def _forward(scene: Landscape, like: Tensor, Z: Tensor) -> Tensor:
     """A greedy start: the items that help most given those taken before, a share of the limit at a time."""
     kappa, chosen = int(like.sum()), torch.zeros_like(like)
     for bound in even_bounds(kappa, min(kappa, GREEDY_STEPS))[1:]:
-        gains = gains_of_adding(scene.model(scene.fit(chosen, Z), chosen), chosen)
+        gains = scene.domain.addition_scores(scene.model(scene.fit(chosen, Z), chosen), chosen)
         taken = torch.where(chosen, -1.0, gains).topk(bound - int(chosen.sum())).indices
         chosen = chosen.index_fill(0, taken, True)
     return chosen

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from psfit.data import DesignMatrix, Strip
+from psfit.data.quadratic_form import QuadraticForm
 from psfit.data.strip import DenseStrip
 from psfit.kernels.linalg import Evaluation, cholesky
 from psfit.losses import Loss
@@ -34,7 +35,7 @@ class Restricted:
     def __init__(self, inst: Instance, outputs: list[int], mask: Tensor, loss: Loss, target: Tensor) -> None:
         self.inst, self.loss, self.target = inst, loss, target
         self.outputs = outputs
-        free = torch.ones(inst.layout.free, len(outputs), dtype=torch.bool, device=mask.device)
+        free = torch.ones(inst.items.free, len(outputs), dtype=torch.bool, device=mask.device)
         full = torch.cat([mask, free])
         self.rows = full.any(dim=1).nonzero().flatten()
         inside = full[self.rows]
@@ -75,10 +76,9 @@ class Restricted:
         """The columns of the support, gathered when the data are first asked for."""
         return self.inst.source.matrix.columns(self.rows)
 
-    def take_hessian(self, H: Tensor) -> None:
-        """Use the Hessian ``H (n, n)`` of a quadratic loss, known from elsewhere, rather than make it from the data."""
-        rows = [self.rows[at] for at in self.at]
-        self._hessian = torch.block_diag(*(H[r.unsqueeze(1), r] for r in rows))
+    def take_hessian(self, form: QuadraticForm) -> None:
+        """Use the Hessian of a quadratic loss, known by its form, rather than make it from the data."""
+        self._hessian = torch.block_diag(*(form.block(self.rows[at]) for at in self.at))
 
     def gather(self, Z: Tensor) -> Tensor:
         """The variables ``(1, size)`` of coefficients ``Z (n, c)``."""
@@ -165,7 +165,7 @@ class Restricted:
 
         The gradient has no component there, so Newton's direction stays what it was.
         """
-        if self.loss.joint and self.inst.layout.free:
+        if self.loss.joint and self.inst.items.free:
             last = self._intercepts
             H[last.unsqueeze(1), last] += H[last, last].mean()
 
@@ -174,7 +174,7 @@ class Restricted:
 
         Then it gets as much as all samples together typically give it, so that a step does not go too far.
         """
-        if self.inst.layout.free:
+        if self.inst.items.free:
             last = self._intercepts
             most = self.inst.column_norm**2 * self.loss.typical_curvature(self.inst.mean_target, len(self.outputs))
             H[last, last] += most * (H[last, last] <= IDLE * most)

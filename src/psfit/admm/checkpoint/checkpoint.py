@@ -9,13 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from psfit.admm.bicadmm import BiCADMM, Setup, State
+from psfit.admm.bicadmm import BiCADMM
 from psfit.admm.bilinear import BilinearState
 from psfit.admm.checkpoint.arrays import Expected, read_arrays, write_arrays
 from psfit.admm.checkpoint.error import CheckpointError
 from psfit.admm.checkpoint.folder import MANIFEST, SHARED
 from psfit.admm.checkpoint.manifest import read_manifest, write_manifest
 from psfit.admm.checkpoint.store import Store, differences
+from psfit.admm.setup import Setup
+from psfit.admm.state import State
 from psfit.comm import Moved
 
 # Column means and scales are sums over the data. If they are this close, the columns are the same, and only the order
@@ -154,8 +156,8 @@ class Checkpoint:
             "fit_intercept": problem.fit_intercept,
             "standardize": problem.standardize,
             "samples": inst.samples,
-            "features": inst.layout.features,
-            "outputs": inst.layout.outputs,
+            "features": inst.items.features,
+            "outputs": inst.items.outputs,
             "nodes": grid.nodes.size,
             "blocks": grid.blocks.size,
             "ranks": grid.world.size,

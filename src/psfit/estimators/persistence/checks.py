@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from psfit.admm.bicadmm import BiCADMM
+from psfit.admm.record import Record
 from psfit.comm import GridSpec
-from psfit.common.result import Record, Result, Status
+from psfit.common.status import Status
 from psfit.data import memory
 from psfit.data.schema import KINDS, Schema
 from psfit.estimators.criteria import CRITERIA
 from psfit.estimators.model import SparseModel
+from psfit.pipeline.result import Result
 
 SETTINGS: dict[str, type] = {"solver": BiCADMM, "grid": GridSpec}
 # The losses of each estimator; the ``...CV`` estimators have the same.

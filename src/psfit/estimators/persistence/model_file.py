@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 
 from psfit import estimators
+from psfit.admm.record import Record
 from psfit.common.output_files import write_whole
-from psfit.common.result import Record, Result, Status
+from psfit.common.status import Status
 from psfit.common.version import __version__
 from psfit.estimators.classification import Classifier
 from psfit.estimators.model import SparseModel
 from psfit.estimators.persistence import checks
 from psfit.estimators.persistence.archive import ModelFileError, pack, unpack
 from psfit.estimators.selection import SelectingModel, Selection
+from psfit.pipeline.result import Result
 
 FORMAT = 3
 # Endings of the model files that commands write.

@@ -1,86 +1,15 @@
-"""What a solve returns: an answer, how it was reached, and a status whose value is advice."""
+"""What a fit returns: an answer, how it was reached, and what is proved about it."""
 
 from dataclasses import dataclass, field
-from enum import Enum
 
 import numpy as np
 
+from psfit.admm.record import Record
+from psfit.common.status import CLOSED_GAP, CUT_SHORT, Status, relative_gap
 
-class Status(Enum):
-    """How a run ended; the value tells the user what to do about it."""
-
-    RUNNING = "still running"
-    CONVERGED = "all residuals are within tolerance"
-    SETTLED = "the support no longer changes; the coefficients on it were made exact by the refit"
-    MAX_ITER = "the iteration limit came first; the answer is feasible and refitted, raise max_iter for more"
-    TIME_LIMIT = "the time limit came first; the answer is feasible and refitted, raise time_limit for more"
-    INTERRUPTED = (
-        "it was asked to stop; the answer is the best so far, feasible and refitted, its bound what was proved"
-    )
-    TERMINATED = "SIGTERM came first; the answer is the best so far, refitted; its bound is what was proved by then"
-    PROVED = "no support is better by more than gap_tol"
-    TREE_LIMIT = (
-        "the search tree filled the memory it may use; the gap is true, a smaller gamma makes it easier to close"
-    )
-    ROUNDING = (
-        "every support was looked at, but rounding leaves a larger gap than gap_tol; the gap is true, "
-        "a smaller gamma makes it smaller"
-    )
-    DIVERGED = (
-        "the iteration left the range of floating-point numbers; the answer is refitted from the last finite point. "
-        "Rescale y, or leave rho_c and rho_b at 'auto'"
-    )
-
-
-# How a run can end before its work is done although nobody asked it to; those who asked know.
-CUT_SHORT = (Status.MAX_ITER, Status.TIME_LIMIT, Status.TREE_LIMIT, Status.ROUNDING, Status.DIVERGED)
-# A proof as tight as this says that the answer is good, however the run ended.
-CLOSED_GAP = 1e-4
 # A healthy refit leaves far less of the gradient over than this share; with more, the coefficients are not the best of
 # their support.
 REFIT_TOLERANCE = 1e-6
-
-
-def relative_gap(objective: float, lower_bound: float) -> float:
-    """Their distance as a share of the objective; zero only if they are equal."""
-    distance = objective - lower_bound
-    return 0.0 if distance == 0 else distance / max(abs(objective), np.finfo(float).tiny)
-
-
-@dataclass(frozen=True)
-class Record:
-    """One outer iteration: the paper's residuals p, d, b and what else was measured.
-
-    Parameters
-    ----------
-    iteration : int
-        Its number, from one.
-    primal, dual, bilinear : float
-        The residuals ``p = sum_i ||x_i - z||``, ``d = sqrt(N) rho_c ||z - z_old||`` and ``b = |s'z - t|``, as shares of
-        the sizes of what they compare. They are within tolerance if they are at most `tol`, whatever the units of the
-        data.
-    nonzeros : int
-        Nonzero items of z.
-    seconds : float
-        Time since the start of the fit.
-    objective : float or None
-        The objective at z, if ``BiCADMM(record_objective=True)`` asked for it.
-    sent_bytes, sent_seconds, fetched_bytes, fetched_seconds : int, float
-        What was sent to the device and fetched back from it since the placing of the data; zero where the device is
-        the host.
-    """
-
-    iteration: int
-    primal: float
-    dual: float
-    bilinear: float
-    nonzeros: int
-    seconds: float
-    objective: float | None = None
-    sent_bytes: int = 0
-    sent_seconds: float = 0.0
-    fetched_bytes: int = 0
-    fetched_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -171,9 +100,9 @@ class Result:
         """Why the answer may not be what was asked for, each with a remedy; none in a healthy fit."""
         doubtful = self.status in CUT_SHORT and not self.gap <= CLOSED_GAP
         ended = f"{self.status.name}: {self.status.value}" if doubtful else ""
-        return tuple(said for said in (ended, self._refit()) if said)
+        return tuple(text for text in (ended, self._describe_refit()) if text)
 
-    def _refit(self) -> str:
+    def _describe_refit(self) -> str:
         """What is wrong with the refit, if anything is."""
         if self.residual <= REFIT_TOLERANCE:
             return ""
@@ -182,26 +111,26 @@ class Result:
             "do not minimise the objective on their support; use a smaller gamma, or standardize=True"
         )
 
-    def _proved(self) -> str:
+    def _describe_proof(self) -> str:
         """The certificate in words."""
         if not np.isfinite(self.lower_bound):
             return "none was asked for"
-        said = f"no answer within the limit has an objective below {self.lower_bound:.8g}, gap {self.gap:.2g}"
+        text = f"no answer within the limit has an objective below {self.lower_bound:.8g}, gap {self.gap:.2g}"
         if len(self.kappa) == 1 and self.certain_in >= self.kappa[0]:
-            said += "; no other support is better"
+            text += "; no other support is better"
         elif self.certain_in or self.certain_out:
-            said += f"; every better support has {self.certain_in} known items and none of {self.certain_out} others"
+            text += f"; every better support has {self.certain_in} known items and none of {self.certain_out} others"
         if self.tree_nodes:
-            said += f"; {self.tree_nodes:,} tree nodes"
+            text += f"; {self.tree_nodes:,} tree nodes"
         if self.gap > 0.05:
             on = "more time" if self.tree_nodes else "exact mode"
-            said += f" (a smaller gamma proves more, {on} searches on)"
-        return said
+            text += f" (a smaller gamma proves more, {on} searches on)"
+        return text
 
-    def _reading(self) -> str:
+    def _describe_reading(self) -> str:
         """What was special about data that are large."""
-        said = f", on {self.candidates:,} candidate features" if self.candidates < self.coef.shape[0] else ""
-        return said + (f", data read {self.passes:.1f} times" if self.passes else "")
+        text = f", on {self.candidates:,} candidate features" if self.candidates < self.coef.shape[0] else ""
+        return text + (f", data read {self.passes:.1f} times" if self.passes else "")
 
     @property
     def support(self) -> np.ndarray:
@@ -215,15 +144,16 @@ class Result:
         unit = "rows" if self.sparsity == "feature" and c > 1 else "nonzero coefficients"
         each = f" in each of {len(self.kappa)} problems" if len(self.kappa) > 1 else ""
         outputs = f" x {c} outputs" if c > 1 else ""
+        reading, refit = self._describe_reading(), self._describe_refit()
         return "\n".join(
             [
                 f"Sparse {self.loss} fit: {self.samples:,} samples x {p:,} features{outputs}, "
                 f"{self.nodes} node{'s' * (self.nodes > 1)} x {self.blocks} block{'s' * (self.blocks > 1)}",
                 f"  objective  {self.objective:.8g}",
-                f"  proved     {self._proved()}",
+                f"  proved     {self._describe_proof()}",
                 f"  support    {len(self.support)} features, at most {limit} {unit}{each}: {shown}",
-                f"  iterations {self.n_iter} in {self.seconds:.2f} s, local solver {self.local}{self._reading()}",
+                f"  iterations {self.n_iter} in {self.seconds:.2f} s, local solver {self.local}{reading}",
                 f"  status     {self.status.name}: {self.status.value}",
-                *([f"  refit      {self._refit()}"] if self._refit() else []),
+                *([f"  refit      {refit}"] if refit else []),
             ]
         )

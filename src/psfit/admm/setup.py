@@ -1,0 +1,108 @@
+"""What stays fixed during a run of Bi-cADMM: the penalties, the local solver and its factors."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from psfit.admm.local import LocalSolver, Subproblem, choose
+from psfit.admm.settings import Settings
+from psfit.comm import even_bounds
+from psfit.problem.instance import Instance
+
+# rho_b as a share of N rho_c, the curvature of all nodes together: only that ratio enters the step of z, so that a run
+# does not slow down as the same data are dealt to more nodes. Gentle pressure often finds the better support.
+PRESSURES = (0.3, 1.0, 0.1)
+# After a gentle start the pressure grows by this factor an iteration, up to a limit: data with many more features than
+# samples would otherwise wait for it several times as long, for the same supports.
+GENTLE = 30
+GROWTH = 1.05
+MOST_PRESSURE = 1e3
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The instance, the local solver with its subproblem, and the penalties.
+
+    Parameters
+    ----------
+    own : Tensor (n, 1)
+        One for the coordinates whose blocks are hosted here. All others are zero in ``x_i`` and ``u_i``.
+    unit : Tensor (problems,)
+        The size of a coefficient fitted alone: what "small" means when the answer itself is zero.
+    growth : float
+        Factor by which rho_b grows at each iteration after the first ones.
+    copies : int
+        How often each problem occurs among the columns, each time with another rho_b.
+    """
+
+    instance: Instance
+    solver: LocalSolver[Any]
+    sub: Subproblem
+    own: Tensor
+    rho_c: float
+    rho_b: Tensor
+    unit: Tensor
+    growth: float
+    copies: int
+
+    def pressure(self, age: Tensor) -> Tensor:
+        """The factor on rho_b at an iteration: one for a gentle start, then growing.
+
+        Only the data-free step knows rho_b, so no factor is made again; its scaled multiplier v shrinks as rho_b grows.
+        """
+        return torch.pow(self.growth, (age - GENTLE).clamp(min=0)).clamp(max=MOST_PRESSURE)
+
+
+def prepare(settings: Settings, inst: Instance) -> Setup:
+    """Choose the penalties and the local solver."""
+    N, M = inst.grid.nodes.size, inst.grid.blocks.size
+    loss, n = inst.problem.loss, inst.source.matrix.shape[1]
+    curvature = loss.typical_curvature(inst.mean_target, inst.source.outputs)
+    # A mean diagonal of a node's Hessian. The harmonic one, since in these coordinates a column with a tiny norm
+    # carries a huge ridge, which must not set the pace of all others.
+    diagonal = curvature * inst.column_norm**2 + inst.ridge[: inst.items.features]
+    node_curvature = 1 / (N * float((1 / diagonal).mean()))
+    rho_c = node_curvature if settings.rho_c == "auto" else float(settings.rho_c)
+    shares = _choose_pressures(settings, inst)
+    inst = inst.batched(len(shares))
+    rho_b = torch.tensor(
+        [share * N * rho_c if settings.rho_b == "auto" else settings.rho_b for share in shares], dtype=torch.float64
+    )
+    rho_b = rho_b.repeat_interleave(inst.items.problems // len(shares)).unsqueeze(1)
+    rho_l = M * curvature if settings.rho_l == "auto" else float(settings.rho_l)
+    sub = _make_subproblem(inst, rho_c, rho_l)
+    own = torch.zeros_like(sub.weight)
+    own[inst.grid.columns(n)] = 1
+    unit = inst.items.norms(inst.grid.nodes.total(inst.slope_at_zero())) / (N * node_curvature)
+    return Setup(
+        instance=inst,
+        solver=choose(settings.local, loss, inst.items.features, inst.source.outputs, M),
+        sub=sub,
+        own=own,
+        rho_c=rho_c,
+        rho_b=rho_b.to(unit),
+        unit=unit.cpu(),
+        growth=1.0 if settings.effort == "low" or settings.rho_b != "auto" else GROWTH,
+        copies=len(shares),
+    )
+
+
+def _make_subproblem(inst: Instance, rho_c: float, rho_l: float) -> Subproblem:
+    """What a local solver minimises; the ridge and rho_c are one weight for each coordinate."""
+    bounds = even_bounds(inst.source.matrix.shape[1], inst.grid.blocks.size)
+    return Subproblem(
+        loss=inst.problem.loss,
+        split=inst.split,
+        weight=(inst.ridge / inst.grid.nodes.size + rho_c).to(inst.source.matrix.dtype),
+        blocks=tuple(slice(bounds[j], bounds[j + 1]) for j in inst.grid.blocks.hosted),
+        axis=inst.grid.blocks,
+        rho_l=rho_l,
+    )
+
+
+def _choose_pressures(settings: Settings, inst: Instance) -> tuple[float, ...]:
+    """Shares rho_b / (N rho_c) to try side by side: one, unless columns are free to be copies of a problem."""
+    plain = settings.thoroughness in ("low", "brief") or settings.rho_b != "auto" or not inst.items.separate
+    return PRESSURES[:1] if plain or not settings.portfolio else PRESSURES

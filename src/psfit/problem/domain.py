@@ -1,0 +1,148 @@
+"""The domain: which supports are allowed. It answers what the search and the certificate ask about supports.
+
+Three questions: the minimiser of a quadratic form on a support, the scores of exchanges, and the conjugate of the ridge
+over all supports that are still allowed. The first two serve the search, the third the bounds. A demand on the
+coefficients, such as a bound, changes the answers here and nowhere else.
+
+The conjugate comes from the perspective, the strongest convex stand-in for "at most kappa items, each paying a ridge".
+For items with ridges ``r`` it gives every item a share ``s_j`` in [0, 1] of the limit and charges
+
+    1/2 min { sum_j r_j x_j^2 / s_j :  0 <= s <= 1,  sum_j s_j <= kappa }.
+
+Its conjugate at ``g`` is the sum of the kappa largest scores ``g_j^2 / (2 r_j)``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from psfit.data.quadratic_form import Minimum, QuadraticForm
+from psfit.problem.exchanges import score_additions, score_removals, score_swaps
+from psfit.problem.items import Items
+from psfit.problem.local_model import LocalModel
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The supports allowed to a batch of problems with the same items.
+
+    Parameters
+    ----------
+    items : Items
+        What is counted.
+    inside, outside : Tensor (B, size), bool
+        Items that every support has, and those that none has.
+    left : Tensor (B, 1)
+        How many of the other items may be taken.
+    """
+
+    items: Items
+    inside: Tensor
+    outside: Tensor
+    left: Tensor
+
+    @classmethod
+    def of(cls, items: Items, limit: Tensor | int, device: torch.device) -> "Domain":
+        """Every support within the `limit`: one number for a batch of one, or ``(B, 1)``."""
+        rows = limit.shape[0] if isinstance(limit, Tensor) else 1
+        nothing = torch.zeros(rows, items.size, dtype=torch.bool, device=device)
+        left = limit if isinstance(limit, Tensor) else torch.full((1, 1), limit, device=device)
+        return cls(items, nothing, nothing, left)
+
+    @property
+    def limit(self) -> Tensor:
+        """How many items a support may have, ``(B, 1)``."""
+        return self.left + self.inside.sum(dim=1, keepdim=True)
+
+    @property
+    def free(self) -> Tensor:
+        """Items still to be decided, ``(B, size)``."""
+        return ~(self.inside | self.outside)
+
+    def decide(self, inside: Tensor, outside: Tensor) -> "Domain":
+        """The domain with the same limits and these items, ``(B, size)``, inside and outside."""
+        return replace(self, inside=inside, outside=outside, left=self.limit - inside.sum(dim=1, keepdim=True))
+
+    def select(self, index: Tensor) -> "Domain":
+        """Some rows of the batch."""
+        return Domain(self.items, self.inside[index], self.outside[index], self.left[index])
+
+    def minimise(self, form: QuadraticForm, chosen: Tensor) -> Minimum:
+        """The minimiser of a form over the items ``chosen (size,)`` and the rows that do not count."""
+        return form.minimise(self.items.rows_of(chosen))
+
+    def swap_scores(self, model: LocalModel, chosen: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Gains of all exchanges that keep a support ``chosen (size,)`` allowed; see `exchanges.score_swaps`.
+
+        The domain must be a batch of one.
+        """
+        removable, newcomers = chosen & ~self.inside[0], (~chosen & ~self.outside[0]).nonzero().flatten()
+        return score_swaps(model, removable, newcomers, self.items.width > 1)
+
+    def addition_scores(self, model: LocalModel, chosen: Tensor) -> Tensor:
+        """By how much each item that may join the support ``chosen (size,)`` lowers the model; else zero."""
+        newcomers = (~chosen & ~self.outside[0]).nonzero().flatten()
+        return score_additions(model, newcomers, chosen.numel(), self.items.width > 1)
+
+    def removal_costs(self, model: LocalModel, chosen: Tensor) -> Tensor:
+        """By how much the model rises without each item ``(size,)``; infinite where an item cannot leave."""
+        costs = score_removals(model, chosen.numel())
+        return torch.where(chosen & ~self.inside[0], costs, torch.inf)
+
+    def conjugate(self, scores: Tensor) -> Tensor:
+        """``(B,)``: scores of the items inside, and the largest of the free ones in the places left."""
+        most = min(int(self.left.max()), scores.shape[1])
+        ranked = torch.where(self.free, scores, 0.0).topk(max(most, 0), dim=1).values
+        counted = torch.arange(ranked.shape[1], device=scores.device) < self.left
+        return torch.where(self.inside, scores, 0.0).sum(dim=1) + torch.where(counted, ranked, 0.0).sum(dim=1)
+
+    def margins(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """By how much a bound rises if a free item is put outside, or inside: two arrays ``(B, size)``, else zero."""
+        size = scores.shape[1]
+        ranked = torch.where(self.free, scores, 0.0).sort(dim=1, descending=True).values
+        ranked = torch.cat([torch.full_like(ranked[:, :1], torch.inf), ranked, torch.zeros_like(ranked[:, :1])], dim=1)
+        last = ranked.gather(1, self.left.clamp(0, size))
+        following = ranked.gather(1, (self.left + 1).clamp(0, size + 1))
+        out = torch.where(self.free, (scores - following).clamp(min=0), 0.0)
+        into = torch.where(self.free, (last - scores).clamp(min=0), 0.0)
+        return out, into
+
+    def screen(self, scores: Tensor, lower: Tensor, upper: float) -> tuple["Domain", Tensor]:
+        """Decide every free item whose other choice cannot lead below `upper`; which rows ``(B,)`` are still possible.
+
+        The `scores` belong to the dual points behind the bounds ``lower (B,)``.
+        """
+        out, into = self.margins(scores)
+        missed = lower.unsqueeze(1) + out > upper
+        useless = lower.unsqueeze(1) + into > upper
+        possible = ~(missed & useless).any(dim=1) & (lower <= upper)
+        decided = self.decide(self.inside | missed, self.outside | (useless & ~missed))
+        return decided, possible & (decided.left.squeeze(1) >= 0)
+
+    def shrink(self, size: Tensor, ridge: Tensor, rho: Tensor | float) -> tuple[Tensor, Tensor]:
+        """The proximal step of the perspective at penalty `rho`.
+
+        Factors ``(B, size)`` for items of magnitude ``size (B, size)``, and shares. For given shares an item is
+        multiplied by ``rho s / (rho s + r)``. The best shares are ``a_j theta - r_j / rho`` clipped to [0, 1] with
+        ``a_j = size_j sqrt(r_j)``, and the one number ``theta`` makes them add up to the places left. Their sum grows
+        piecewise linearly in theta: sorted kinks and cumulative sums find the piece.
+        """
+        free = self.free & (size > 0)
+        slope = torch.where(free, size * ridge.sqrt(), 0.0).double()
+        offset = (ridge / rho).double().expand_as(slope)
+        # An item starts to take a share at the first of its kinks and has all of it from the second on.
+        kinks, order = torch.cat([offset / slope, (1 + offset) / slope], dim=1).sort(dim=1)
+        steep = torch.cat([slope, -slope], dim=1).gather(1, order).cumsum(dim=1)
+        level = torch.cat([-offset, 1 + offset], dim=1).gather(1, order).cumsum(dim=1)
+        before = (steep * kinks + level < self.left) & kinks.isfinite()
+        piece = before.sum(dim=1, keepdim=True).clamp(1, kinks.shape[1] - 1)
+        steep, level = steep.gather(1, piece - 1), level.gather(1, piece - 1)
+        low, high = kinks.gather(1, piece - 1), kinks.gather(1, piece)
+        theta = torch.where(steep > 0, (self.left - level) / steep, low).clamp(low, high)
+        share = (slope * theta.nan_to_num() - offset).clamp(0, 1)
+        roomy = free.sum(dim=1, keepdim=True) <= self.left
+        share = torch.where(roomy, free.to(share), share) * (self.left > 0)
+        share = torch.where(self.inside, 1.0, share)
+        return rho * share / (rho * share + ridge), share

@@ -1,0 +1,98 @@
+"""Scores of exchanges: what a local model gains or loses when items join or leave the support.
+
+With ``K = H_SS^-1`` on the fitted variables S, taking item j out costs ``x_j^2 / (2 K_jj)`` and moves the gradient
+and the curvature of an outside item i, so that the best objective after the exchange is known in closed form:
+
+    gain(j, i) = (d_i - T_ji x_j / K_jj)^2 / (2 (q_i + T_ji^2 / K_jj)) - x_j^2 / (2 K_jj),
+    T = K H_S,out,   q_i = H_ii - H_i,S T_,i,   d = gradient.
+
+One array scores all pairs, exactly for the squared loss and to second order for the others. An item of several
+coefficients has blocks in place of these scalars.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from psfit.kernels.linalg import cholesky
+from psfit.problem.local_model import LocalModel
+
+SCORE_ENTRIES = 1 << 24
+
+
+def score_swaps(
+    model: LocalModel, removable: Tensor, newcomers: Tensor, in_blocks: bool
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Gains of all swaps of items in the mask `removable` for items with the numbers `newcomers`.
+
+    Yields a bounded number of newcomers at a time: gains ``(removable, some)``, the items that leave, those that join.
+    Items of several coefficients are scored `in_blocks`.
+    """
+    K = torch.cholesky_inverse(cholesky(model.inner))
+    if in_blocks:
+        leaving = removable.nonzero().flatten()
+        yield score_rows(model, K, leaving, newcomers), leaving, newcomers
+        return
+    variables = ((model.item >= 0) & removable[model.item.clamp(min=0)]).nonzero().flatten()
+    flat = model.columns.reshape(-1, model.columns.shape[2])
+    curvature = model.blocks.diagonal(dim1=1, dim2=2).reshape(-1)
+    gradient = model.gradient.reshape(-1)
+    for part in newcomers.split(max(1, SCORE_ENTRIES // K.shape[0])):
+        T = K @ flat[part].T
+        q = curvature[part] - (flat[part].T * T).sum(dim=0)
+        scores = score_items(gradient[part], q, T[variables], model.x[variables], K.diagonal()[variables])
+        yield scores, model.item[variables], part
+
+
+def score_items(d: Tensor, q: Tensor, T: Tensor, x: Tensor, K: Tensor) -> Tensor:
+    """Gains ``(removable, outside)`` of all swaps of single coefficients; `K` is the diagonal of the inverse."""
+    x, K = x.unsqueeze(1), K.unsqueeze(1)
+    curvature = (q.clamp(min=0) + T.square() / K).clamp(min=torch.finfo(d.dtype).tiny)
+    return (d - T * (x / K)).square() / (2 * curvature) - x.square() / (2 * K)
+
+
+def score_rows(model: LocalModel, K: Tensor, leaving: Tensor, newcomers: Tensor) -> Tensor:
+    """Gains ``(leaving, newcomers)`` of all swaps of whole rows."""
+    C = model.columns[newcomers]
+    T = C @ K
+    Q = model.blocks[newcomers] - T @ C.transpose(1, 2)
+    d = model.gradient[newcomers]
+    gains = []
+    for item in leaving:
+        mine = (model.item == item).nonzero().flatten()
+        # A part of the inverse may be singular to rounding, where columns are nearly dependent.
+        inverse = torch.cholesky_inverse(cholesky(K[mine.unsqueeze(1), mine]))
+        force = inverse @ model.x[mine]
+        part = T[:, :, mine]
+        schur = Q + part @ inverse @ part.transpose(1, 2)
+        left = d - part @ force
+        solved = torch.cholesky_solve(left.unsqueeze(2), cholesky(schur)).squeeze(2)
+        gains.append(0.5 * (left * solved).sum(dim=1) - 0.5 * (model.x[mine] * force).sum())
+    return torch.stack(gains) if gains else d.new_zeros(0, len(newcomers))
+
+
+def score_additions(model: LocalModel, newcomers: Tensor, size: int, in_blocks: bool) -> Tensor:
+    """By how much each of the `newcomers` alone would lower the model ``(size,)``; zero for all other items."""
+    K = torch.cholesky_inverse(cholesky(model.inner))
+    gains = torch.zeros(size, dtype=model.gradient.dtype, device=model.gradient.device)
+    for part in newcomers.split(max(1, SCORE_ENTRIES // max(1, model.columns[0].numel()))):
+        if in_blocks:
+            C, d = model.columns[part], model.gradient[part]
+            left = model.blocks[part] - C @ K @ C.transpose(1, 2)
+            solved = torch.cholesky_solve(d.unsqueeze(2), cholesky(left)).squeeze(2)
+            gains[part] = 0.5 * (d * solved).sum(dim=1)
+        else:
+            C, d = model.columns.flatten(0, 1)[part], model.gradient.reshape(-1)[part]
+            own = model.blocks.diagonal(dim1=1, dim2=2).reshape(-1)[part]
+            left = (own - ((C @ K) * C).sum(dim=1)).clamp(min=1e-9 * own + torch.finfo(own.dtype).tiny)
+            gains[part] = d.square() / (2 * left)
+    return gains
+
+
+def score_removals(model: LocalModel, size: int) -> Tensor:
+    """By how much the model would rise without each item of the support ``(size,)``, its coefficients one by one."""
+    inverse = torch.cholesky_inverse(cholesky(model.inner)).diagonal()
+    counted = model.item >= 0
+    costs = torch.zeros(size, dtype=model.x.dtype, device=model.x.device)
+    return costs.index_add_(0, model.item[counted], (model.x.square() / (2 * inverse))[counted])

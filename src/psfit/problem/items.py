@@ -1,0 +1,174 @@
+"""Items: what the limit kappa counts among the coefficients, and which coefficients belong to each item.
+
+Coefficients are ``Z (p + free, c)``; the last `free` rows (the intercept) are never counted. A table
+``(problems, size)`` holds one number for each item. Three kinds exist: the coefficients of each output, where every
+output is a problem of its own; the entries of all outputs together; and whole rows. A further kind, such as groups, is
+one more class here.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Items(ABC):
+    """The items of `features` by `outputs` coefficients, and `free` rows that do not count."""
+
+    features: int
+    outputs: int
+    free: int
+
+    # Whether every output is a problem of its own. Copies of such a problem can be further outputs.
+    separate: ClassVar[bool] = False
+
+    @property
+    def problems(self) -> int:
+        """Independent problems."""
+        return 1
+
+    @property
+    def size(self) -> int:
+        """Items of each problem."""
+        return self.features
+
+    @property
+    def width(self) -> int:
+        """Coefficients of one item."""
+        return 1
+
+    @abstractmethod
+    def pack(self, Z: Tensor) -> Tensor:
+        """The counted numbers of `Z`, ``(problems, size)``: signed coefficients, or norms of rows."""
+
+    @abstractmethod
+    def replace(self, Z: Tensor, packed: Tensor) -> Tensor:
+        """`Z` with its counted numbers replaced by `packed`."""
+
+    @abstractmethod
+    def mask(self, chosen: Tensor) -> Tensor:
+        """Which coefficients ``(p, c)`` may be nonzero when the items ``chosen (problems, size)`` are."""
+
+    def mask_one(self, chosen: Tensor) -> Tensor:
+        """Which coefficients ``(p, c')`` of a single problem its items ``chosen (size,)`` allow."""
+        return self.mask(chosen.unsqueeze(0))
+
+    def rows_of(self, chosen: Tensor) -> Tensor:
+        """The rows of `Z` that a single problem's items ``chosen (size,)`` leave free in all of its outputs."""
+        free = torch.ones(self.free, dtype=torch.bool, device=chosen.device)
+        return torch.cat([chosen, free]).nonzero().flatten()
+
+    def pack_scores(self, scores: Tensor) -> Tensor:
+        """Scores of items ``(problems, size)`` from those of single coefficients ``(p, c)``."""
+        return self.pack(scores)
+
+    def pack_ridge(self, ridge: Tensor) -> Tensor:
+        """The ridge of each item of a problem ``(size,)`` from that of each feature ``(p,)``."""
+        return ridge
+
+    def sum_outputs(self, by_output: Tensor) -> Tensor:
+        """Sums over the outputs of each problem: ``(c,) -> (problems,)``."""
+        return by_output.sum().unsqueeze(0)
+
+    def norms(self, X: Tensor) -> Tensor:
+        """Euclidean norm of each problem's coefficients: ``(..., p + free, c) -> (..., problems)``."""
+        return X.flatten(-2).norm(dim=-1, keepdim=True)
+
+    def outputs_of(self, problem: int) -> list[int]:
+        """The columns of coefficients that belong to a problem."""
+        return list(range(self.outputs))
+
+    def item_of(self, row: Tensor, output: int) -> Tensor:
+        """The item of each coefficient, by its feature `row` and its place among the outputs of a problem."""
+        return row
+
+    def by_feature(self, values: Tensor) -> Tensor:
+        """Numbers of one problem's items ``(size,)``, a row for each feature."""
+        return values.view(self.features, -1)
+
+
+class OutputItems(Items):
+    """The coefficients of each output; every output is a problem of its own."""
+
+    separate: ClassVar[bool] = True
+
+    @property
+    def problems(self) -> int:
+        return self.outputs
+
+    def pack(self, Z: Tensor) -> Tensor:
+        return Z[: self.features].T
+
+    def replace(self, Z: Tensor, packed: Tensor) -> Tensor:
+        return torch.cat([packed.T, Z[self.features :]])
+
+    def mask(self, chosen: Tensor) -> Tensor:
+        return chosen.T
+
+    def sum_outputs(self, by_output: Tensor) -> Tensor:
+        return by_output
+
+    def norms(self, X: Tensor) -> Tensor:
+        return X.norm(dim=-2)
+
+    def outputs_of(self, problem: int) -> list[int]:
+        return [problem]
+
+
+class EntryItems(Items):
+    """The entries of all outputs, in one problem."""
+
+    @property
+    def size(self) -> int:
+        return self.features * self.outputs
+
+    def pack(self, Z: Tensor) -> Tensor:
+        return Z[: self.features].reshape(1, -1)
+
+    def replace(self, Z: Tensor, packed: Tensor) -> Tensor:
+        return torch.cat([packed.reshape(self.features, self.outputs), Z[self.features :]])
+
+    def mask(self, chosen: Tensor) -> Tensor:
+        return chosen.reshape(self.features, self.outputs)
+
+    def rows_of(self, chosen: Tensor) -> Tensor:
+        raise TypeError("entries of several outputs have no rows in common: each output has a support of its own")
+
+    def pack_ridge(self, ridge: Tensor) -> Tensor:
+        return ridge.repeat_interleave(self.outputs)
+
+    def item_of(self, row: Tensor, output: int) -> Tensor:
+        return row * self.outputs + output
+
+
+class RowItems(Items):
+    """Whole rows, counted by their norms, in one problem."""
+
+    @property
+    def width(self) -> int:
+        return self.outputs
+
+    def pack(self, Z: Tensor) -> Tensor:
+        return Z[: self.features].norm(dim=1).unsqueeze(0)
+
+    def replace(self, Z: Tensor, packed: Tensor) -> Tensor:
+        """A row keeps its direction and takes the new norm."""
+        counted = Z[: self.features]
+        norm = counted.norm(dim=1, keepdim=True)
+        return torch.cat([counted * torch.where(norm > 0, packed.T / norm, 0.0), Z[self.features :]])
+
+    def mask(self, chosen: Tensor) -> Tensor:
+        return chosen.T.expand(self.features, self.outputs)
+
+    def pack_scores(self, scores: Tensor) -> Tensor:
+        return scores.sum(dim=1).unsqueeze(0)
+
+
+def largest(packed: Tensor, limit: Tensor) -> Tensor:
+    """A mask of the largest magnitudes in each row, as many as its limit allows; ties go to the smaller index."""
+    order = packed.abs().argsort(dim=1, descending=True, stable=True)
+    chosen = torch.arange(packed.shape[1], device=packed.device) < limit
+    return torch.zeros_like(packed, dtype=torch.bool).scatter(1, order, chosen)

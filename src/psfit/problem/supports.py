@@ -1,0 +1,24 @@
+"""All supports of a size, for problems that have only a few of them."""
+
+from collections.abc import Iterator
+from itertools import combinations
+from math import comb
+
+import torch
+from torch import Tensor
+
+# To try so many supports is no more work than a search with its restarts, and leaves nothing to be missed.
+FEW_SUPPORTS = 300
+
+
+def are_few(size: int, kappa: int) -> bool:
+    """Whether there are so few supports of `kappa` out of `size` items that all of them can be tried in a moment."""
+    return comb(size, kappa) <= FEW_SUPPORTS
+
+
+def all_supports(size: int, kappa: int, device: torch.device) -> Iterator[Tensor]:
+    """All supports of `kappa` out of `size` items, as masks ``(size,)``."""
+    for items in combinations(range(size), kappa):
+        support = torch.zeros(size, dtype=torch.bool, device=device)
+        support[list(items)] = True
+        yield support
