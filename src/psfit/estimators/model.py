@@ -160,9 +160,7 @@ class SparseModel(BaseEstimator):
         # Somebody who watches a fit may press Ctrl-C to end it.
         keyboard = self.verbose > 0
         with show_progress(self.verbose, posed.grid, self.callback) as callback:
-            result = solve(
-                problem, posed.source, self.solver, posed.grid, start, self.certify, callback, raw, keyboard
-            )
+            result = solve(problem, posed.source, self.solver, posed.grid, start, self.certify, callback, raw, keyboard)
         if prints(self.verbose, posed.grid):
             print(result)
         return result
