@@ -17,11 +17,11 @@ from psfit.common.status import Status
 from psfit.common.version import __version__
 from psfit.data import Dense, FileSource, Source
 from psfit.estimators import (
-    Path,
     SparseLinearRegression,
     SparseLinearRegressionCV,
     SparseLogisticRegression,
     SparseLogisticRegressionCV,
+    SparsePath,
     SparsePoissonRegression,
     SparsePoissonRegressionCV,
     SparseSoftmaxRegression,
@@ -44,7 +44,6 @@ __all__ = [
     "Dense",
     "FileSource",
     "GridSpec",
-    "Path",
     "PeerLostError",
     "Problem",
     "Progress",
@@ -56,6 +55,7 @@ __all__ = [
     "SparseLinearRegressionCV",
     "SparseLogisticRegression",
     "SparseLogisticRegressionCV",
+    "SparsePath",
     "SparsePoissonRegression",
     "SparsePoissonRegressionCV",
     "SparseSVC",

@@ -11,7 +11,6 @@ from problems import make_source
 from psfit import BiCADMM, Dense, GridSpec, Problem, Source, solve
 from psfit.certificate import extraction
 from psfit.certificate.quadratic import LimitedForm
-from psfit.data.form_elimination import optimum
 from psfit.losses import Squared
 from psfit.problem.pose import pose
 
@@ -28,7 +27,7 @@ def limited_of(seed, features=7, kappa=3, samples=40, nodes=2):
 
 def least(found):
     chosen = itertools.combinations(range(found.size), found.kappa)
-    return min(optimum(found.form, torch.tensor(s, dtype=torch.long))[0] for s in chosen)
+    return min(found.form.minimise(torch.tensor(s, dtype=torch.long)).value for s in chosen)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -43,7 +42,7 @@ def test_taking_items_out_keeps_the_optimum_of_what_is_left(seed):
     inside, outside = torch.zeros(2, found.size, dtype=torch.bool)
     inside[2], outside[[0, 5]] = True, True
     with_two = [s for s in itertools.combinations(range(7), 3) if 2 in s and not {0, 5} & set(s)]
-    expected = min(optimum(found.form, torch.tensor(s))[0] for s in with_two)
+    expected = min(found.form.minimise(torch.tensor(s)).value for s in with_two)
     smaller = found.reduce(inside, outside)
     assert smaller.index.tolist() == [1, 3, 4, 6]
     assert least(smaller) == pytest.approx(expected, rel=1e-10)

@@ -41,7 +41,7 @@ def no_fit(monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("the fit began")
 
-    monkeypatch.setattr(SparseModel, "_posed", refuse)
+    monkeypatch.setattr(SparseModel, "_pose", refuse)
 
 
 def test_a_link_beside_the_file_is_not_followed(tmp_path):

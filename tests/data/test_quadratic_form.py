@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from psfit.data.curvature import Curvature
-from psfit.data.form_elimination import complete, eliminate, optimum, single_optima
+from psfit.data.form_elimination import complete, eliminate, rounding_of, single_optima
 from psfit.data.quadratic_form import QuadraticForm
 
 ROWS, COLUMNS, OUTPUTS = 40, 6, 2
@@ -137,8 +137,8 @@ def test_an_optimum_is_that_of_least_squares(seed):
     ridge = rng.uniform(0.1, 1, size=COLUMNS)
     form = form_of(A, b, w).bound_errors(ROWS, 20.0).with_ridge(torch.tensor(ridge))
     for support in ([], [3], [0, 2, 5], list(range(COLUMNS))):
-        found, error = optimum(form, torch.tensor(support, dtype=torch.long))
-        assert abs(found - least(A, b, w, ridge, support)) <= error <= 1e-9
+        found = form.minimise(torch.tensor(support, dtype=torch.long))
+        assert abs(found.value - least(A, b, w, ridge, support)) <= rounding_of(form, found) <= 1e-9
     singles = single_optima(form).numpy()
     reached = np.array([least(A, b, w, ridge, [j]) for j in range(COLUMNS)])
     assert (singles <= reached).all()
@@ -155,8 +155,8 @@ def test_eliminated_variables_stay_at_their_best(seed):
     smaller = eliminate(form, inside, outside)
     assert smaller.size == 3
     for chosen, support in (([0, 2], [0, 1, 4, 5]), ([1], [1, 3, 4]), ([], [1, 4])):
-        found, error = optimum(smaller, torch.tensor(chosen, dtype=torch.long))
-        assert abs(found - least(A, b, w, ridge, support)) <= error <= 1e-8
+        found = smaller.minimise(torch.tensor(chosen, dtype=torch.long))
+        assert abs(found.value - least(A, b, w, ridge, support)) <= rounding_of(smaller, found) <= 1e-8
     assert smaller.curvature.entry_error >= form.curvature.entry_error
     assert bool((smaller.linear_error >= form.linear_error).all())
     free = ~(inside | outside)

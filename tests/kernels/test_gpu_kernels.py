@@ -10,7 +10,7 @@ from psfit.admm.bilinear import update_by_sorting
 from psfit.admm.steps import ReplayedSteps, Steps
 from psfit.data import Dense, Source, raw_form
 from psfit.data.integer_gram import integer_moments
-from psfit.data.widened import WidenedStrip
+from psfit.data.mixed_precision import MixedPrecisionStrip
 from psfit.kernels import kernel
 from psfit.kernels.cuda_graph import PLAIN_CALLS
 from psfit.losses import Squared
@@ -94,7 +94,7 @@ def test_integer_products_that_round_too_much_are_made_again_in_float64(limit, m
 def test_products_of_widened_strips(constant, count):
     values = 100 + normal(900, 40, seed=3)
     shift, scale = values.double().mean(dim=0), values.double().std(dim=0)
-    strip = WidenedStrip(values, shift, scale, constant)
+    strip = MixedPrecisionStrip(values, shift, scale, constant)
     plain = (values.double() - shift) / scale
     plain = torch.cat([plain, torch.full_like(plain[:, :1], constant)], dim=1) if constant else plain
     X, R = normal(plain.shape[1], count, seed=4).double(), normal(900, count, seed=5).double()

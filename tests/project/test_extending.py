@@ -18,10 +18,10 @@ from psfit.admm.local import Subproblem
 from psfit.comm import Axis, Serial
 from psfit.data import Dense, Source
 from psfit.estimators import path
-from psfit.estimators.persistence import schema
+from psfit.estimators.persistence import checks
 from psfit.estimators.persistence.archive import ModelFileError
 from psfit.losses import Logistic, Squared
-from psfit.reporting import words
+from psfit.reporting import explanations
 
 FOLDER = Path(__file__).parents[2] / "examples/extending"
 
@@ -168,5 +168,5 @@ def test_every_built_in_loss_is_registered_where_it_must_be():
     kinds = {kind for kind in vars(losses).values() if isinstance(kind, type) and issubclass(kind, losses.Loss)}
     names = {kind.name for kind in kinds - {losses.Loss}}
     assert names == set(path.LOSSES)
-    assert names == set(words.LOSSES)
-    assert names == {name for known in schema.LOSSES.values() for name in known}
+    assert names == set(explanations.LOSSES)
+    assert names == {name for known in checks.LOSSES.values() for name in known}

@@ -376,7 +376,7 @@ def test_mistakes_are_noticed_before_the_fit(tmp_path, call, monkeypatch):
 def test_mistakes_in_python():
     with pytest.raises(ValueError, match="not fitted yet"):
         psfit.report(psfit.SparseSVC())
-    with pytest.raises(TypeError, match="must be a fitted PsFiT model or a Path"):
+    with pytest.raises(TypeError, match="must be a fitted PsFiT model or a SparsePath"):
         psfit.report("model.psfit")
     model = fitted("linear")
     with pytest.raises(ValueError, match="file: a report is an HTML page"):

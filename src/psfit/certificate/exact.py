@@ -12,7 +12,7 @@ from psfit.certificate.data_relaxation import DataRelaxation, Fit
 from psfit.certificate.dual import trivial_bound
 from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import Bounds, QuadraticRelaxation
-from psfit.data.form_elimination import optimum
+from psfit.data.form_elimination import rounding_of
 from psfit.problem import are_few
 from psfit.problem.instance import Instance
 
@@ -118,7 +118,8 @@ def _prove_quadratic(limited: LimitedForm, X: Tensor, objective: float, gap_tol:
 def _only_support(limited: LimitedForm, objective: float) -> Tree:
     """A form without choices has a single support."""
     chosen = torch.full((limited.size,), limited.kappa > 0, dtype=torch.bool, device=limited.index.device)
-    value, error = optimum(limited.form, chosen.nonzero().flatten())
+    minimum = limited.domain.minimise(limited.form, chosen)
+    value, error = minimum.value, rounding_of(limited.form, minimum)
     return Tree(min(value - error, objective), min(value, objective), chosen if value < objective else None, 1)
 
 

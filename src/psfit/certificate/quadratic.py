@@ -7,6 +7,7 @@ from torch import Tensor
 
 from psfit.data.form_elimination import eliminate
 from psfit.data.quadratic_form import QuadraticForm
+from psfit.problem import Domain, RowItems
 from psfit.problem.instance import Instance
 
 
@@ -28,6 +29,11 @@ class LimitedForm:
     def size(self) -> int:
         """The number of items."""
         return self.form.size
+
+    @property
+    def domain(self) -> Domain:
+        """The supports of these items within the limit."""
+        return Domain.of(RowItems(self.size, self.form.Q.shape[1], 0), self.kappa, self.index.device)
 
     def with_ridge(self, ridge: Tensor) -> "LimitedForm":
         """The same with another ridge ``(n,)``."""

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from psfit.certificate.quadratic import LimitedForm
 from psfit.data.curvature import EPS
-from psfit.data.form_elimination import optimum
+from psfit.data.form_elimination import rounding_of
 from psfit.kernels.linalg import cholesky
-from psfit.problem import Domain, RowItems
+from psfit.problem import Domain
 
 # Penalty of the splitting as a share of the mean curvature: the fewest iterations on correlated and independent data.
 RHO_SHARE = 0.1
@@ -70,7 +70,7 @@ class QuadraticRelaxation(Relaxation):
         form = limited.form
         self.form, self.size, self.kappa, self.device = form, form.size, limited.kappa, form.G.device
         self.constant = float(form.constant.sum())
-        self.root = Domain.of(RowItems(form.size, form.Q.shape[1], 0), limited.kappa, self.device)
+        self.root = limited.domain
         self.M, self.Q = form.G - torch.diag(extracted), form.Q.T.contiguous()
         self.ridge = form.ridge + extracted
         self.rho = RHO_SHARE * float(form.curvature.diagonal.mean()) + float(self.ridge.min())
@@ -141,4 +141,5 @@ class QuadraticRelaxation(Relaxation):
         return self.constant - 0.5 * (x * (Q + g)).sum(dim=flat) - paid - lost, scores
 
     def optimum(self, support: Tensor) -> tuple[float, float]:
-        return optimum(self.form, support.nonzero().flatten())
+        minimum = self.root.minimise(self.form, support)
+        return minimum.value, rounding_of(self.form, minimum)

@@ -18,8 +18,8 @@ from psfit.cli.parsing import default_grid
 from psfit.comm import Grid, GridSpec
 from psfit.common.environment import environment
 from psfit.data.synthetic import draw_signs, paper_recipe
+from psfit.estimators.factory import make_estimator
 from psfit.estimators.model import SparseModel
-from psfit.estimators.path import model_for
 
 # The losses for which scikit-learn has a sparse model.
 BASELINES = {
@@ -46,7 +46,7 @@ class Case:
     A: Tensor
     b: Tensor
     truth: np.ndarray
-    spec: GridSpec
+    grid: Grid
     mine: slice
 
 
@@ -90,12 +90,11 @@ def bench(
     json: options.Json = False,
 ) -> None:
     """Measure PsFiT beside scikit-learn on generated data; under torchrun or mpirun, PsFiT runs over all ranks."""
-    spec = default_grid(nodes, device)
-    grid = spec.build()
+    grid = default_grid(nodes, device)
     printer = Printer(grid, json, quiet=False)
     kappa = max(1, features // 10) if kappa is None else kappa
     grid.together(lambda: _check(samples, features, kappa, repeats, grid.nodes.size) if printer.first else None)
-    case = _make_case(loss.value, samples, features, kappa, spec, grid)
+    case = _make_case(loss.value, samples, features, kappa, grid)
     found = _measure(case, repeats, printer.first)
     where = environment() | {"device": str(grid.device), "ranks": str(grid.world.size)}
     settings = {"samples": samples, "features": features, "kappa": kappa, "loss": case.loss, "nodes": grid.nodes.size}
@@ -123,13 +122,13 @@ def _check(samples: int, features: int, kappa: int, repeats: int, nodes: int) ->
         raise ValueError(f"--repeats: {repeats} must be at least 1")
 
 
-def _make_case(loss: str, samples: int, features: int, kappa: int, spec: GridSpec, grid: Grid) -> Case:
+def _make_case(loss: str, samples: int, features: int, kappa: int, grid: Grid) -> Case:
     """Make the same data on every rank, on the device of the fit; each rank uses its own rows."""
     level = 1 - kappa / features
     made = paper_recipe(samples, features, level, grid.nodes.size, dtype=torch.float32, device=grid.device)
     b = made.b if loss == "squared" else draw_signs(made)
     truth = np.flatnonzero(made.x[:, 0].cpu().numpy())
-    return Case(loss, kappa, made.A, b[:, 0], truth, spec, grid.rows(samples))
+    return Case(loss, kappa, made.A, b[:, 0], truth, grid, grid.rows(samples))
 
 
 def _measure(case: Case, repeats: int, first: bool) -> list[Measurement]:
@@ -141,7 +140,7 @@ def _measure(case: Case, repeats: int, first: bool) -> list[Measurement]:
     for _ in range(1 + repeats):
         for method, solver in solvers.items():
             began = time.perf_counter()
-            models[method] = _model(case, solver, case.spec).fit(case.A[case.mine], case.b[case.mine])
+            models[method] = _model(case, solver, case.grid).fit(case.A[case.mine], case.b[case.mine])
             runs[method].append(time.perf_counter() - began)
         if first:
             kept, seconds = BASELINES[case.loss](A, b, case.kappa)
@@ -157,8 +156,8 @@ def _measure(case: Case, repeats: int, first: bool) -> list[Measurement]:
     return found
 
 
-def _model(case: Case, solver: BiCADMM, spec: GridSpec) -> SparseModel:
-    return model_for(case.loss).set_params(kappa=case.kappa, fit_intercept=False, solver=solver, grid=spec)
+def _model(case: Case, solver: BiCADMM, grid: Grid | GridSpec) -> SparseModel:
+    return make_estimator(case.loss).set_params(kappa=case.kappa, fit_intercept=False, solver=solver, grid=grid)
 
 
 def _f1(found: np.ndarray, true: np.ndarray) -> float:

@@ -12,7 +12,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from psfit.cli import options
 from psfit.cli.parsing import default_grid
-from psfit.comm import GridSpec
+from psfit.comm import Grid
 from psfit.common.output_files import require_writable, write_lines, write_whole
 from psfit.data.synthetic import paper_recipe
 from psfit.estimators import SparseLinearRegression
@@ -36,15 +36,14 @@ def demo(
 
     Ranks on several machines need a folder that all of them can read.
     """
-    spec = default_grid(None, device)
-    grid = spec.build()
+    grid = default_grid(None, device)
     first = grid.world.rank == 0
     grid.together(lambda: _prepare(out, samples, features, grid.nodes.size) if first else None)
-    model, found = _fit_generated(samples, features, spec)
+    model, found = _fit_generated(samples, features, grid)
     if first:
         _report("Generated data of the paper's kind", FITS[0], model, [found], out)
     table = out / "diabetes.csv"
-    model = SparseLinearRegression(kappa=TERMS, gamma=GAMMA, grid=spec).fit(table, target=TARGET)
+    model = SparseLinearRegression(kappa=TERMS, gamma=GAMMA, grid=grid).fit(table, target=TARGET)
     if first:
         lines = _term_lines(model, table)
         _report("Diabetes data, 442 patients x 65 candidate terms", FITS[1], model, lines, out)
@@ -78,12 +77,11 @@ def _diabetes() -> Any:
     return load_diabetes()
 
 
-def _fit_generated(samples: int, features: int, spec: GridSpec) -> tuple[SparseLinearRegression, str]:
+def _fit_generated(samples: int, features: int, grid: Grid) -> tuple[SparseLinearRegression, str]:
     """Fit data of which the true coefficients are known: 90 % of them are zero."""
-    grid = spec.build()
     data = paper_recipe(samples, features, sparsity_level=0.9, nodes=grid.nodes.size, noise=0.001)
     mine = grid.rows(samples)
-    model = SparseLinearRegression(kappa=data.kappa, gamma=GAMMA, fit_intercept=False, grid=spec)
+    model = SparseLinearRegression(kappa=data.kappa, gamma=GAMMA, fit_intercept=False, grid=grid)
     model.fit(data.A[mine].numpy(), data.b[mine, 0].numpy())
     found = len(np.intersect1d(np.flatnonzero(data.x[:, 0]), model.support_))
     return model, f"  recovered  {found} of the {data.kappa} true features"

@@ -13,8 +13,8 @@ from psfit.cli.report import write_report
 from psfit.comm import GridSpec
 from psfit.common.output_files import require_writable
 from psfit.data import FileSource
+from psfit.estimators.factory import make_estimator
 from psfit.estimators.model import SparseModel
-from psfit.estimators.path import model_for
 from psfit.estimators.persistence.model_file import MODELS, save
 from psfit.reporting import require_page
 
@@ -86,14 +86,14 @@ def fit(
             checkpoint_every=checkpoint_every,
             interruptible=True,
         )
-        estimator = model_for(loss.value).set_params(
+        estimator = make_estimator(loss.value).set_params(
             kappa=parse_kappa(kappa),
             gamma=gamma,
             fit_intercept=intercept,
             standardize=standardize,
             sparsity=sparsity.value,
             solver=solver,
-            grid=spec,
+            grid=grid,
             certify=certify,
             verbose=int(printer.for_people),
         )

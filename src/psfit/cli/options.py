@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from psfit.estimators.path import LOSSES
+from psfit.estimators.registry import LOSSES
 
 Loss = Enum("Loss", {name: name for name in LOSSES}, type=str)  # type: ignore[misc]
 Effort = Enum("Effort", {name: name for name in ("low", "medium", "high")}, type=str)  # type: ignore[misc]

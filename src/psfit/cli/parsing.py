@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from psfit.comm import GridSpec
+from psfit.comm import Grid, GridSpec
 from psfit.data import FileSource
 
 # Limits of a path that a command takes; a model is kept for each.
@@ -22,10 +22,11 @@ def file_source(
     return FileSource(tuple(data), target, weight, chosen, one_hot, memory)
 
 
-def default_grid(nodes: int | None, device: str) -> GridSpec:
+def default_grid(nodes: int | None, device: str) -> Grid:
     """A grid of `nodes`; if that is None, one node for each rank, or four in a single process."""
-    alone = GridSpec(device=device).build().world.size == 1
-    return GridSpec(nodes=4 if nodes is None and alone else nodes, device=device)
+    grid = GridSpec(nodes=nodes, device=device).build()
+    alone = nodes is None and grid.world.size == 1
+    return GridSpec(nodes=4, device=device).build() if alone else grid
 
 
 def parse_kappa(kappa: str | None) -> int | float | None:

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from psfit import estimators
 from psfit.admm.bicadmm import BiCADMM
 from psfit.cli import options
 from psfit.cli.output import (
@@ -27,10 +26,10 @@ from psfit.common.output_files import require_writable, write_lines
 from psfit.common.progress import Progress
 from psfit.common.status import Status
 from psfit.data import FileSource
-from psfit.estimators.path import Path as KappaPath
-from psfit.estimators.path import model_for, sparse_path
+from psfit.estimators import SparsePath, sparse_path
+from psfit.estimators.factory import make_estimator
 from psfit.estimators.persistence.model_file import save
-from psfit.estimators.selection import SelectingModel
+from psfit.estimators.selecting import SelectingModel
 from psfit.reporting import require_page
 
 Criterion = Enum("Criterion", {name: name for name in ("aic", "bic", "ebic", "gic")}, type=str)  # type: ignore[misc]
@@ -116,7 +115,7 @@ def path(
             "standardize": standardize,
             "sparsity": sparsity.value,
             "solver": BiCADMM(effort=effort.value, time_limit=time_limit, interruptible=True),
-            "grid": spec,
+            "grid": grid,
             "certify": certify,
             "verbose": int(printer.for_people),
         }
@@ -124,8 +123,9 @@ def path(
 
     printer, source, tried, shared = grid.together(prepare)
     if chooses:
-        how = {"criterion": "cv" if criterion is None else criterion.value, "cv": cv, "scoring": scoring}
-        model = _selecting_model(loss.value).set_params(**tried, **how, one_standard_error=one_standard_error, **shared)
+        how: dict[str, Any] = {"criterion": "cv" if criterion is None else criterion.value, "cv": cv}
+        how |= {"scoring": scoring, "one_standard_error": one_standard_error}
+        model: Any = make_estimator(loss.value, selecting=True).set_params(**tried, **how, **shared)
         _fit_choice(model, source, grid)
         facts, lines = _write_choice(model, printer, out, picture)
         lines += write_report(model, source, grid, report)
@@ -144,13 +144,6 @@ def _require_ending(out: Path | None, chooses: bool) -> None:
     if out is not None and out.suffix != ending:
         kind = "the model that is chosen" if chooses else "the table of the path (a model needs --cv or --criterion)"
         raise ValueError(f"--out: {kind} needs a file that ends with {ending}")
-
-
-def _selecting_model(loss: str) -> SelectingModel:
-    """The estimator that chooses its limit for this loss."""
-    plain = model_for(loss)
-    model: SelectingModel = getattr(estimators, type(plain).__name__ + "CV")()
-    return model.set_params(loss=loss) if "loss" in model.get_params() else model
 
 
 def _fit_choice(model: SelectingModel, source: FileSource, grid: Grid) -> None:
@@ -189,7 +182,7 @@ def _write_choice(
 
 
 def _write_path(
-    found: KappaPath, printer: Printer, out: Path | None, picture: Path | None
+    found: SparsePath, printer: Printer, out: Path | None, picture: Path | None
 ) -> tuple[dict[str, Any], list[str]]:
     """Write the table and the picture; return the facts and the lines to print."""
     rows = found.rows()

@@ -13,8 +13,8 @@ from psfit.cli.parsing import file_source
 from psfit.comm import Grid, GridSpec
 from psfit.data import FileSource
 from psfit.estimators.model import SparseModel
-from psfit.estimators.path import Path as KappaPath
 from psfit.estimators.persistence.model_file import load
+from psfit.estimators.results import SparsePath
 
 
 def report(
@@ -48,7 +48,7 @@ def report(
             print(f"  report     {out}")
 
 
-def write_report(subject: SparseModel | KappaPath, source: FileSource, grid: Grid, file: Path | None) -> list[str]:
+def write_report(subject: SparseModel | SparsePath, source: FileSource, grid: Grid, file: Path | None) -> list[str]:
     """Write the page about what was just fitted, if a file is named; return the lines to print.
 
     All ranks must call this: the samples are read again for their summary.

@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import torch
 from torch import Tensor
@@ -97,7 +97,7 @@ class GridSpec:
         row, column = divmod(world.rank, across)
         along_nodes = world.split(column) if world.size > 1 else world
         along_blocks = world.split(row) if world.size > 1 else world
-        return Grid(Axis(nodes, along_nodes), Axis(blocks, along_blocks), world, device, dtype)
+        return Grid(Axis(nodes, along_nodes), Axis(blocks, along_blocks), world, device, dtype, self)
 
     def _connect(self, device: torch.device) -> Communicator:
         backend = self.backend
@@ -145,14 +145,31 @@ class Axis:
 
 @dataclass(frozen=True)
 class Grid:
-    """Two axes, the communicator of all ranks, this rank's device and precision, and the counter of its transfers."""
+    """Two axes, the communicator of all ranks, this rank's device and precision, and the counter of its transfers.
+
+    `spec` is the request that it was built from. A grid holds open connections: a copy of it is the grid itself, and it
+    cannot be pickled.
+    """
 
     nodes: Axis
     blocks: Axis
     world: Communicator
     device: torch.device
     dtype: torch.dtype | None
+    spec: GridSpec = field(default_factory=GridSpec, repr=False, compare=False)
     transfers: Transfers = field(default_factory=Transfers, repr=False, compare=False)
+
+    def __copy__(self) -> "Grid":
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "Grid":
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a grid that is built holds connections to other ranks and cannot be pickled; pass its GridSpec instead "
+            "(for an estimator: set_params(grid=model.grid.spec))"
+        )
 
     def total(self, local: Tensor) -> Tensor:
         """The sum over all ranks, for numbers that belong to one node and one block each."""
@@ -229,6 +246,11 @@ class Grid:
         values = values.nan_to_num()
         most, least = self.world.all_reduce(torch.stack([values, -values]), "max")
         return bool((most == -least).all())
+
+
+def build_grid(asked: Grid | GridSpec | None, data_device: torch.device | None = None) -> Grid:
+    """The grid that is asked for: one that is built already, or a new one; None means one node in this process."""
+    return asked if isinstance(asked, Grid) else (asked or ALONE).build(data_device)
 
 
 def even_bounds(total: int, parts: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""What proofs do with a quadratic form: minimise it on a support, and take variables out that are decided.
+"""What proofs do with a quadratic form: bound the rounding of a minimum, and take variables out that are decided.
 
 Variables outside are dropped. Those inside are minimised over, which leaves a smaller form. Every bound on rounding is
 kept for each output by itself, since the outputs of a form do not meet.
@@ -10,17 +10,15 @@ import torch
 from torch import Tensor
 
 from psfit.data.curvature import EPS, Curvature
-from psfit.data.quadratic_form import QuadraticForm
+from psfit.data.quadratic_form import Minimum, QuadraticForm
 
 
-def optimum(form: QuadraticForm, support: Tensor) -> tuple[float, float]:
-    """The minimum over the rows in ``support (k,)``, and by how much rounding may have raised it."""
-    x = torch.cholesky_solve(form.Q[support], form.factor(support))
-    constant, total = float(form.constant.sum()), x.abs().sum(dim=0)
-    gained = 0.5 * float((form.Q[support] * x).sum())
+def rounding_of(form: QuadraticForm, minimum: Minimum) -> float:
+    """By how much rounding may have raised a minimum of the form."""
+    constant, total = float(form.constant.sum()), minimum.x.abs().sum(dim=0)
+    gained = constant - minimum.value
     off = form.constant_error + form.linear_error * total + 0.5 * form.curvature.entry_error * total.square()
-    error = float(off.sum()) + 8 * (len(support) + 4) * EPS * (abs(constant) + abs(gained))
-    return constant - gained, error
+    return float(off.sum()) + 8 * (len(minimum.rows) + 4) * EPS * (abs(constant) + abs(gained))
 
 
 def single_optima(form: QuadraticForm) -> Tensor:

@@ -14,7 +14,20 @@ import torch
 from torch import Tensor
 
 from psfit.data.curvature import EPS, Curvature
-from psfit.kernels.linalg import cholesky
+from psfit.kernels.linalg import cholesky, smallest_pivot
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """The minimiser ``x (k, c)`` of a form on some `rows` ``(k,)`` and its `value`.
+
+    `pivot` is the least share of a column that is no combination of the others: a tiny one means lost digits.
+    """
+
+    rows: Tensor
+    x: Tensor
+    value: float
+    pivot: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +131,14 @@ class QuadraticForm:
     def factor(self, rows: Tensor) -> Tensor:
         """The Cholesky factor of `block`."""
         return cholesky(self.block(rows))
+
+    def minimise(self, rows: Tensor) -> Minimum:
+        """The least value over some of the variables, the others being zero."""
+        H, q = self.block(rows), self.Q[rows]
+        factor = cholesky(H)
+        x = torch.cholesky_solve(q, factor)
+        value = float(self.constant.sum() - 0.5 * (q * x).sum())
+        return Minimum(rows, x, value, smallest_pivot(factor, H) if len(rows) else 1.0)
 
     def subtract_level(self, level: Tensor, constant: Tensor) -> "QuadraticForm":
         """The form for targets less ``level (c,)``, where the last column holds ones.

@@ -5,33 +5,30 @@ from typing import Any
 
 import numpy as np
 
+from psfit.estimators.registry import LOSSES
+from psfit.estimators.targets import Numbers
 from psfit.pipeline.result import Result
 from psfit.reporting.formats import number, percent, plural
 
-# What each loss fits, and the loss of one sample with the predictor eta.
-LOSSES = {
-    "squared": ("linear regression", "(\u03b7 \u2212 y)\u00b2"),
-    "huber": (
-        "robust linear regression (Huber loss)",
-        "r\u00b2 for r = |\u03b7 \u2212 y| \u2264 \u03b4, else 2\u03b4r \u2212 \u03b4\u00b2",
-    ),
-    "logistic": ("logistic regression", "log(1 + exp(\u2212y\u03b7)), y = \u22121 or +1"),
-    "softmax": ("softmax regression", "log \u03a3 exp(\u03b7) \u2212 \u03b7 of the sample's class"),
-    "squared_hinge": (
-        "a linear support vector machine (squared hinge)",
-        "max(0, 1 \u2212 y\u03b7)\u00b2, y = \u22121 or +1",
-    ),
-    "hinge": ("a linear support vector machine (hinge)", "max(0, 1 \u2212 y\u03b7), y = \u22121 or +1"),
-    "poisson": ("Poisson regression with a log link", "exp(\u03b7) \u2212 y\u03b7"),
-}
 # Up to the first gap a better model is not worth a search; from the second one on the bound says little.
 TIGHT, WIDE = 1e-4, 0.05
 
 
 def loss_in_words(loss: str) -> tuple[str, str]:
-    """What is fitted, and the loss of one sample; a loss that is not in the table is described by its name."""
+    """What is fitted, and the loss of one sample; a loss without a text of its own is described by its name."""
     name = f"{loss.replace('_', ' ')} loss"
-    return LOSSES.get(loss, (f"a model with the {name}", f"the {name} of \u03b7 and y"))
+    known = LOSSES[loss].loss
+    return known.fits or f"a model with the {name}", known.formula or f"the {name} of \u03b7 and y"
+
+
+def explain_parameters(loss: str, parameters: dict[str, Any]) -> list[tuple[str, str]]:
+    """The fields of the loss that the estimator sets, each with its meaning."""
+    entry = LOSSES[loss]
+    found = []
+    for name, source in entry.parameters.items():
+        value, meaning = number(float(parameters[source])), entry.loss.meanings.get(name)
+        found.append((name, value if meaning is None else f"{value}: {meaning}"))
+    return found
 
 
 @dataclass(frozen=True)
@@ -137,12 +134,13 @@ def _advice(result: Result) -> list[str]:
         "A smaller gamma always tightens the bound, and shrinks the coefficients more. If the support at gamma / 10 is "
         "the same, that fit proves it for the smaller gamma.",
     ]
-    if result.loss in LOSSES and result.loss != "squared":
+    loss = LOSSES[result.loss].loss
+    if loss.curvature_vanishes:
         found.append(
             f"The curvature of the {result.loss.replace('_', ' ')} loss can be close to zero, so the bound depends on "
             "the ridge alone: gaps of tens of percent are normal for gamma = 1 and more."
         )
-    elif result.loss == "squared" and result.samples < 10 * result.coef.shape[0]:
+    elif loss.quadratic and result.samples < 10 * result.coef.shape[0]:
         found.append("There are few samples for each feature: more samples tighten the bound.")
     found.append(
         "If many supports are almost equally good, the gap cannot be small; stability_selection shows which features "
@@ -187,22 +185,22 @@ def explain_path_proof(gaps: np.ndarray, kappas: np.ndarray) -> ProofText:
 def coefficient_meaning(loss: str, outputs: list[str], classes: list[str], spreads: bool) -> str:
     """What one coefficient means; if the columns' spreads are known, ratios are for one standard deviation."""
     step = "One standard deviation" if spreads else "One unit"
-    if loss == "poisson":
-        return f"{step} more of a feature multiplies the expected count by the rate ratio, the others held fixed."
-    if loss == "logistic" and len(outputs) == 1:
+    ratio = ratio_name(loss, len(outputs))
+    if ratio is not None and classes:
         return (
-            f"{step} more of a feature multiplies the odds of {outputs[0]} against {classes[0]} by the odds ratio, "
+            f"{step} more of a feature multiplies the odds of {outputs[0]} against {classes[0]} by the {ratio}, "
             "the others held fixed."
         )
+    if ratio is not None:
+        return f"{step} more of a feature multiplies the expected count by the {ratio}, the others held fixed."
     if classes and len(outputs) == 1:
         return f"Positive coefficients favour {outputs[0]}, negative ones {classes[0]}."
     if classes:
         return "A positive coefficient favours the class of its column, a negative one the other classes."
-    what = "prediction" if loss in LOSSES else "predictor \u03b7"
+    what = "prediction" if issubclass(LOSSES[loss].target, Numbers) else "predictor \u03b7"
     return f"One unit more of a feature changes the {what} by its coefficient, the others held fixed."
 
 
 def ratio_name(loss: str, outputs: int) -> str | None:
     """The name of the exponential of a coefficient; None if it has no meaning."""
-    names: dict[str, Any] = {"logistic": "odds ratio", "poisson": "rate ratio"}
-    return names.get(loss) if outputs == 1 else None
+    return LOSSES[loss].target.ratio if outputs == 1 else None

@@ -8,8 +8,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from psfit.common.status import STOP_REASONS
 from psfit.estimators.model import SparseModel
-from psfit.estimators.path import Path
-from psfit.estimators.selection import SelectingModel, Selection
+from psfit.estimators.results import Selection, SparsePath
+from psfit.estimators.selecting import SelectingModel
 from psfit.reporting import explanations
 from psfit.reporting.charts import svg_chart
 from psfit.reporting.coefficients import Coefficients, Table, number_cell
@@ -28,15 +28,16 @@ ROUNDING = 1e-10
 MOST_CLASSES = 20
 
 
-def render_page(subject: SparseModel | Path, data: DataSummary | None = None, command: str | None = None) -> str:
+def render_page(subject: SparseModel | SparsePath, data: DataSummary | None = None, command: str | None = None) -> str:
     """The HTML of a report; `command` is the command line that made the subject."""
-    if isinstance(subject, Path):
+    if isinstance(subject, SparsePath):
         content = path_content(subject, None if data is None else data.columns)
     elif isinstance(subject, SparseModel):
         content = _model_content(subject, data)
     else:
         raise TypeError(
-            f"model is a {type(subject).__name__}, but must be a fitted PsFiT model or a Path; print a Result instead"
+            f"model is a {type(subject).__name__}, but must be a fitted PsFiT model or a SparsePath; print a Result "
+            "instead"
         )
     shared = {"data": None if data is None else _data_content(data), "command": command}
     return _templates().get_template("page.html").render(**content, **shared)
@@ -100,7 +101,7 @@ def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
         "convergence": _convergence(result),
         "result": result,
         "recipe": model_recipe(model),
-        "surroundings": getattr(model, "_surroundings", None),
+        "surroundings": model.learned_.surroundings,
     }
 
 
@@ -117,8 +118,7 @@ def _problem(
 ) -> list[tuple[str, str]]:
     """Every setting that defines the problem, with its meaning."""
     rows = [("model", what), ("loss of a sample", f"{formula}, with the predictor \u03b7 = a\u2032x + intercept")]
-    if result.loss == "huber":
-        rows.append(("delta", f"{number(model.huber_delta)}: larger residuals count linearly"))
+    rows += explanations.explain_parameters(result.loss, model.get_params(deep=False))
     rows.append(("limit", f"kappa = {result.kappa[0]}: {limit}"))
     rows += explanations.explain_settings(model.fit_intercept, model.standardize, gamma)
     if result.coef.shape[1] > 1:

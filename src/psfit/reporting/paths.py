@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from psfit.data.summary import ColumnSummary
-from psfit.estimators.path import Path
+from psfit.estimators.results import SparsePath
 from psfit.reporting import explanations
 from psfit.reporting.charts import svg_chart
 from psfit.reporting.coefficients import Cell, Table, number_cell
@@ -20,7 +20,7 @@ from psfit.reporting.recipe import path_recipe
 MOST_CHARTS = 6
 
 
-def path_content(path: Path, columns: ColumnSummary | None) -> dict[str, Any]:
+def path_content(path: SparsePath, columns: ColumnSummary | None) -> dict[str, Any]:
     """All that the template needs about a path; with effects if the columns are known."""
     _, _, p, c = path.coefs.shape
     names = feature_names(path.feature_names, p)
@@ -66,11 +66,11 @@ def path_content(path: Path, columns: ColumnSummary | None) -> dict[str, Any]:
         "convergence": None,
         "result": None,
         "recipe": path_recipe(path),
-        "surroundings": path.surroundings,
+        "surroundings": path.learned.surroundings,
     }
 
 
-def _curves(path: Path, names: list[str], outputs: list[str], columns: ColumnSummary | None) -> dict[str, Any]:
+def _curves(path: SparsePath, names: list[str], outputs: list[str], columns: ColumnSummary | None) -> dict[str, Any]:
     """The charts of a path, and its table with the features that enter and leave from limit to limit."""
     measure, drawn_path = "coefficient", path
     if columns is not None:
@@ -105,7 +105,7 @@ def _curves(path: Path, names: list[str], outputs: list[str], columns: ColumnSum
     }
 
 
-def _path_table(path: Path, names: list[str]) -> Table:
+def _path_table(path: SparsePath, names: list[str]) -> Table:
     head = [("kappa", ""), ("gamma", ""), ("objective", ""), ("lower bound", "proved"), ("gap", "in percent")]
     head.append(("features", "that enter (+) and leave (\u2212) the support"))
     rows = []

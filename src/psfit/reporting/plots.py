@@ -19,7 +19,7 @@ POSITIVE, NEGATIVE = "#3b7dd8", "#dd7230"
 
 
 class PathLike(Protocol):
-    """What pictures use of a path; a `psfit.Path` has all of it."""
+    """What pictures use of a path; a `psfit.SparsePath` has all of it."""
 
     @property
     def kappas(self) -> np.ndarray: ...

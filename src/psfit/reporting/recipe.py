@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from psfit.comm import GridSpec
-from psfit.estimators.path import Path
+from psfit.comm import Grid, GridSpec
+from psfit.estimators.results import SparsePath
 
 # Parameters that do not change the answer.
 WITHOUT_EFFECT = ("callback", "interruptible", "verbose", "warm_start")
@@ -16,6 +16,8 @@ WITHOUT_EFFECT = ("callback", "interruptible", "verbose", "warm_start")
 def model_recipe(model: Any) -> str:
     """The imports, the estimator with all arguments that differ from their defaults, and the call of fit."""
     known = model.get_params(deep=False)
+    if isinstance(known["grid"], Grid):
+        known["grid"] = known["grid"].spec
     given = {
         name: known[name]
         for name, one in inspect.signature(type(model).__init__).parameters.items()
@@ -45,7 +47,7 @@ def _imports(kinds: set[type]) -> list[str]:
     return [f"from {home} import {', '.join(sorted(homes[home], key=str.lower))}" for home in sorted(homes)]
 
 
-def path_recipe(path: Path) -> str:
+def path_recipe(path: SparsePath) -> str:
     """The call that makes the same path, with all arguments that the path has kept."""
     given: dict[str, Any] = {
         "kappas": path.kappas.tolist(),

@@ -5,10 +5,10 @@ from typing import Any
 
 from torch import Tensor
 
-from psfit.comm import ALONE, GridSpec
+from psfit.comm import Grid, GridSpec, build_grid
 from psfit.common.output_files import require_writable, write_whole
 from psfit.estimators.model import SparseModel
-from psfit.estimators.path import Path as KappaPath
+from psfit.estimators.results import SparsePath
 from psfit.reporting.page import render_page
 from psfit.reporting.samples import describe
 
@@ -16,26 +16,26 @@ ENDINGS = (".html", ".htm")
 
 
 def report(
-    model: SparseModel | KappaPath,
+    model: SparseModel | SparsePath,
     file: str | Path | None = None,
     X: Any = None,
     y: Any = None,
     *,
     sample_weight: Any = None,
     target: str | int | None = None,
-    grid: GridSpec | None = None,
+    grid: GridSpec | Grid | None = None,
 ) -> str | None:
     """An HTML page about a fitted model or a path; it needs no network and no other file.
 
     Parameters
     ----------
-    model : fitted estimator or `psfit.Path`
+    model : fitted estimator or `psfit.SparsePath`
         What to write about. Of a ``Sparse...CV`` the choice of kappa is shown, too.
     file : str or Path, optional
         Where to write the page (.html). The file is complete or absent, never partial.
     X, y, sample_weight, target : optional
         Samples to summarise and to score the model on, as in `SparseModel.fit`: those of the fit, or others.
-    grid : GridSpec or None
+    grid : GridSpec, Grid or None
         The ranks that share these samples; None means those of the model's own grid.
 
     Returns the page as text if `file` is None. If several ranks have samples, every rank calls this with its own. Only
@@ -48,8 +48,7 @@ def report(
             raise ValueError("y was passed without X; pass both, or neither")
         text, first = render_page(model), True
     else:
-        spec = grid or getattr(model, "grid", None) or ALONE
-        hosts = spec.build(X.device if isinstance(X, Tensor) else None)
+        hosts = build_grid(grid or getattr(model, "grid", None), X.device if isinstance(X, Tensor) else None)
         text = render_page(model, describe(model, X, y, sample_weight, target, grid=hosts))
         first = hosts.world.rank == 0
     if file is None:

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from psfit.kernels.linalg import cholesky, smallest_pivot
 from psfit.problem import LocalModel
 from psfit.problem.instance import Instance
 from psfit.search.refit import Fit, refit
@@ -121,20 +120,18 @@ class FormObjective(Objective):
     def __init__(self, inst: Instance, problem: int) -> None:
         super().__init__(inst, problem)
         self.form = inst.form.with_outputs(self.outputs)
-        self.power = self.form.constant.sum()
+        self.power = float(self.form.constant.sum())
 
     def fit(self, chosen: Tensor, Z: Tensor, give_up: float = float("inf")) -> Fit:
-        view = self._view(chosen)
-        rows, q = view.rows, self.form.Q[view.rows]
-        self.work += len(rows) ** 3 / 3
-        H = self.form.block(rows)
-        factor = cholesky(H)
-        x = torch.cholesky_solve(q, factor)
-        value = float(self.power - 0.5 * (q * x).sum())
-        if len(rows) and float(self.power) > MOST_LOST * smallest_pivot(factor, H) * value:
+        found = self.domain.minimise(self.form, chosen)
+        self.work += len(found.rows) ** 3 / 3
+        if len(found.rows) and self.power > MOST_LOST * found.pivot * found.value:
             # Of nearly dependent columns, or of a fit that leaves nearly nothing, the form knows too little.
             return refit(self.inst, self.problem, chosen, Z, give_up, SEARCH_TOL)
-        return Fit(view.scatter(x.T.reshape(1, -1), Z), value, 0.0)
+        answer = Z.clone()
+        answer[:, self.outputs] = 0
+        answer[found.rows.unsqueeze(1), torch.tensor(self.outputs, device=Z.device)] = found.x.to(Z.dtype)
+        return Fit(answer, found.value, 0.0)
 
     def model(self, fit: Fit, chosen: Tensor) -> LocalModel:
         view = self._view(chosen)

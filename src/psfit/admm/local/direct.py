@@ -1,4 +1,4 @@
-"""Exact prox of the squared loss: one regularised least squares problem per node, factored once."""
+"""The exact prox of the squared loss: one regularised least squares problem per node, factored once."""
 
 from dataclasses import dataclass
 from typing import ClassVar

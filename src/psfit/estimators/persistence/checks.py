@@ -16,17 +16,12 @@ from psfit.data import memory
 from psfit.data.schema import KINDS, Schema
 from psfit.estimators.criteria import CRITERIA
 from psfit.estimators.model import SparseModel
+from psfit.estimators.registry import LOSSES, entry_for, losses_of
+from psfit.estimators.targets import Target
+from psfit.losses import Loss
 from psfit.pipeline.result import Result
 
 SETTINGS: dict[str, type] = {"solver": BiCADMM, "grid": GridSpec}
-# The losses of each estimator; the ``...CV`` estimators have the same.
-LOSSES = {
-    "SparseLinearRegression": ("squared", "huber"),
-    "SparsePoissonRegression": ("poisson",),
-    "SparseLogisticRegression": ("logistic", "softmax"),
-    "SparseSoftmaxRegression": ("softmax",),
-    "SparseSVC": ("squared_hinge", "hinge"),
-}
 # Parts of a result that are stored as arrays, not in the JSON.
 APART = ("coef", "intercept", "objectives", "lower_bounds", "history")
 # A bound may be above its objective by this share, because of rounding.
@@ -38,14 +33,14 @@ CV_ARRAY = re.compile(
 )
 
 
-class SchemaError(ValueError):
+class ContentError(ValueError):
     """A model file has a value that no model can have."""
 
 
 def require(fine: bool, what: str) -> None:
     """Refuse the file with a reason, unless all is `fine`."""
     if not fine:
-        raise SchemaError(what)
+        raise ContentError(what)
 
 
 def check_table(found: Any, names: np.ndarray | None) -> Schema:
@@ -125,7 +120,7 @@ PARAMETERS: dict[str, Callable[[Any], bool]] = {
     "kappas": _optional(_several(lambda value: is_count(value, 1))),
     "gammas": lambda value: is_positive(value) or _several(is_positive)(value),
     "sparsity": _one_of(("element", "feature")),
-    "loss": _one_of({loss for losses in LOSSES.values() for loss in losses}),
+    "loss": _one_of(LOSSES),
     "huber_delta": is_positive,
     "class_weight": _optional(lambda value: value == "balanced" or _several(_is_weight)(value)),
     "criterion": _one_of(("cv", *CRITERIA)),
@@ -165,7 +160,7 @@ def _setting(name: str, values: Any) -> Any:
     try:
         return kind(**kept)
     except (TypeError, ValueError) as error:
-        raise SchemaError(f"its {name} cannot be used ({error})") from None
+        raise ContentError(f"its {name} cannot be used ({error})") from None
 
 
 def _test_of(key: str, default: Any) -> Callable[[Any], bool]:
@@ -212,7 +207,7 @@ def check_result(model: SparseModel, stored: Any, shape: tuple[int, int], arrays
     """The result of the fit; its values must agree with each other and with the kind of model."""
     p, c = shape
     _check_facts(model, stored)
-    joint, by_rows = stored["loss"] == "softmax", stored["sparsity"] == "feature" and c > 1
+    joint, by_rows = LOSSES[stored["loss"]].loss.joint, stored["sparsity"] == "feature" and c > 1
     problems, most = 1 if joint or by_rows else c, p * c if joint and not by_rows else p
     kappa = stored["kappa"]
     fine = isinstance(kappa, list) and len(kappa) == problems and all(is_count(k, 1) and k <= most for k in kappa)
@@ -230,12 +225,9 @@ def check_result(model: SparseModel, stored: Any, shape: tuple[int, int], arrays
     return Result(**stored | made)
 
 
-def losses_of(model: Any) -> tuple[str, ...]:
-    """The losses with which such a model can have been fitted; they depend on its number of classes."""
-    known = LOSSES[type(model).__name__.removesuffix("CV")]
-    if known == ("logistic", "softmax"):
-        return known[:1] if len(model.classes_) == 2 else known[1:]
-    return known
+def possible_losses(model: SparseModel, target: Target) -> list[type[Loss]]:
+    """The losses with which such a model can have been fitted to such targets."""
+    return [entry_for(name, target).loss for name in losses_of(type(model).__name__)]
 
 
 def _check_facts(model: SparseModel, stored: Any) -> None:
@@ -243,7 +235,7 @@ def _check_facts(model: SparseModel, stored: Any) -> None:
     require(isinstance(stored, dict), "its result is not an object")
     names = {field.name for field in fields(Result)} - set(APART)
     require(stored.keys() == names, f"its result lacks or adds {sorted(stored.keys() ^ names)}")
-    losses = losses_of(model)
+    losses = [loss.name for loss in possible_losses(model, model.learned_.target)]
     tests: dict[str, Callable[[Any], bool]] = {
         "loss": _one_of(losses),
         "sparsity": _one_of(("element", "feature")),

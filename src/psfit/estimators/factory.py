@@ -1,0 +1,12 @@
+"""The estimator of a loss, by its name: for commands, which are told a loss and not an estimator."""
+
+from psfit import estimators
+from psfit.estimators.model import SparseModel
+from psfit.estimators.registry import LOSSES, check_loss
+
+
+def make_estimator(loss: str, selecting: bool = False) -> SparseModel:
+    """An estimator for this loss with its other parameters at their defaults; `selecting`: one that chooses kappa."""
+    kind: type[SparseModel] = getattr(estimators, LOSSES[check_loss(loss)].estimator + "CV" * selecting)
+    model = kind()
+    return model.set_params(loss=loss) if "loss" in model.get_params() else model
