@@ -1,4 +1,4 @@
-"""The estimator of a loss, by its name: for commands, which are told a loss and not an estimator."""
+"""The estimator of a loss, by its name: for commands, whose option names a loss and not an estimator."""
 
 from psfit import estimators
 from psfit.estimators.model import SparseModel
