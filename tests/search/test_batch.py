@@ -26,7 +26,7 @@ def posed(features=8, samples=70, seed=4, correlation=0.7, intercept=True):
 def starts_of(inst, kappas, wanted):
     """Supports of the largest correlations, good enough to begin with."""
     size = inst.items.features
-    scores = inst.normal_equations[1][:size].T.abs()
+    scores = inst.form.Q[:size].T.abs()
     return {kappa: largest(scores, torch.tensor([[kappa]]))[0] for kappa in kappas if kappa in wanted}
 
 
@@ -74,7 +74,7 @@ def test_inverses_stay_inverses():
     rows, scores = step.searched(rows)
     rows = step.grown(rows, scores.helps, torch.tensor([4, 2]))
     assert rows.taken.sum(dim=1).tolist() == [5 - 2 + 4 + 1, 5 - 3 + 2 + 1]
-    H, q, power = inst.normal_equations
+    H, q, power = inst.form.H, inst.form.Q, inst.form.constant
     for k in range(2):
         taken, index = rows.taken[k], rows.places[k][rows.taken[k]]
         block = H[index.unsqueeze(1), index]

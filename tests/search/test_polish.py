@@ -19,7 +19,7 @@ from psfit.losses import Hinge, Logistic, Softmax, Squared
 from psfit.problem import LocalModel
 from psfit.problem.exchanges import score_rows
 from psfit.problem.instance import pose
-from psfit.search.landscape import DataLandscape, GramLandscape, landscape
+from psfit.search.landscape import DataLandscape, FormLandscape, landscape
 from psfit.search.polish import polish
 from psfit.search.refit import refit
 from psfit.search.restarts import try_all
@@ -109,21 +109,21 @@ def actual_gain(inst, chosen, fit, swap):
     return fit.value - refit(inst, 0, trial, zero(inst)).value
 
 
-def test_wide_searches_with_a_large_limit_go_by_normal_equations():
+def test_wide_searches_with_a_large_limit_go_by_the_form():
     """And find what passes over the data would; a single fit does without them."""
     inst = posed(Squared(), 6, samples=30, features=60)
-    assert isinstance(landscape(inst, 0), GramLandscape)
+    assert isinstance(landscape(inst, 0), FormLandscape)
     assert isinstance(landscape(inst, 0, searched=False), DataLandscape)
     assert isinstance(landscape(posed(Squared(), 2, samples=30, features=60), 0), DataLandscape)
     assert isinstance(landscape(posed(Squared(), 6, samples=10, features=60), 0), DataLandscape)
     start = items(inst, range(6))
     by_data = swap_search(DataLandscape(inst, 0), start, zero(inst), inst.resolution)
-    by_form = swap_search(GramLandscape(inst, 0), start, zero(inst), inst.resolution)
+    by_form = swap_search(FormLandscape(inst, 0), start, zero(inst), inst.resolution)
     assert torch.equal(by_form[0], by_data[0])
     assert by_form[1].value == pytest.approx(by_data[1].value, rel=1e-9)
 
 
-@pytest.mark.parametrize("scene", [DataLandscape, GramLandscape])
+@pytest.mark.parametrize("scene", [DataLandscape, FormLandscape])
 def test_scores_of_the_squared_loss_are_exact(scene):
     inst = posed(Squared(), 3, nodes=2)
     chosen = items(inst, [0, 4, 7])
@@ -141,7 +141,7 @@ def test_scores_of_whole_rows_are_exact():
     problem = Problem(Squared(), (3,), 3.0, "feature")
     inst = pose(problem, source.with_target(target), GridSpec().build(torch.device("cpu")))
     chosen = items(inst, [0, 4, 7])
-    for scene in (DataLandscape(inst, 0), GramLandscape(inst, 0)):
+    for scene in (DataLandscape(inst, 0), FormLandscape(inst, 0)):
         fit = scene.fit(chosen, zero(inst))
         swaps = propose(scene.domain, scene.model(fit, chosen), chosen)
         assert swaps

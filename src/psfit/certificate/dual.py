@@ -12,9 +12,9 @@ provided g vanishes on the intercept, which pays no ridge. `balanced` moves the 
 import torch
 from torch import Tensor
 
-from psfit.certificate.quadratic import EPS
 from psfit.comm import Grid
 from psfit.data import DesignMatrix
+from psfit.data.curvature import EPS
 from psfit.losses import Loss
 from psfit.problem import Domain
 from psfit.problem.instance import Instance

@@ -5,12 +5,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from psfit.certificate import extraction
 from psfit.certificate.certify import PASS_BUDGET, SMALL_BUDGET
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import gradient_bound, trivial_bound
-from psfit.certificate.quadratic import Quadratic, pooled
+from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import QuadraticRelaxation
+from psfit.data.form_elimination import single_optima
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
@@ -40,25 +40,22 @@ class BoundsAlong:
         return torch.minimum(torch.maximum(least, bounds.nan_to_num(nan=-torch.inf)), objectives)
 
     @cached_property
-    def _form(self) -> Quadratic:
-        return pooled(self.inst)
-
-    @cached_property
-    def _extracted(self) -> Tensor:
-        return extraction.uniform(self._form)
+    def _limited(self) -> LimitedForm:
+        return LimitedForm.of(self.inst)
 
     def _by_quadratic_form(
         self, kappas: Tensor, X: Tensor, enough: Tensor, objectives: Tensor, domain: Domain
     ) -> Tensor:
         """One gradient at every answer; then at better points for those whose bounds are not enough."""
-        inst, extracted = self.inst, self._extracted
+        inst, form = self.inst, self._limited.form
+        extracted = form.curvature.extracted
         many = inst.repeated(tuple(kappas.tolist()))
         bounds = gradient_bound(many, X, extracted.unsqueeze(1), domain)[0]
-        bounds = torch.where(kappas == 1, torch.maximum(bounds, self._form.singles().min()), bounds)
+        bounds = torch.where(kappas == 1, torch.maximum(bounds, single_optima(form).min()), bounds)
         short = (bounds < enough).nonzero().flatten()
         if not len(short):
             return bounds
-        relaxation = QuadraticRelaxation(self._form, extracted)
+        relaxation = QuadraticRelaxation(self._limited, extracted)
         states = [relaxation.start(X[:, k : k + 1]) for k in short.tolist()]
         state = tuple(torch.cat(column) for column in zip(*states, strict=True))
         some = domain.select(short)

@@ -15,7 +15,7 @@ from psfit.admm.record import Record
 from psfit.comm import Grid, GridSpec
 from psfit.common.arguments import Rule
 from psfit.common.progress import Callback
-from psfit.data.moments import Moments
+from psfit.data.raw_form import RawForm
 from psfit.estimators.display import prints, show_progress
 from psfit.estimators.docstrings import gather
 from psfit.estimators.export import as_sklearn, write_coefficients, write_onnx
@@ -154,15 +154,13 @@ class SparseModel(BaseEstimator):
         )
 
     def _solve(
-        self, problem: Problem, posed: Posed, start: tuple[Tensor, Tensor] | None, moments: Moments | None = None
+        self, problem: Problem, posed: Posed, start: tuple[Tensor, Tensor] | None, raw: RawForm | None = None
     ) -> Result:
         """Fit to the posed data, and print what happens if `verbose`."""
         # Ctrl-C ends a fit whose progress is printed.
         keyboard = self.verbose > 0
         with show_progress(self.verbose, posed.grid, self.callback) as callback:
-            result = solve(
-                problem, posed.source, self.solver, posed.grid, start, self.certify, callback, moments, keyboard
-            )
+            result = solve(problem, posed.source, self.solver, posed.grid, start, self.certify, callback, raw, keyboard)
         if prints(self.verbose, posed.grid):
             print(result)
         return result

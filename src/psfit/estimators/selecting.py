@@ -143,7 +143,7 @@ class SelectingModel(SparseModel):
             print(selection)
         problems = len(posed.problem.kappa)
         problem = replace(posed.problem, kappa=(selection.kappa,) * problems, gamma=selection.gamma)
-        result = self._solve(problem, posed, None, choice.moments)
+        result = self._solve(problem, posed, None, choice.raw)
         self._keep(posed, result)
         self._keep_choice(choice)
         warn([*choice.concerns, *result.concerns], posed.grid)

@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.common.progress import Callback
-from psfit.data.moments import Moments
+from psfit.data.raw_form import RawForm
 from psfit.estimators.display import add_label, require_complete
 from psfit.estimators.folds import Folds
 from psfit.estimators.posing import Posed
@@ -22,14 +22,14 @@ from psfit.pipeline.subsamples import Parts
 
 @dataclass(frozen=True)
 class Choice:
-    """How a limit was chosen: the selection, what to warn of, the table of scores of folds, and the second moments of
+    """How a limit was chosen: the selection, what to warn of, the table of scores of folds, and the raw form of
     all samples if they are known by then.
     """
 
     selection: Selection
     concerns: list[str]
     cv_results: dict[str, Any] | None = None
-    moments: Moments | None = None
+    raw: RawForm | None = None
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class Hinge(Loss):
         return torch.zeros_like(eta)
 
     def prox(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
-        # In the margin t = b v the prox moves up by at most `step`, and never past the kink at one.
+        # In the margin t = b v, the prox goes up by at most `step`, and never beyond the kink at one.
         margin = b * v
         moved = torch.minimum(margin + step, torch.ones_like(margin))
         return torch.where(margin >= 1, v, b * moved)

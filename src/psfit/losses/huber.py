@@ -11,7 +11,7 @@ from psfit.losses.base import Box, Loss
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    """Regression that outliers cannot carry away: residuals beyond `delta` count linearly."""
+    """Regression with little influence of outliers: residuals above `delta` count linearly."""
 
     delta: float = 1.35
     name: ClassVar[str] = "huber"
@@ -33,7 +33,7 @@ class Huber(Loss):
         return 2 * ((eta - b).abs() <= self.delta).to(eta.dtype)
 
     def broad_curvature(self, eta: Tensor, b: Tensor) -> Tensor:
-        # That of the parabola that touches the loss at both residuals of this size.
+        # The curvature of the parabola that touches the loss at both residuals of this size.
         return 2 * self.delta / (eta - b).abs().clamp(min=self.delta)
 
     def box(self, b: Tensor) -> Box:

@@ -22,12 +22,12 @@ from psfit.common.arguments import describe, integer, several
 from psfit.common.signals import choose_signals
 from psfit.common.status import CUT_SHORT, Status
 from psfit.data import Source
-from psfit.data.moments import Moments
+from psfit.data.raw_form import RawForm
 from psfit.pipeline.solve import guarded, prepared, require_finite
 from psfit.problem import Items, Problem, largest
 from psfit.problem.instance import Instance, pose
 from psfit.search.batch import fits_in_memory, supports_in_lockstep
-from psfit.search.landscape import GramLandscape, Landscape, landscape
+from psfit.search.landscape import FormLandscape, Landscape, landscape
 from psfit.search.neighbours import passed_on, refit_along, restarted, supports_along
 from psfit.search.refit import Fit
 
@@ -71,14 +71,14 @@ def solve_path(
     grid: Grid | GridSpec | None = None,
     certify: bool = True,
     brief: bool = False,
-    moments: Moments | None = None,
+    raw: RawForm | None = None,
     callback: Callback | None = None,
     keyboard: bool = False,
 ) -> list[Points]:
     """Paths over rising `kappas`, one for each of `gammas`; the `kappa` and `gamma` of the problem do not matter.
 
     With several targets (independent problems) each limit holds for each of them. A `brief` path ends at supports that
-    no swap improves, without restarts or bounds. Known `moments` of the source spare a pass. `callback` hears of
+    no swap improves, without restarts or bounds. A known `raw` form of the source spares a pass. `callback` hears of
     `Progress`; if it returns True, or the time limit comes, what is found is refitted and returned. So it is at Ctrl-C
     with `keyboard`.
     """
@@ -90,7 +90,7 @@ def solve_path(
     watch = Watch(grid, solver.time_limit, callback, signals=choose_signals(solver.interruptible, keyboard))
     with watch.catch_signals():
         exact = solver.precision == "highest"
-        inst = pose(replace(widest, gamma=gammas[0]), source, grid, exact, moments, watch)
+        inst = pose(replace(widest, gamma=gammas[0]), source, grid, exact, raw, watch)
         plan = Plan(solver, certify and not brief, brief)
         _require_whole(inst)
         return guarded(grid, lambda: [_path(inst.at_gamma(gamma), list(limits), plan) for gamma in gammas])
@@ -173,7 +173,7 @@ def _problem_path(
         assert along is not None
         found, steps, benign = along.stops, along.steps, inst.grid.agree(along.benign)
     if plan.brief and _known_exactly(inst):
-        # Fits from moments in float64 are good to many digits; only objectives, which no one asks for, are not.
+        # Fits from products in float64 are good to many digits; only objectives, which no one asks for, are not.
         fits = [stop.fit for stop in found.values()]
     else:
         fits = refit_along(inst, number, list(found.values()), steps)
@@ -201,19 +201,16 @@ def _problem_path(
     return fits, torch.minimum(bounds, _values(fits, limits.device))
 
 
-def _in_lockstep(scene: Landscape, kappas: list[int]) -> TypeGuard[GramLandscape]:
+def _in_lockstep(scene: Landscape, kappas: list[int]) -> TypeGuard[FormLandscape]:
     """Whether all limits are searched at once: on a GPU, where many small steps take longer than a large one."""
-    if not isinstance(scene, GramLandscape) or scene.H.device.type != "cuda":
+    if not isinstance(scene, FormLandscape) or scene.form.G.device.type != "cuda":
         return False
     return len(scene.outputs) == 1 and fits_in_memory(scene, kappas)
 
 
 def _known_exactly(inst: Instance) -> bool:
-    """Whether moments in float64, of nothing that was rounded on any rank, say all about the data."""
-    known = inst.source.statistics
-    if not inst.pooled or known is None:
-        return False
-    return not bool(inst.grid.nodes.total(torch.tensor([known.rounded], dtype=torch.float64)))
+    """Whether products in float64, of columns that were not rounded on any rank, say all about the data."""
+    return inst.source.forms.known is not None and not bool(inst.form.curvature.rounded.any())
 
 
 def _values(fits: list[Fit], device: torch.device) -> Tensor:

@@ -10,12 +10,12 @@ from torch import Tensor
 from psfit.admm.bicadmm import BiCADMM
 from psfit.admm.checkpoint import CheckpointError, Store, open_store
 from psfit.admm.loop import StoppedError
-from psfit.comm import ALONE, Grid, GridSpec, RemoteError
+from psfit.comm import Grid, GridSpec, RemoteError, build_grid
 from psfit.comm.watch import Callback, Watch
 from psfit.common.signals import choose_signals
 from psfit.common.status import Status
 from psfit.data import Source
-from psfit.data.moments import Moments
+from psfit.data.raw_form import RawForm
 from psfit.pipeline.candidates import fit_candidates
 from psfit.pipeline.fit import fit
 from psfit.pipeline.proofs import Certificates, Proofs, search
@@ -35,7 +35,7 @@ def solve(
     start: tuple[Tensor, Tensor] | None = None,
     certify: bool = True,
     callback: Callback | None = None,
-    moments: Moments | None = None,
+    raw: RawForm | None = None,
     keyboard: bool = False,
 ) -> Result:
     """Fit a sparse model: Bi-cADMM finds the support, the polish improves it and refits it exactly, a bound proves it.
@@ -57,8 +57,8 @@ def solve(
         Prove a lower bound on the objective of every support; exact mode does so anyway.
     callback : callable, optional
         Hears of `Progress` now and then, on its own rank; if it returns True, the fit ends with the best answer so far.
-    moments : Moments, optional
-        The second moments of the samples, where they are known already.
+    raw : RawForm, optional
+        The quadratic form of the samples, where it is known already.
     keyboard : bool, default=False
         Whether Ctrl-C ends the fit with the best answer so far; a solver that is `interruptible` hears SIGTERM, too.
     """
@@ -68,7 +68,7 @@ def solve(
     kept = open_store(solver.checkpoint, solver.checkpoint_every, source, start, grid)
     with watch.catch_signals(), kept as store:
         exact = solver.exact or solver.precision == "highest"
-        inst = pose(problem, source, grid, exact, moments, watch)
+        inst = pose(problem, source, grid, exact, raw, watch)
         return guarded(grid, lambda: _solved(inst, solver, start, certify, store))
 
 
@@ -154,8 +154,7 @@ def require_finite(*numbers: Tensor) -> None:
 
 def _built(grid: Grid | GridSpec | None, source: Source) -> Grid:
     """The grid itself, checked against where the data lie."""
-    if not isinstance(grid, Grid):
-        grid = (grid or ALONE).build(source.matrix.device)
+    grid = build_grid(grid, source.matrix.device)
     if grid.device.type != source.matrix.device.type:
         raise ValueError(
             f"device={str(grid.device)!r}, but the data lie on {str(source.matrix.device)!r}; move them first"

@@ -1,8 +1,8 @@
 """Paths on parts of the samples: the training folds of cross-validation, the halves of stability selection.
 
 A part is a mask: the other samples keep their places and weigh nothing, so that data of every kind can be divided
-without being moved. For the squared loss the second moments of all parts come from one pass: the masks cut the samples
-into pieces, and the moments of a part are the sums over its pieces.
+without being moved. For the squared loss the quadratic forms of all parts come from one pass: the masks cut the samples
+into pieces, and the form of a part is the sum over its pieces.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid
 from psfit.comm.watch import Callback
 from psfit.data import Source
-from psfit.data.moments import Moments
+from psfit.data.raw_form import RawForm
 from psfit.pipeline.path import Points, solve_path
 from psfit.problem import Problem
 from psfit.problem.instance import known_by_squares, reference_point
@@ -25,37 +25,37 @@ from psfit.problem.instance import known_by_squares, reference_point
 class Parts:
     """Parts of this rank's samples by their ``masks (S, m)``, with what their squares are made of, if that is known.
 
-    The moments of part s are the sums of those `pieces` that ``patterns[s]`` marks.
+    The form of part s is the sum of those `pieces` that ``patterns[s]`` marks.
     """
 
     problem: Problem
     source: Source
     grid: Grid
     masks: Tensor
-    pieces: tuple[Moments, ...]
+    pieces: tuple[RawForm, ...]
     patterns: Tensor
 
     @classmethod
     @torch.inference_mode()
     def of(cls, problem: Problem, source: Source, grid: Grid, masks: Tensor, solver: BiCADMM | None) -> "Parts":
-        """Read the data once for all parts, if moments are all that is needed and there are few enough of them."""
+        """Read the data once for all parts, if their forms are all that is needed and there are few enough of them."""
         masks = masks.to(source.matrix.device)
         patterns, piece = torch.unique(masks, dim=1, return_inverse=True)
         count = patterns.shape[1]
         most = int(grid.world.all_reduce(torch.tensor([count]), "max"))
-        pieces: list[Moments] = []
+        pieces: list[RawForm] = []
         # As many pieces as folds, and what no fold leaves out; masks drawn at random cut everything to dust.
         if most <= 2 * len(masks) and known_by_squares(problem, source, grid, most + 1):
             exact = solver is not None and (solver.exact or solver.precision == "highest")
             reference = reference_point(problem, source, grid)
             split = source.split(len(grid.nodes.hosted))
-            pieces = grid.together(lambda: Moments.of_parts(split, reference, exact, piece, count))
+            pieces = grid.together(lambda: RawForm.of_parts(split, reference, exact, piece, count))
         return cls(problem, source, grid, masks, tuple(pieces), patterns)
 
     @property
-    def whole(self) -> Moments | None:
-        """The moments of all samples."""
-        return Moments.together(list(self.pieces)) if self.pieces else None
+    def whole(self) -> RawForm | None:
+        """The form of all samples."""
+        return RawForm.sum(self.pieces) if self.pieces else None
 
     def path(
         self,
@@ -70,7 +70,6 @@ class Parts:
         source = Source(self.source.matrix, self.source.target, weight, self.source.bounds)
         # Folds are fitted often: only those who ask for the highest effort want restarts there, too.
         brief = solver is None or solver.effort != "high"
-        moments = self._moments(number)
         return solve_path(
             self.problem,
             source,
@@ -80,16 +79,16 @@ class Parts:
             self.grid,
             certify=False,
             brief=brief,
-            moments=moments,
+            raw=self._form(number),
             callback=callback,
         )
 
-    def _moments(self, number: int) -> Moments | None:
-        """The moments of one of the parts; of nothing, where this rank has no sample in it."""
+    def _form(self, number: int) -> RawForm | None:
+        """The form of one of the parts; of nothing, where this rank has no sample in it."""
         if not self.pieces:
             return None
         mine = [piece for piece, member in zip(self.pieces, self.patterns[number].tolist(), strict=True) if member]
-        return Moments.together(mine) if mine else self.pieces[0].nothing
+        return RawForm.sum(mine) if mine else self.pieces[0].empty()
 
 
 @torch.inference_mode()

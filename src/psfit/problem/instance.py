@@ -16,8 +16,9 @@ from torch import Tensor
 from psfit.comm import Grid
 from psfit.comm.watch import Watch
 from psfit.data import Affine, DesignMatrix, NodeSplit, Source, Spread
-from psfit.data.moments import Moments
+from psfit.data.quadratic_form import QuadraticForm
 from psfit.data.ranges import products_lose_digits, require_moderate_columns, require_moderate_samples
+from psfit.data.raw_form import RawForm
 from psfit.problem.domain import Domain
 from psfit.problem.items import Items
 from psfit.problem.problem import Problem
@@ -110,7 +111,7 @@ class Instance:
 
         Tall nodes have Gram matrices of their own anyway; of others only the sum is made.
         """
-        if self.source.statistics is not None:
+        if self.source.forms.known is not None:
             return True
         if not self.tall or self.source.matrix.streamed or not self._can_pool:
             return False
@@ -119,7 +120,7 @@ class Instance:
     @property
     def gram_at_hand(self) -> bool:
         """Whether the nodes' own steps need Gram matrices, so that nothing is lost by asking for their sum."""
-        return self.pooled and (self.source.statistics is not None or self.tall_nodes)
+        return self.pooled and (self.source.forms.known is not None or self.tall_nodes)
 
     @property
     def pooled_for_search(self) -> bool:
@@ -202,35 +203,38 @@ class Instance:
         """Whether the proof's Gram matrix, in float64, serves everyone: on a host it is not dear."""
         return self.pooled and self.source.matrix.device.type == "cpu"
 
-    def pooled_gram(self, dtype: torch.dtype) -> Tensor:
-        """``A'WA (n, n)`` of all nodes together, from products in some precision; made once for all problems.
+    @cached_property
+    def form(self) -> QuadraticForm:
+        """The squared loss of all nodes together and the ridge, for fits and the search.
 
-        Nodes that are not tall have no use for one of their own; then only the sum is made.
+        It comes from products in float64 where these are made anyway, else from those in the data's precision.
         """
-        known, key = self.source.grams, ((), dtype)
-        if key not in known:
-            whole = NodeSplit(self.source, (0, self.source.matrix.shape[0]), self._precise)
-            parts = (self.split if self.split.tall else whole).gram_in(dtype)
-            known[key] = self.grid.nodes.total((parts[0] if len(parts) == 1 else parts.sum(dim=0)).double())
-        return known[key]
+        exact = self.source.forms.known is not None or self._precise
+        form = self._pooled_form(torch.float64 if exact else self.source.matrix.dtype)
+        return form.with_outputs(self.source.picked).with_ridge(self.ridge[:, 0])
 
     @cached_property
-    def normal_equations(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The squared loss as ``x'Hx / 2 - Q'x + power``: ``H (n, n)``, ``Q (n, c)``, ``power (c,)``, in float64."""
-        source = self.source
-        exact = source.statistics is not None or self._precise
-        H = 2 * self.pooled_gram(torch.float64 if exact else source.matrix.dtype)
-        H.diagonal().add_(self.ridge[:, 0])
-        Q = 2 * self.split.cross.sum(dim=0).double()
-        power = (source.weight * source.target.square()).sum(dim=0, keepdim=True)
-        summed = self.grid.nodes.total(torch.cat([Q, power]))
-        return H, summed[:-1], summed[-1]
+    def proof_form(self) -> QuadraticForm:
+        """The same for the features alone, minimised over the intercept, with bounds on all errors."""
+        form = self._pooled_form(torch.float64)
+        if self.items.free:
+            form = self.source.forms.without_last(form)
+        return form.with_outputs(self.source.picked).with_ridge(self.ridge[: self.items.features, 0])
+
+    def _pooled_form(self, dtype: torch.dtype) -> QuadraticForm:
+        """The form of all targets from products in some precision; made once for all problems and ridges.
+
+        Nodes that are not tall have no use for a matrix of their own; then only the sum is made.
+        """
+        bounds = self.split.bounds if self.split.tall else (0, self.source.matrix.shape[0])
+        norm = float(self.rounding_norm.max())
+        return self.source.forms.pooled(bounds, dtype, self._precise, self.grid.nodes, self.samples, norm)
 
     def slope_at_zero(self) -> Tensor:
         """The gradient ``(n, c)`` of this rank's losses at coefficients of zero."""
         source, loss = self.source, self.problem.loss
-        if source.statistics is not None:
-            return -2 * self.split.cross.sum(dim=0)
+        if source.forms.known is not None:
+            return -self.split.Q.sum(dim=0)
         slope = source.weight * loss.gradient(torch.zeros_like(source.target), source.target)
         return source.matrix.rmv(slope.to(source.matrix.dtype))
 
@@ -309,13 +313,13 @@ def pose(
     source: Source,
     grid: Grid,
     exact: bool = False,
-    moments: Moments | None = None,
+    raw: RawForm | None = None,
     watch: Watch | None = None,
 ) -> Instance:
     """Standardise the columns over all nodes (sums only) and set up the coordinates.
 
-    All products are made in floating point if they must be `exact`; else integer ones may do on a GPU. The `moments` of
-    the source, if they are known already, spare a pass.
+    All products are made in floating point if they must be `exact`; else integer ones may do on a GPU. The `raw` form
+    of the source, if it is known already, spares a pass.
     """
     matrix, weight = source.matrix, source.weight
     p, c = matrix.shape[1], source.outputs
@@ -330,16 +334,16 @@ def pose(
     total_weight, mean_targets, samples = totals[0], totals[1:-1] / totals[0], int(totals[-1])
     level = mean_targets if problem.fit_intercept and problem.loss.of_residual else torch.zeros_like(mean_targets)
     source = replace(source, target=source.target - level)
-    if moments is not None:
-        moments = moments.with_targets_about(level)
-    reference = reference_point(problem, source, grid) if moments is None else moments.reference
+    if raw is not None:
+        raw = raw.subtract_level(level, source.split(len(grid.nodes.hosted)))
+    reference = reference_point(problem, source, grid) if raw is None else raw.reference
     tall_nodes = highest >= p + problem.fit_intercept
-    if moments is None and known_by_squares(problem, source, grid) and _prefers_moments(matrix, exact, tall_nodes):
-        moments = grid.together(lambda: Moments.of(source.split(len(grid.nodes.hosted)), reference, exact))
-    if moments is None:
+    if raw is None and known_by_squares(problem, source, grid) and _prefers_form(matrix, exact, tall_nodes):
+        raw = grid.together(lambda: RawForm.of(source.split(len(grid.nodes.hosted)), reference, exact))
+    if raw is None:
         local = torch.stack(grid.together(lambda: matrix.column_moments(weight, reference)))
     else:
-        local = torch.stack([moments.sums, moments.squares])
+        local = torch.stack([raw.sums, raw.squares])
     sums, squares = grid.nodes.total(local)
     # Where the entries are centred themselves, the mean is as close to the reference as the data allow.
     offset = sums / total_weight
@@ -365,19 +369,16 @@ def pose(
     free = ridge.new_zeros(items.free)
     standard = Affine(matrix, left, scale, constant if problem.fit_intercept else 0.0, integers=not exact)
     # What sums over samples leave to be corrected afterwards: all of the mean, or what the reference missed.
-    late = torch.zeros_like(shift) if moments is None else shift - reference
+    late = torch.zeros_like(shift) if raw is None else shift - reference
     late = late if matrix.centres_entries else left
     rounding_norm = common + 2 * total_weight.sqrt() * late.abs() / scale
+    posed = Source(standard, source.target, source.weight, source.bounds)
+    if raw is not None:
+        posed = posed.with_forms(raw.standardise(shift, scale, standard.constant))
     return Instance(
         problem=problem,
         grid=grid,
-        source=Source(
-            standard,
-            source.target,
-            source.weight,
-            source.bounds,
-            statistics=None if moments is None else moments.standardised(shift, scale, standard.constant),
-        ),
+        source=posed,
         items=items,
         samples=samples,
         ridge=torch.cat([ridge, free]).unsqueeze(1),
@@ -409,7 +410,7 @@ def _squares_fit(grid: Grid, side: int, copies: int = 1) -> bool:
     return copies * hosted * side**2 <= MOST_NUMBERS
 
 
-def _prefers_moments(matrix: DesignMatrix, exact: bool, tall_nodes: bool) -> bool:
+def _prefers_form(matrix: DesignMatrix, exact: bool, tall_nodes: bool) -> bool:
     """Whether all second moments at once, in float64, are cheaper than what is needed of them one by one.
 
     They are where every pass is dear, and on GPUs that multiply integers, or numbers of float64 at the speed of

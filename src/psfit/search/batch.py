@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from psfit.kernels.linalg import cholesky
-from psfit.search.landscape import GramLandscape
+from psfit.search.landscape import FormLandscape
 from psfit.search.neighbours import Stop
 from psfit.search.refit import Fit
 from psfit.search.swaps import MAX_ROUNDS
@@ -88,13 +88,13 @@ class Along:
     benign: bool
 
 
-def fits_in_memory(scene: GramLandscape, kappas: list[int]) -> bool:
+def fits_in_memory(scene: FormLandscape, kappas: list[int]) -> bool:
     """Whether the inverses of all limits do."""
     return 2 * len(kappas) * (kappas[-1] + scene.inst.items.free) ** 2 <= MOST_NUMBERS
 
 
 def supports_in_lockstep(
-    scene: GramLandscape, kappas: list[int], starts: dict[int, Tensor], Z: Tensor, rel_tol: float
+    scene: FormLandscape, kappas: list[int], starts: dict[int, Tensor], Z: Tensor, rel_tol: float
 ) -> Along | None:
     """The counterpart of `supports_along`; the first and the last of the rising `kappas` must have starts.
 
@@ -124,9 +124,9 @@ def supports_in_lockstep(
 class Lockstep:
     """What the rows share: the quadratic, the number of places, and how little a gain may be."""
 
-    def __init__(self, scene: GramLandscape, widest: int, rel_tol: float) -> None:
+    def __init__(self, scene: FormLandscape, widest: int, rel_tol: float) -> None:
         self.scene, self.rel_tol = scene, rel_tol
-        self.H, self.q, self.power = scene.H, scene.q[:, 0], scene.power
+        self.H, self.q, self.power = scene.inst.form.H, scene.form.Q[:, 0], scene.power
         self.p = scene.inst.items.features
         self.places = widest + scene.inst.items.free
         # The largest share of the gradient at zero that was left on any support.

@@ -12,7 +12,6 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from psfit.kernels.linalg import cholesky
 from psfit.problem.instance import Instance
 from psfit.search.landscape import Landscape
 from psfit.search.refit import Fit, refit
@@ -143,10 +142,9 @@ def refit_along(
 
 def _newton_steps(inst: Instance, stops: list[Stop]) -> Callable[[Tensor], Tensor]:
     """``H_SS^-1 g_S`` for every support S."""
-    H = inst.normal_equations[0]
-    free = torch.ones(inst.items.free, dtype=torch.bool, device=H.device)
+    free = torch.ones(inst.items.free, dtype=torch.bool, device=inst.ridge.device)
     rows = [torch.cat([inst.items.mask_one(stop.chosen)[:, 0], free]).nonzero().flatten() for stop in stops]
-    factors = [cholesky(H[r.unsqueeze(1), r]) for r in rows]
+    factors = [inst.form.factor(r) for r in rows]
 
     def step(gradient: Tensor) -> Tensor:
         moves = torch.zeros_like(gradient)

@@ -85,7 +85,7 @@ def _by_newton(view: Restricted, Z: Tensor, give_up: float, tol: float, steps: i
     first = view.basis is None
     if view.inst.gram_at_hand and first:
         # Steps with it need not be perfect: values and gradients come from the data.
-        view.take_hessian(view.inst.normal_equations[0])
+        view.take_hessian(view.inst.form)
     result = newton(
         view.evaluate,
         view.value,

@@ -13,7 +13,7 @@ from psfit.common.output_files import write_whole
 from psfit.common.status import Status
 from psfit.common.version import __version__
 from psfit.estimators.model import SparseModel
-from psfit.estimators.persistence import schema
+from psfit.estimators.persistence import checks
 from psfit.estimators.persistence.archive import ModelFileError, pack, unpack
 from psfit.estimators.posing import Learned
 from psfit.estimators.reading import Features
@@ -58,7 +58,7 @@ def save(model: SparseModel, path: str | Path) -> None:
         "surroundings": model.learned_.surroundings,
         "schema": None if table is None else table.to_dict(),
         "shape": result.coef.shape,
-        "result": {f.name: getattr(result, f.name) for f in fields(Result) if f.name not in schema.APART},
+        "result": {f.name: getattr(result, f.name) for f in fields(Result) if f.name not in checks.APART},
     }
     if isinstance(model, SelectingModel):
         content["selection"], chosen = _selection_content(model)
@@ -78,7 +78,7 @@ def load(path: str | Path) -> SparseModel:
     try:
         return _make_model(content, arrays)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, MemoryError, RecursionError) as error:
-        # The schema checks all values; any other error is also the fault of the file.
+        # The checks cover all values; any other error is also the fault of the file.
         raise ModelFileError(f"{path} cannot be used as a model: {error}") from None
 
 
@@ -97,19 +97,19 @@ def _require_format(path: str | Path, content: dict[str, Any]) -> None:
 def _make_model(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> SparseModel:
     """Check every part of the file, and make the model."""
     odd = (content.keys() - NEEDED - OPTIONAL) | (NEEDED - content.keys())
-    schema.require(not odd, f"it lacks or adds {sorted(odd)}")
+    checks.require(not odd, f"it lacks or adds {sorted(odd)}")
     kind: type[SparseModel] = getattr(estimators, content["model"])
-    model = kind(**schema.check_parameters(kind, content["parameters"]))
-    shape = schema.check_shape(content["shape"])
+    model = kind(**checks.check_parameters(kind, content["parameters"]))
+    shape = checks.check_shape(content["shape"])
     model.learned_ = _make_learned(model, content, *shape)
-    model.result_ = schema.check_result(model, content["result"], shape, arrays)
-    schema.require(
+    model.result_ = checks.check_result(model, content["result"], shape, arrays)
+    checks.require(
         ("selection" in content) == isinstance(model, SelectingModel),
         "it has a choice of the limit that its model does not have, or the other way round",
     )
     if isinstance(model, SelectingModel):
         _set_selection(model, content["selection"], arrays)
-    schema.require(not arrays, f"it holds arrays {sorted(arrays)}, which no such model has")
+    checks.require(not arrays, f"it holds arrays {sorted(arrays)}, which no such model has")
     return model
 
 
@@ -119,21 +119,21 @@ def _make_learned(model: Any, content: dict[str, Any], p: int, c: int) -> Learne
     labels = issubclass(LOSSES[model.loss].target, Labels)
     known = {"n_features_in_", "feature_names_in_", "classes_" if labels else "_single"}
     known |= {"kappa_", "gamma_"} if isinstance(model, SelectingModel) else set()
-    schema.require(isinstance(learned, dict), "what it has learned is not an object")
+    checks.require(isinstance(learned, dict), "what it has learned is not an object")
     odd = (known - {"feature_names_in_"} - learned.keys()) | (learned.keys() - known)
-    schema.require(not odd, f"a {type(model).__name__} that lacks or adds {sorted(odd)}")
-    schema.require(learned["n_features_in_"] == p, f"its number of features is not {p}")
+    checks.require(not odd, f"a {type(model).__name__} that lacks or adds {sorted(odd)}")
+    checks.require(learned["n_features_in_"] == p, f"its number of features is not {p}")
     names, table = learned.get("feature_names_in_"), content.get("schema")
     if "feature_names_in_" in learned:
-        names = schema.check_labels(names, p, lambda name: isinstance(name, str), "names")
+        names = checks.check_labels(names, p, lambda name: isinstance(name, str), "names")
     target = _make_target(model, learned, c)
     if isinstance(model, SelectingModel):
-        fine = schema.is_count(learned["kappa_"], 1) and schema.is_positive(learned["gamma_"])
-        schema.require(fine, "the limit or the ridge that it chose is not a positive number")
+        fine = checks.is_count(learned["kappa_"], 1) and checks.is_positive(learned["gamma_"])
+        checks.require(fine, "the limit or the ridge that it chose is not a positive number")
         model.kappa_, model.gamma_ = learned["kappa_"], learned["gamma_"]
-    texts = around is None or (isinstance(around, dict) and all(map(schema.is_text, around.values())))
-    schema.require(texts, "its environment is not text")
-    return Learned(Features(p, names, None if table is None else schema.check_table(table, names)), target, around)
+    texts = around is None or (isinstance(around, dict) and all(map(checks.is_text, around.values())))
+    checks.require(texts, "its environment is not text")
+    return Learned(Features(p, names, None if table is None else checks.check_table(table, names)), target, around)
 
 
 def _make_target(model: Any, learned: dict[str, Any], c: int) -> Target:
@@ -141,33 +141,33 @@ def _make_target(model: Any, learned: dict[str, Any], c: int) -> Target:
     kind: Any = LOSSES[model.loss].target
     if not issubclass(kind, Labels):
         single = learned["_single"]
-        schema.require(isinstance(single, bool) and (c == 1 or not single), "its targets are not those of its outputs")
+        checks.require(isinstance(single, bool) and (c == 1 or not single), "its targets are not those of its outputs")
         return kind(single)
-    classes = schema.check_labels(learned["classes_"], None, schema.is_label, "classes")
-    schema.require(len(classes) >= 2 and np.unique(classes).tolist() == classes.tolist(), "its classes are not sorted")
+    classes = checks.check_labels(learned["classes_"], None, checks.is_label, "classes")
+    checks.require(len(classes) >= 2 and np.unique(classes).tolist() == classes.tolist(), "its classes are not sorted")
     target = kind(classes)
-    outputs = {target.outputs(loss) for loss in schema.possible_losses(model, target)}
-    schema.require(c in outputs, f"its {len(classes)} classes need {min(outputs)} output(s), but it has {c}")
+    outputs = {target.outputs(loss) for loss in checks.possible_losses(model, target)}
+    checks.require(c in outputs, f"its {len(classes)} classes need {min(outputs)} output(s), but it has {c}")
     return target
 
 
 def _set_selection(model: SelectingModel, chosen: Any, arrays: dict[str, np.ndarray]) -> None:
     """Set how the limit was chosen."""
-    schema.require(isinstance(chosen, dict) and chosen.keys() <= {"choice", "params"}, "its choice is malformed")
+    checks.require(isinstance(chosen, dict) and chosen.keys() <= {"choice", "params"}, "its choice is malformed")
     choice = chosen["choice"]
     names = {"label", "kappa", "gamma", "best_kappa", "best_gamma"}
-    schema.require(isinstance(choice, dict) and choice.keys() == names, "its choice is malformed")
+    checks.require(isinstance(choice, dict) and choice.keys() == names, "its choice is malformed")
     kappas, gammas, scores = (arrays.pop(f"selection_{name}") for name in ("kappas", "gammas", "scores"))
     errors = arrays.pop("selection_errors", None)
     table = (len(gammas), len(kappas))
-    schema.require(kappas.ndim == gammas.ndim == 1 and kappas.dtype.kind in "iu", "its limits are not whole numbers")
-    schema.require(bool((kappas >= 1).all() and (gammas > 0).all()), "its limits or ridges are not above zero")
+    checks.require(kappas.ndim == gammas.ndim == 1 and kappas.dtype.kind in "iu", "its limits are not whole numbers")
+    checks.require(bool((kappas >= 1).all() and (gammas > 0).all()), "its limits or ridges are not above zero")
     shapes = scores.shape == table and (errors is None or errors.shape == table)
-    schema.require(shapes, "its scores are not one for each limit and ridge")
+    checks.require(shapes, "its scores are not one for each limit and ridge")
     places = {"kappa": kappas, "best_kappa": kappas, "gamma": gammas, "best_gamma": gammas}
     among = all(choice[name] in values.tolist() for name, values in places.items())
-    schema.require(among and schema.is_text(choice["label"]), "its choice is not one of its limits and ridges")
-    schema.require(
+    checks.require(among and checks.is_text(choice["label"]), "its choice is not one of its limits and ridges")
+    checks.require(
         (model.kappa_, model.gamma_) == (choice["kappa"], choice["gamma"])
         and set(model.result_.kappa) == {model.kappa_},
         "it was fitted with a limit that it did not choose",
@@ -180,10 +180,10 @@ def _set_selection(model: SelectingModel, chosen: Any, arrays: dict[str, np.ndar
 def _cv_results(params: Any, kappas: np.ndarray, gammas: np.ndarray, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """The table of a search in scikit-learn's form."""
     expected = [{"gamma": gamma, "kappa": kappa} for gamma in gammas.tolist() for kappa in kappas.tolist()]
-    schema.require(params == expected, "its table of scores is not that of its limits and ridges")
-    names = [name for name in arrays if schema.CV_ARRAY.fullmatch(name)]
+    checks.require(params == expected, "its table of scores is not that of its limits and ridges")
+    names = [name for name in arrays if checks.CV_ARRAY.fullmatch(name)]
     found = {name.removeprefix("cv_"): arrays.pop(name) for name in names}
-    schema.require(all(values.shape == (len(params),) for values in found.values()), "its scores have other lengths")
+    checks.require(all(values.shape == (len(params),) for values in found.values()), "its scores have other lengths")
     masked = {key: np.ma.MaskedArray(found[key], mask=False) for key in ("param_gamma", "param_kappa")}
     return found | masked | {"params": params}
 
@@ -194,7 +194,7 @@ def _parameters(model: SparseModel) -> dict[str, Any]:
     for name, value in model.get_params(deep=False).items():
         if isinstance(value, Grid):
             kept[name] = _setting_values(value.spec)
-        elif name in schema.SETTINGS:
+        elif name in checks.SETTINGS:
             kept[name] = None if value is None else _setting_values(value)
         elif name == "class_weight" and isinstance(value, dict):
             kept[name] = [

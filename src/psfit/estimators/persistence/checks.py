@@ -33,14 +33,14 @@ CV_ARRAY = re.compile(
 )
 
 
-class SchemaError(ValueError):
+class ContentError(ValueError):
     """A model file has a value that no model can have."""
 
 
 def require(fine: bool, what: str) -> None:
     """Refuse the file with a reason, unless all is `fine`."""
     if not fine:
-        raise SchemaError(what)
+        raise ContentError(what)
 
 
 def check_table(found: Any, names: np.ndarray | None) -> Schema:
@@ -163,7 +163,7 @@ def _setting(name: str, values: Any) -> Any:
     try:
         return kind(**kept)
     except (TypeError, ValueError) as error:
-        raise SchemaError(f"its {name} cannot be used ({error})") from None
+        raise ContentError(f"its {name} cannot be used ({error})") from None
 
 
 def _test_of(key: str, default: Any) -> Callable[[Any], bool]:
