@@ -10,7 +10,7 @@ from torch import Tensor
 from psfit.admm.bicadmm import BiCADMM
 from psfit.admm.checkpoint import CheckpointError, Store, open_store
 from psfit.admm.loop import StoppedError
-from psfit.comm import ALONE, Grid, GridSpec, RemoteError
+from psfit.comm import Grid, GridSpec, RemoteError, build_grid
 from psfit.comm.watch import Callback, Watch
 from psfit.common.signals import choose_signals
 from psfit.common.status import Status
@@ -155,8 +155,7 @@ def require_finite(*numbers: Tensor) -> None:
 
 def _built(grid: Grid | GridSpec | None, source: Source) -> Grid:
     """The grid itself, checked against where the data lie."""
-    if not isinstance(grid, Grid):
-        grid = (grid or ALONE).build(source.matrix.device)
+    grid = build_grid(grid, source.matrix.device)
     if grid.device.type != source.matrix.device.type:
         raise ValueError(
             f"device={str(grid.device)!r}, but the data lie on {str(source.matrix.device)!r}; move them first"
