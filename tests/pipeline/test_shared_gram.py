@@ -1,4 +1,4 @@
-"""The Gram matrix is the dearest product of a squared loss: every row enters it once, however often it is needed."""
+"""The Gram matrix is the slowest product of a squared loss: it is computed once for all its uses."""
 
 import numpy as np
 import pytest

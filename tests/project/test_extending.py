@@ -1,4 +1,4 @@
-"""The extensions that the documentation shows do what they promise, by answers from elsewhere."""
+"""The extensions in the documentation work; expected values come from independent code."""
 
 import importlib.util
 import itertools
@@ -151,7 +151,7 @@ def test_an_estimator_of_the_loss_reports_and_says_what_it_lacks(tmp_path):
     page = psfit.report(model, X=X, y=y)
     assert "Sparse model with the pseudo huber loss" in page
     assert f"from {__name__} import OwnRegression" in page
-    # What is known of the built-in losses alone is not said of others.
+    # A statement about the built-in losses is not printed for others.
     assert "can be close to zero" not in page
     model.to_csv(tmp_path / "coefficients.csv")
     with pytest.raises(ModelFileError, match="OwnRegression is not one of PsFiT's own models"):
