@@ -1,6 +1,6 @@
 """How few measurements tell a malignant tumour from a benign one? Logistic regression and the SVM, accuracy by kappa.
 
-``python examples/breast_cancer.py --output FOLDER`` works on a data set that scikit-learn brings along: 30 numbers
+``python examples/breast_cancer.py --output FOLDER`` uses a data set of scikit-learn: 30 numbers
 about the cell nuclei of 569 tumours. Random splits hold out 30 % of the tumours. On the others, one path gives the
 models of all limits, whose accuracy is measured on the tumours held out.
 """
@@ -74,7 +74,7 @@ def main() -> None:
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     data = load_breast_cancer(as_frame=True)
-    # 0 is malignant in the file; here the positive class is what one looks for.
+    # 0 is malignant in the file; here the positive class is the one to find.
     table, malignant = data.data, (data.target == 0).astype(int)
     kappas = range(1, options.most + 1)
     scores = accuracies(table, malignant, kappas, options.splits)

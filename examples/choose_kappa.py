@@ -1,7 +1,7 @@
 """How many features? Cross-validation, its curve in words, and pictures, on real data.
 
-``python examples/choose_kappa.py --output FOLDER`` works on a data set that scikit-learn brings along: diabetes with
-all squares and products. With ``--data FOLDER`` it goes on to what is found there: ``leukemia_golub.npz`` (gene
+``python examples/choose_kappa.py --output FOLDER`` uses a data set of scikit-learn: diabetes with
+all squares and products. With ``--data FOLDER`` it also uses what is found there: ``leukemia_golub.npz`` (gene
 expression: 7,129 genes of 72 patients) and ``blogfeedback.npz`` (280 numbers about each of 52,397 blog posts, and how
 many comments followed), arrays ``X`` and ``y`` each.
 """
@@ -106,7 +106,7 @@ def posts(file: Path, folder: Path, most: int) -> None:
 
 
 def main() -> None:
-    """Run what there are data for."""
+    """Run all parts whose data are there."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("demo-output"), help="folder for the pictures")
     parser.add_argument("--data", type=Path, help="folder with leukemia_golub.npz and blogfeedback.npz")

@@ -1,6 +1,6 @@
 """Sparse regression against the lasso of the same size: main effects, squares and products of ten measurements.
 
-``python examples/diabetes_interactions.py --output FOLDER`` works on a data set that scikit-learn brings along: the
+``python examples/diabetes_interactions.py --output FOLDER`` uses a data set of scikit-learn: the
 progression of diabetes in 442 patients. Random splits hold out a quarter of the patients. For every size the R^2 on
 these is that of three models: the best subset found here, the lasso whose penalty leaves as many terms, and least
 squares on the lasso's terms. The latter two differ by the lasso's shrinkage, the first and the last by which terms

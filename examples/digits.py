@@ -1,6 +1,6 @@
 """Which pixels matter? Softmax regression of handwritten digits that may look at kappa of 64 pixels only.
 
-``python examples/digits.py --output FOLDER`` works on a data set that scikit-learn brings along: 1,797 pictures of
+``python examples/digits.py --output FOLDER`` uses a data set of scikit-learn: 1,797 pictures of
 8 x 8 pixels. ``sparsity="feature"`` counts pixels, which all ten classes may use. One path gives the models of all
 limits; a third of the pictures, held out, measures them.
 """

@@ -2,7 +2,7 @@
 
 ``python examples/larger_than_memory.py`` writes the files to a temporary folder, fits a logistic regression to them
 while at most a fifth of their features may be in memory, and predicts from one of the files. The same program under
-``torchrun --standalone --nproc-per-node 2`` deals the files to two ranks.
+``torchrun --standalone --nproc-per-node 2`` divides the files between two ranks.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Correlated features: one fit has to choose among twins; many fits to halves of the samples show where it does so.
 
-``python examples/stable_features.py --output FOLDER`` works on a data set that scikit-learn brings along: 30 numbers
+``python examples/stable_features.py --output FOLDER`` uses a data set of scikit-learn: 30 numbers
 about the cell nuclei of 569 tumours, among them radius, perimeter and area, which say nearly the same. Stability
 selection counts how often each of them is chosen. A picture shows the counts beside the correlations.
 """
@@ -23,7 +23,7 @@ SHOWN = 12
 
 
 def draw(stable: Stability, table: pd.DataFrame, picture: Path) -> None:
-    """How often features are chosen, and how much alike they are."""
+    """How often features are chosen, and how similar they are."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(10.0, 4.6), layout="constrained", width_ratios=[1.0, 1.0])
     plot_stability(stable, most=SHOWN, ax=left)
     left.set_title("How often it is chosen", fontsize="medium")

@@ -11,7 +11,7 @@ needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromi
 
 
 def run(page: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Open a page; what the browser wrote, with the console's messages in its errors."""
+    """Open a page; return the browser's output, with the console's messages in its errors."""
     always = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr", "--v=0"]
     # Containers have little shared memory.
     always += ["--disable-dev-shm-usage", f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=2000"]

@@ -1,9 +1,9 @@
-"""Tests marked `gpu` run where there is one; on machines without, they are not collected at all."""
+"""Tests marked `gpu` are collected only on machines with a GPU."""
 
 import os
 
-# The problems here are small and the workers many: one thread each is fastest, and reproducible. What tests start
-# inherits it.
+# The problems are small and there are many workers: one thread each is fastest, and reproducible. Programs that tests
+# start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import sys

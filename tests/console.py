@@ -1,4 +1,4 @@
-"""The console script, in a process of its own."""
+"""The console script, in a separate process."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ def typed(command: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def only_line(done: subprocess.CompletedProcess[str]) -> str:
-    """What a command that could not work has said, all in one line."""
+    """The error of a command that failed; it must be one line."""
     assert done.returncode == 1
     assert done.stdout == ""
     (line,) = done.stderr.strip().splitlines()

@@ -64,7 +64,7 @@ def _smooth(name, problem, A, b, mask):
     """Quasi-Newton on value and gradient written out here."""
     c, gamma = b.shape[1], problem.gamma
 
-    # Columns of unit size, so that the quasi-Newton method is not led astray by the units of the data.
+    # Columns of unit size: the quasi-Newton method depends on the units of the data.
     unit = np.maximum(np.sqrt((A**2).mean(0)), 1e-300)[:, None]
 
     def objective(v):

@@ -1,4 +1,4 @@
-"""A local solver of one's own: conjugate gradients in place of a factored matrix.
+"""Your own local solver: conjugate gradients in place of a factored matrix.
 
 With the squared loss a node's step is the linear system ``(diag(w) + 2 A'DA) x = diag(w) v + 2 A'D b``. The built-in
 solver factors the matrix once. This one only multiplies with the data, so it needs no memory for a factor; it starts

@@ -1,4 +1,4 @@
-"""A communicator of one's own: it passes everything on, and writes down what leaves this rank.
+"""Your own communicator: it forwards all messages, and records what leaves this rank.
 
 ``torchrun --standalone --nproc-per-node 2 examples/extending/listening.py`` fits on two ranks and prints, phase by
 phase, how many messages there were and how long the longest was. No message is as long as a rank has samples.
@@ -24,7 +24,7 @@ class Message:
 
 
 class Listening(Communicator):
-    """Another communicator, overheard. A group of one rank sends nothing, and nothing is written down for it."""
+    """Another communicator with a record of its messages. A group of one rank sends nothing, so nothing is recorded."""
 
     def __init__(self, inner: Communicator, heard: list[Message]) -> None:
         self.inner, self.heard = inner, heard
@@ -47,7 +47,7 @@ class Listening(Communicator):
 
 @dataclass(frozen=True)
 class ListeningGrid(GridSpec):
-    """A `GridSpec` whose grid is overheard: pass it to an estimator as `grid`."""
+    """A `GridSpec` whose messages are recorded: pass it to an estimator as `grid`."""
 
     heard: list[Message] = field(default_factory=list, repr=False, compare=False)
 
@@ -59,7 +59,7 @@ class ListeningGrid(GridSpec):
 
 
 def main() -> None:
-    """Fit to this rank's half of the samples; the first rank tells what it sent."""
+    """Fit to this rank's half of the samples; the first rank prints what it sent."""
     spec = ListeningGrid(device="cpu")
     grid = spec.build()
     rng = np.random.default_rng(0)

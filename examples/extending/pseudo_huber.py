@@ -1,4 +1,4 @@
-"""A loss of one's own: pseudo-Huber, a Huber loss without kinks in its slope.
+"""Your own loss: pseudo-Huber, a Huber loss without kinks in its slope.
 
 ``2 delta^2 (sqrt(1 + (r / delta)^2) - 1)`` with ``r = eta - b``: about ``r^2`` for small residuals, about
 ``2 delta |r|`` for large ones. ``python examples/extending/pseudo_huber.py`` fits it to data with outliers.

@@ -1,4 +1,4 @@
-"""The bilinear step against quadratic and cone programs, and the facts that the design rests on."""
+"""The bilinear step against quadratic and cone programs, and the facts that the design uses."""
 
 from dataclasses import replace
 from functools import partial

@@ -1,4 +1,4 @@
-"""Checkpoints: going on bit for bit, and refusing what does not belong."""
+"""Checkpoints: a run continues bit for bit, and refuses the checkpoints of other runs."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ from psfit.data import Sparse, Streamed
 from psfit.data.streamed import ArrayRows
 from psfit.losses import Logistic, Squared
 
-# Another run, as far as the folder is concerned: it has the lock until it is killed.
+# For the folder this is another run: it has the lock until it is killed.
 HOLDER = """
 import fcntl, json, os, sys
 with open(sys.argv[1], "w") as file:
@@ -52,7 +52,7 @@ def run(folder, *, loss=None, local="feature_split", max_iter=30, blocks=1, kapp
 
 
 def track(result):
-    """All of the history but the clock."""
+    """The history without its times."""
     return [{k: v for k, v in asdict(record).items() if k != "seconds"} for record in result.history]
 
 

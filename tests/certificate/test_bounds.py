@@ -1,4 +1,4 @@
-"""The one thing a bound must never do: exceed the optimum over all supports, found by enumeration."""
+"""A bound must never exceed the optimum over all supports, which enumeration finds."""
 
 import numpy as np
 import torch
@@ -69,7 +69,7 @@ def test_a_bound_holds_from_any_point(case, seed):
     optimum = best_objective(problem, source)
     certificate = Certifier(inst, 0).certify(Z, float("inf"))
     assert certificate.lower <= optimum + ORACLE * (1 + abs(optimum))
-    # From nowhere nothing can be decided.
+    # Without a start nothing can be decided.
     assert not bool(certificate.inside.any() | certificate.outside.any())
 
 

@@ -1,4 +1,4 @@
-"""Certificates and exact mode as users meet them."""
+"""Certificates and exact mode through the public interface."""
 
 import itertools
 
@@ -81,7 +81,7 @@ def test_float32_data_are_bounded_in_float64():
 
 
 def hard():
-    """Too much for a tenth of a second: many correlated features, hardly any signal."""
+    """Too much for a tenth of a second: many correlated features, a very weak signal."""
     source = make_source(Squared(), samples=150, features=80, nonzeros=8, seed=0, correlation=0.9)
     noise = torch.randn(150, 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     return source.with_target(source.target + 20 * noise)

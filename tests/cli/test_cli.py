@@ -1,4 +1,4 @@
-"""The command line in one process: what it reads, writes and complains about."""
+"""The command line in one process: what it reads and writes, and its errors."""
 
 import io
 import json
@@ -183,7 +183,7 @@ def test_settings_from_a_file(call, numbers, tmp_path):
     assert code == 0
     facts = json.loads(out)
     assert (facts["kappa"], facts["gamma"], facts["loss"]) == ([2], 5.0, "huber")
-    # The command line goes before the file.
+    # The command line has precedence over the file.
     assert json.loads(call("fit", tmp_path / "data.npz", "--config", config, "--kappa", 1)[1])["kappa"] == [1]
     config.write_text("kapa = 3")
     code, _, err = call("fit", tmp_path / "data.npz", "--config", config)

@@ -1,4 +1,4 @@
-"""``psfit demo``: what it says, what it leaves, and that the commands it names work as they are."""
+"""``psfit demo``: what it prints and writes, and that the commands it names work."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Files that are written: safely, in the format they are named after, and refused before the work for them begins."""
+"""Output files: written safely, in the format of their ending, and refused before the work begins."""
 
 import csv
 import os
@@ -36,7 +36,7 @@ def model(samples):
 
 @pytest.fixture
 def no_fit(monkeypatch):
-    """A fit would be too late."""
+    """Fail if a fit begins: outputs must be checked before."""
 
     def refuse(*args, **kwargs):
         raise AssertionError("the fit began")

@@ -1,4 +1,4 @@
-"""Ctrl-C while the program is loaded: with a torch that presses it."""
+"""Ctrl-C while the program imports its modules: here a module `torch` sends the signal."""
 
 import os
 import subprocess

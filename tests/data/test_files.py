@@ -88,12 +88,12 @@ def values(samples):
 
 
 def whole(file):
-    """What all rows of a file tell about its columns."""
+    """The schema of all rows of a file."""
     return learn_schema([(file, 0, file.length)], GRID)
 
 
 def refused(said, path, **options):
-    """Reading fails, in words that hold all of `said`."""
+    """Reading fails with a message that has all of `said`."""
     with pytest.raises(DataFileError) as error:
         values(read(path, **options))
     for part in said:
@@ -367,7 +367,7 @@ def coloured(rows=30):
 def test_texts_become_columns(ending, kind, tmp_path, blocks):
     frame = coloured()
     if kind == "category":
-        # A category that does not occur is no feature.
+        # A category that does not occur is not a feature.
         frame["colour"] = pd.Categorical(frame["colour"], categories=["white", "ö", "red", "green", "blue=ish"])
     samples = read(write_table(tmp_path / f"data{ending}", frame), one_hot=True)
     texts = ["blue=ish", "green", "red", "ö"]

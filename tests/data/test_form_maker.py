@@ -1,4 +1,4 @@
-"""Forms are made once, whoever asks: counted products, and NumPy for the numbers."""
+"""Forms are made once for all callers: products are counted, and NumPy checks the numbers."""
 
 from itertools import pairwise
 

@@ -54,7 +54,7 @@ def sparse(rng, dtype):
 
 
 def streamed(budget: int, stored=None):
-    """Rows that pass by; with a budget of zero, so do chosen columns of them."""
+    """Rows that are read in every pass; with a budget of zero, so are chosen columns."""
 
     def build(rng, dtype):
         values = torch.tensor(rng.normal(size=(ROWS, COLUMNS)), dtype=stored or dtype).numpy()
@@ -66,7 +66,7 @@ def streamed(budget: int, stored=None):
 def affine(ones: bool, base_of=dense):
     def build(rng, dtype):
         base, values = base_of(rng, dtype)
-        # Statistics are float64 whatever the precision of the data.
+        # Statistics are float64 for data of any precision.
         shift, scale = rng.normal(size=COLUMNS), rng.uniform(0.5, 2, size=COLUMNS)
         explicit = (values - shift) / scale
         if ones:
@@ -108,7 +108,7 @@ def form(request):
 
 @pytest.fixture(params=["one strip", "many strips"])
 def cut(request, monkeypatch):
-    """Whether the rows pass at once or a few hundred at a time."""
+    """Whether all rows are read together or a few hundred at a time."""
     if request.param == "many strips":
         monkeypatch.setattr(module, "STRIP_BYTES", 1)
         monkeypatch.setattr(streams, "BLOCK_BYTES", 256 * COLUMNS * 4)
@@ -410,7 +410,7 @@ def test_sparse_rows_of_rows_and_columns_of_columns():
 
 
 class Torn(ArrayRows):
-    """Rows of which the later ones cannot be read."""
+    """Rows whose last ones cannot be read."""
 
     def read(self, start, stop):
         if stop > 10:

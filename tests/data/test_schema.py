@@ -1,4 +1,4 @@
-"""What a fit learns about the columns of its files, and other files that are read by it."""
+"""What a fit learns about the columns of its files, and how other files are read with it."""
 
 import json
 
@@ -98,7 +98,7 @@ def test_labels_are_text_in_all_files_if_they_are_in_one(ending, tmp_path):
     b = write(tmp_path / f"b{ending}", {"size": [7.0, 8.0], "kind": ["X", "1"]})
     model = psfit.SparseLogisticRegression(1, certify=False).fit([a, b])
     assert model.classes_.tolist() == ["1", "2", "X"]
-    # Samples to report on are labelled alike, also where a file has no text.
+    # Samples for a report have the same labels, also if a file has no text.
     summary = describe(model, a, grid=GRID)
     assert summary.classes == (("1", 2), ("2", 1), ("X", 0))
 

@@ -29,7 +29,7 @@ def put(place, value):
     return change
 
 
-# The format, the array, what is done to it, and what is said of it.
+# The format, the array, its change, and the message.
 FAULTS = [
     ("csr", "indices", put(5, COLUMNS), "an entry in column 6, but 6 columns"),
     ("csr", "indices", put(5, -1), "an entry in column -1"),
@@ -59,7 +59,7 @@ def arrays_of(form):
 
 
 def damaged(form, name, change):
-    """A matrix of SciPy's with one array changed behind its back."""
+    """A SciPy matrix with one array changed without its knowledge."""
     matrix = MATRIX.asformat(form).copy()
     if form == "coo":
         matrix.coords = tuple(

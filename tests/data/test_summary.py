@@ -1,4 +1,4 @@
-"""Means and spreads of columns, whatever holds them and however many nodes share them."""
+"""Means and spreads of columns, for every storage and number of nodes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Which column is the target: the same in all files, at the fit and later, and never the weights too."""
+"""Which column is the target: the same in all files, at the fit and later, and never also the weights."""
 
 import json
 
@@ -71,7 +71,7 @@ def test_arrays_have_one_part_only(options, said, tmp_path):
 
 @every_table
 def test_a_model_knows_its_target_by_name(ending, tmp_path):
-    """The last column of these files is none of the model's: to score it as the target would be wrong in silence."""
+    """The last column of these files is not the model's target: scores against it would be wrong without an error."""
     path = write(tmp_path / f"data{ending}", FRAME)
     model = fit(FileSource(path, target="y", sample_weight="w"))
     psfit.save(model, tmp_path / "model.psfit")

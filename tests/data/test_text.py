@@ -1,4 +1,4 @@
-"""Text in columns: how it is handed to Arrow, and headers that are none."""
+"""Text in columns: how Arrow gets it, and malformed headers."""
 
 import pyarrow as pa
 import pytest
@@ -45,7 +45,7 @@ def test_quotes_inside_a_name_are_letters(tmp_path):
 
 
 def test_an_empty_line_of_one_column_is_a_missing_value(tmp_path):
-    """Left out, it would move all predictions after it."""
+    """If it were left out, all predictions after it would move."""
     path = tmp_path / "data.csv"
     path.write_text("a\n1\n\n3\n")
     with pytest.raises(DataFileError, match=r"column 'a' has a missing value, first in row 1 "):

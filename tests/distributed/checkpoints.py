@@ -27,7 +27,7 @@ def fit(folder: Path | None, max_iter: int, y: np.ndarray = y, kappa: int = 3) -
 
 
 def on_rank_one(action) -> None:
-    """Let one rank do something to its files before the others go on."""
+    """Let one rank change its files before the others continue."""
     grid.together(lambda: action() if rank == 1 else None)
 
 

@@ -119,5 +119,5 @@ if backend == "torch" and device == "cpu":
     assert os.waitpid(child, 0)[1] == 0
 
 if len(sys.argv) > 3:
-    # Who sets a group up takes it down: its threads must not be alive when the program ends.
+    # The program has made the group, so it must end it: the group's threads must have ended when the program ends.
     dist.destroy_process_group()

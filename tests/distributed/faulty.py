@@ -1,4 +1,4 @@
-"""Run on every rank: one fit with checkpoints in which one rank meets a misfortune at a given iteration.
+"""Run on every rank: one fit with checkpoints in which one rank fails at a given iteration.
 
 Arguments: backend, folder for checkpoints (or -), output file, misfortune, rank, iteration. The misfortune strikes only
 the first time the job is started.

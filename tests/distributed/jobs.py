@@ -52,7 +52,7 @@ class PathJob:
 
 @dataclass(frozen=True)
 class SelectionJob:
-    """A model that chooses its limit; every sample has its fold, wherever it lies."""
+    """A model that chooses its limit; every sample has its fold, on any rank."""
 
     model: type
     y: np.ndarray
@@ -60,7 +60,7 @@ class SelectionJob:
     gammas: tuple[float, ...] = (1.0, 10.0)
 
     def fit(self, X: np.ndarray, rows: slice, grid: GridSpec) -> dict:
-        # Where ranks have rows 0 to 9, or 50 and more, they hold nothing but one fold.
+        # Ranks with rows 0 to 9, or 50 and more, have samples of one fold only.
         fold = np.digitize(np.arange(SAMPLES), [10, 50])[rows]
         cv = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(3)]
         model = self.model([1, KAPPA], gammas=self.gammas, cv=cv, scoring=self.scoring, grid=grid)

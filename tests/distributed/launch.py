@@ -17,7 +17,7 @@ from warm import start as start_warm
 
 BIN = Path(sys.executable).parent
 HERE = Path(__file__).parent
-# What Open MPI wants to hear before it starts more ranks than cores, or as root in a container.
+# Open MPI needs these to start more ranks than cores, or as root in a container.
 OPEN_MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -28,7 +28,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
 @cache
 def programs() -> Path:
-    """The folder of ``python``, ``psfit`` and ``torchrun``: those that start quickly, unless a GPU forbids to fork."""
+    """The folder of ``python``, ``psfit`` and ``torchrun``: those that start quickly, unless there is a GPU."""
     return BIN if torch.cuda.is_available() else start_warm(environment())
 
 
@@ -62,14 +62,14 @@ def environment(**extra: str) -> dict[str, str]:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """One job at a time, whichever process runs the test: ranks that share cores with others are slow to answer."""
+    """One job at a time over all test processes: ranks that share cores with others are slow to answer."""
     with Path(tempfile.gettempdir(), f"psfit-ranks-{os.getuid()}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def run(arguments: list[str], timeout: float = 300, **extra: str) -> subprocess.CompletedProcess[str]:
-    """Run to the end, or fail with all that was printed."""
+    """Run to the end; on failure, show all that was printed."""
     with alone():
         process = start(arguments, **extra)
         try:
@@ -82,7 +82,7 @@ def run(arguments: list[str], timeout: float = 300, **extra: str) -> subprocess.
 
 
 def start(arguments: list[str], **extra: str) -> subprocess.Popen[str]:
-    """Start in a process group of its own."""
+    """Start in a new process group."""
     pipe = subprocess.PIPE
     return subprocess.Popen(
         arguments, stdout=pipe, stderr=pipe, text=True, env=environment(**extra), start_new_session=True

@@ -49,7 +49,7 @@ def test_the_contract_holds_on_a_gpu(backend, ranks, group):
 
 
 class Placed(Serial):
-    """A communicator that only knows its place."""
+    """A communicator that only has a rank and a size."""
 
     def __init__(self, rank: int, size: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Ranks that die, fail, freeze or are told to stop."""
+"""Ranks that are killed, fail, freeze or get a signal to stop."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ import pytest
 from jobs import data
 from launch import HERE, alone, command, run, start
 
-# One rank of two ends in peace while the other one waits for it.
+# One rank of two ends without an error while the other one waits for it.
 LEAVING = """
 import os, sys, numpy as np
 from psfit import GridSpec, SparseLinearRegression
@@ -38,7 +38,7 @@ def job(backend, folder, output, misfortune="none", rank=1, iteration=7, options
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """The answer of two ranks that nothing happens to, by backend."""
+    """The answer of two ranks without a failure, by backend."""
     folder = tmp_path_factory.mktemp("undisturbed")
     answers = {}
     for backend in ("torch", "mpi"):

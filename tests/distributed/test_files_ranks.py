@@ -46,7 +46,7 @@ def svmlight(X, y, base):
 
 
 def answers_of(backend, cases, folder):
-    """What every rank says about every case."""
+    """What every rank reports for every case."""
     program = [str(HERE / "read_files.py"), backend, str(folder / "answers.json"), json.dumps(cases)]
     done = run(command(backend, RANKS, *program), timeout=120)
     assert done.returncode == 0, done.stderr
@@ -110,7 +110,7 @@ def test_ranks_read_their_own_parts(backend, tmp_path):
     check(answers["data.parquet"], X, y, NAMES)
     check(answers["streamed"], X, y, NAMES)
     check(answers["data.npz"], X, y, None)
-    # Files enough for all ranks are dealt whole, fewer are cut.
+    # With at least one file for each rank, each rank reads whole files; fewer files are divided.
     check(answers["folder"], single[NAMES].to_numpy(), single["y"].to_numpy(), NAMES, [31, 1, ROWS - 32])
     check(answers["pair"], X, y, NAMES)
     check(answers["coloured.csv"], encoded.to_numpy(), y, list(encoded.columns))

@@ -55,7 +55,7 @@ def test_a_fork_of_a_process_that_has_fitted_can_fit_and_predict(two_threads):
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("always")
             first = SparseLinearRegression(2, solver=solver).fit(X, y)
-            # Whoever sets threads again does not hang, either.
+            # A process that sets the threads again does not hang, either.
             torch.set_num_threads(2)
             second = SparseLinearRegression(2, solver=solver).fit(X, y)
         same = [np.allclose(model.coef_, before.coef_, rtol=1e-9) for model in (first, second)]

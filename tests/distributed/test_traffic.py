@@ -1,4 +1,4 @@
-"""What goes over the wire is what the cost model says: n + O(1) numbers a rank for an outer iteration."""
+"""Messages agree with the cost model: n + O(1) numbers per rank for an outer iteration."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""An answer that may not be what was asked for comes with one warning, which names the remedy."""
+"""An answer that may be worse than expected comes with one warning, which names the remedy."""
 
 import warnings
 from dataclasses import replace
@@ -74,7 +74,7 @@ def test_healthy_and_proved_answers_are_not_doubted():
     tall = SparseLinearRegression(30, gamma=1.0, solver=BRIEF)
     assert heard(lambda: tall.fit(X, Y)) == []
     assert tall.result_.status is Status.MAX_ITER
-    # Who asks for an end knows of it.
+    # A user who stops a fit needs no warning.
     stopped = SparseLogisticRegression(3, callback=lambda progress: True)
     assert heard(lambda: stopped.fit(X, LABELS)) == []
     assert stopped.result_.status is Status.INTERRUPTED

@@ -62,7 +62,7 @@ def checks():
     for estimator in [*ESTIMATORS, *SELECTING, *MORE_SELECTING]:
         for copy, check in estimator_checks_generator(estimator):
             name = getattr(check, "func", check).__name__
-            # Array API support is opt-in through SciPy's environment switch and is not offered.
+            # Array API support needs a switch of SciPy's and is not offered.
             if name != "check_array_api_input" and (estimator not in MORE_SELECTING or name in OF_NAMES):
                 yield pytest.param(copy, check, id=f"{type(estimator).__name__}-{name}")
 

@@ -32,7 +32,7 @@ from psfit.estimators.stability import draw_halves
 from psfit.losses import Squared
 from psfit.pipeline.subsamples import Parts
 
-# As many as there are true features: which ones are best is then no close call in any fold.
+# As many as there are true features: then the best support is clear in every fold.
 KAPPAS = [1, 2, 3]
 
 
@@ -119,7 +119,7 @@ def test_the_scores_are_those_of_separate_fits_to_every_fold(name):
 def test_scorers_of_scikit_learn(model, scoring):
     X, y = regression(1)
     y = y if model == "SparseLinearRegression" else labels(y, 2)
-    # Without a word about folds they are scikit-learn's; that is looked at once.
+    # By default the folds are scikit-learn's; one test checks this.
     kappas, folds = (KAPPAS, {}) if scoring == "r2" else (KAPPAS[1:], {"cv": 2})
     chosen = getattr(psfit, model + "CV")(kappas, scoring=scoring, **folds).fit(X, y)
     control = GridSearchCV(getattr(psfit, model)(certify=False), {"kappa": kappas}, scoring=scoring, **folds).fit(X, y)
@@ -252,7 +252,7 @@ def test_one_pass_serves_all_folds():
     grid = GridSpec(backend="serial", device="cpu").build()
     masks = torch.arange(300) % 5 != torch.arange(5).unsqueeze(1)
     parts = Parts.of(Problem(Squared(), (1,)), source, grid, masks, None)
-    # A glance at the first rows, and the moments.
+    # One look at the first rows, and one pass for the moments.
     assert stream.rows_read <= 300 + 256
     parts.path(0, [1, 2, 3], [1.0], None)
     assert stream.rows_read <= 300 + 256

@@ -1,4 +1,4 @@
-"""What `help` says: every parameter and every attribute of every estimator, and nothing in vain."""
+"""What `help` shows: every parameter and every attribute of every estimator, and no others."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""The models against scikit-learn's own, and the manners of classifiers."""
+"""The models against scikit-learn's own, and the behaviour of classifiers."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Sparse X: the models of dense X, without ever being dense."""
+"""Sparse X gives the models of dense X, and is never made dense."""
 
 import jobs
 import numpy as np

@@ -1,4 +1,4 @@
-"""Where kernels are not to be had, nothing is found and the plain way is taken."""
+"""If kernels cannot run, `kernel` returns None and torch's own operations are used."""
 
 import torch
 

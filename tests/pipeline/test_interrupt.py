@@ -45,7 +45,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 @pytest.fixture(scope="module")
 def hard(tmp_path_factory):
-    """A file on which exact mode would search for hours: correlated features, hardly any signal."""
+    """A file on which exact mode would search for hours: correlated features, a very weak signal."""
     rng = np.random.default_rng(0)
     X = 0.95 * rng.normal(size=(150, 1)) + 0.3 * rng.normal(size=(150, 80))
     y = X[:, :8] @ rng.normal(size=8) + 3 * rng.normal(size=150)
@@ -63,7 +63,7 @@ def test_ranks_end_together_with_one_answer(hard, tmp_path, whom):
         job = start(line)
         lines = read_until(job.stderr.fileno(), b"explored")
         if whom == "all":
-            # The terminal sends the key to everyone, and torchrun passes it on once more.
+            # The terminal sends the signal to all processes, and torchrun forwards it, too.
             os.killpg(job.pid, signal.SIGINT)
         else:
             children = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
@@ -176,7 +176,7 @@ def keys_are_heard():
 
 @pytest.fixture(autouse=True)
 def no_press_before(monkeypatch):
-    """Tests come faster than people press keys."""
+    """Tests send signals faster than people press keys."""
     monkeypatch.setattr(Signals, "last_press", -math.inf)
 
 
@@ -214,7 +214,7 @@ def test_what_is_ignored_stays_ignored():
 def test_json_of_an_interrupted_fit_is_whole(hard, tmp_path):
     line = command(hard, "--json", "--checkpoint", tmp_path)
     job = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    # Nothing is said before the end, but a checkpoint tells that the iteration is over.
+    # Nothing is printed before the end, but a checkpoint shows that the iteration is over.
     end = time.monotonic() + PATIENCE
     while not list(tmp_path.glob("*/manifest.json")):
         assert time.monotonic() < end

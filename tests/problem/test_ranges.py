@@ -177,7 +177,7 @@ def test_commands_say_in_one_line_that_numbers_were_left(call, beyond, tmp_path,
 
 
 def test_exact_mode_says_so_where_rounding_hides_the_proof():
-    """With a ridge of nearly nothing, whatever rounding leaves of a slope costs any amount."""
+    """With a very small ridge, the rounding error of a slope can lower the bound by any amount."""
     X, y = draw("logistic")
     y = y ^ (np.random.default_rng(1).random(40) < 0.3)
     model = SparseLogisticRegression(2, gamma=1e40, solver=BiCADMM(exact=True))

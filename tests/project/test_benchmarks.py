@@ -36,7 +36,7 @@ MODELS = {
     "linear": Ridge(alpha=1.0),
     "logistic": LogisticRegression(C=0.5, tol=1e-12, max_iter=10_000),
     "softmax": LogisticRegression(C=0.5, tol=1e-12, max_iter=10_000),
-    # Its intercept pays a ridge, too, but next to none at this scale.
+    # Its intercept pays a ridge, too, which is very small at this scale.
     "svm": LinearSVC(C=0.5, dual=False, tol=1e-12, max_iter=10_000, intercept_scaling=1e3),
 }
 
@@ -92,7 +92,7 @@ def test_the_judge_uses_nothing_of_psfit(name):
     "path", sorted(FOLDER.parent.rglob("*.py")), ids=lambda path: f"{path.parent.name}/{path.name}"
 )
 def test_what_a_benchmark_imports_of_psfit_is_there(path):
-    """Benchmarks run rarely; a name that has moved must be noticed before."""
+    """Benchmarks run rarely; this test finds names that have moved."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "psfit":
             module = import_module(node.module)

@@ -75,14 +75,14 @@ def _commands(text: str, line: int) -> list[Step]:
     assert not parts[0].strip(), f"line {line}: a console block begins with $"
     found = []
     for part in parts[1:]:
-        # A backslash at the end of a line goes on in the next one, as in a shell.
+        # A backslash at the end of a line continues it in the next one, as in a shell.
         command = re.match(r"(?:.*\\\n)*.*\n?", part).group()
         found.append(Step("console", command, part[len(command) :] or None, line))
     return found
 
 
 def agree(expected: str, printed: str) -> bool:
-    """Whether an output is the one that was promised."""
+    """Whether an output is the expected one."""
     chunks = [_words(chunk) for chunk in re.split(r"^ *\.\.\.$", expected, flags=re.MULTILINE)]
     words = _words(printed)
     if len(chunks) == 1:

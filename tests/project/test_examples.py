@@ -1,4 +1,4 @@
-"""The examples run, at tiny sizes, and leave the pictures they promise."""
+"""The examples run with small data and write their pictures."""
 
 from pathlib import Path
 

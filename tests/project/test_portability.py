@@ -1,4 +1,4 @@
-"""The numbers do not depend on the processor: the numerical tests once more, as another one would run them."""
+"""The numbers do not depend on the processor: the numerical tests run again as on another processor."""
 
 import subprocess
 import sys

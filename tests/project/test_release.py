@@ -1,4 +1,4 @@
-"""What is released: the contents of both archives, and that the wheel works where the repository is not."""
+"""The release: the contents of both archives, and the wheel works outside the repository."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ def built(tmp_path_factory):
 
 
 def _run(command, cwd):
-    """Run to a good end without the repository on Python's path."""
+    """Run without the repository on Python's path; it must succeed."""
     bare = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run([*map(str, command)], cwd=cwd, env=bare, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Reports: what the page says, that it needs nothing else, and what a browser makes of it."""
+"""Reports: what the page shows, that it needs no other file, and how a browser shows it."""
 
 import re
 import subprocess
@@ -20,7 +20,7 @@ from psfit import BiCADMM
 IRIS = load_iris(as_frame=True)
 TWO = np.where(IRIS.target == 2, "virginica", "other")
 THREE = np.array(["setosa", "versicolor", "virginica"])[IRIS.target]
-# Names that would do harm if they were believed: markup, quotes, formulas, what legends hide, other scripts.
+# Names that must be escaped: markup, quotes, formulas, names that legends hide, other scripts.
 NASTY = ["<script>alert(1)</script>", "a\"b'c&amp;", "$x_1$ and $", "_hidden\tname", "温度 ℃ 'é'", "x" * 300]
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
@@ -396,7 +396,7 @@ class TestInABrowser:
     @pytest.fixture(scope="class")
     @classmethod
     def page(cls, tmp_path_factory):
-        """A page with every kind of content, and names that would run if they were believed."""
+        """A page with every kind of content, and names that would run if they were not escaped."""
         file = tmp_path_factory.mktemp("page") / "page.html"
         rng = np.random.default_rng(2)
         X = pd.DataFrame(rng.normal(size=(90, 6)), columns=NASTY)

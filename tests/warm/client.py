@@ -1,6 +1,6 @@
 """A program that another process runs in its place: arguments, folder, environment and open files go there.
 
-It passes signals on and ends as that process ends. It imports next to nothing, so that it starts in no time.
+It passes signals on and ends as that process ends. It imports very little, so that it starts quickly.
 """
 
 import json

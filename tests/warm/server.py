@@ -40,7 +40,7 @@ class Server:
             self.watched.register(source, selectors.EVENT_READ)
 
     def serve(self) -> list[str] | None:
-        """In each child the command line that it shall run; in the server None, at the end."""
+        """In each child, the command line to run; in the server None, at the end."""
         while True:
             for key, _ in self.watched.select():
                 if key.fileobj is sys.stdin:
@@ -55,7 +55,7 @@ class Server:
                     self.ended.recv(4096)
                     self._reap()
                 else:
-                    # A client says nothing after its request: it is gone, and its process with it.
+                    # A client sends nothing after its request: its socket becomes readable only when it has ended.
                     self.watched.unregister(key.fileobj)
                     _kill(key.data)
 

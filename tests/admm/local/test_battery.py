@@ -1,4 +1,4 @@
-"""One battery for every local solver: its answer is the prox, whatever the loss and the grid."""
+"""One battery for every local solver: its answer is the prox, for every loss and grid."""
 
 from functools import lru_cache
 from itertools import pairwise
@@ -208,7 +208,7 @@ def test_gram_and_woodbury_are_the_same_inverse(shape, nodes, sigma):
 
 
 def test_newton_converges_where_the_curvature_misleads():
-    # Far from the minimum a sharp Huber loss has no curvature; with a small weight steps go astray.
+    # Far from the minimum a sharp Huber loss has no curvature; with a small weight steps go in a wrong direction.
     rng, loss, sample = np.random.default_rng(0), Huber(0.1), np.ones((24, 1))
     A, weight, v = rng.normal(size=(24, 7)), np.full((7, 1), 0.05), np.zeros((1, 7, 30))
     b = A @ (2 * rng.normal(size=(7, 30))) + 2 * rng.standard_t(2, size=(24, 30))
@@ -231,7 +231,7 @@ def test_objections_are_sentences(solver, loss, blocks):
     }
     assert (objection is None) == able[solver.name]
     if objection is not None:
-        # It names what is in the way, and a solver that would do.
+        # It names the obstacle, and a solver that would work.
         assert loss.name in objection or "4 blocks" in objection
         assert "use 'feature_split'" in objection
         assert len(objection.split()) > 6

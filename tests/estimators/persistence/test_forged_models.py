@@ -257,7 +257,7 @@ def test_members_that_occur_twice_or_are_packed_otherwise_are_refused(tmp_path):
 
 
 def test_a_model_that_packs_very_well_can_be_read_again(tmp_path, monkeypatch):
-    """Names that are all alike shrink beyond the limit; they are kept as they are, then."""
+    """Equal names would be compressed beyond the limit; then they are stored without compression."""
     monkeypatch.setattr(archive, "FREE_BYTES", 0)
     names = [f"{'long ' * 400}{j}" for j in range(4)]
     psfit.save(psfit.SparseLinearRegression(1).fit(X.set_axis(names, axis=1), Y), tmp_path / "model.psfit")

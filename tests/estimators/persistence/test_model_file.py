@@ -1,4 +1,4 @@
-"""Model files and exports: the same predictions after any way out, and no belief in damaged files."""
+"""Model files and exports: the same predictions after every export, and damaged files are refused."""
 
 import csv
 import json
