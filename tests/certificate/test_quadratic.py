@@ -12,7 +12,7 @@ from psfit import BiCADMM, Dense, GridSpec, Problem, Source, solve
 from psfit.certificate import extraction
 from psfit.certificate.quadratic import LimitedForm
 from psfit.losses import Squared
-from psfit.problem.instance import pose
+from psfit.problem.pose import pose
 
 
 def limited(problem, source, nodes=2):

@@ -14,7 +14,7 @@ from psfit.data.mixed_precision import MixedPrecisionStrip
 from psfit.kernels import kernel
 from psfit.kernels.cuda_graph import PLAIN_CALLS
 from psfit.losses import Squared
-from psfit.problem.instance import pose
+from psfit.problem.pose import pose
 
 pytestmark = pytest.mark.gpu
 

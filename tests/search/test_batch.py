@@ -9,10 +9,10 @@ from problems import make_source
 from psfit import Dense, GridSpec, Problem, Source, sparse_path
 from psfit.losses import Squared
 from psfit.problem import largest
-from psfit.problem.instance import pose
+from psfit.problem.pose import pose
 from psfit.search.batch import Lockstep, Rows, supports_in_lockstep
-from psfit.search.landscape import landscape
 from psfit.search.neighbours import refit_along, supports_along
+from psfit.search.objective import objective_of
 
 GAMMA = 3.0
 
@@ -40,7 +40,7 @@ def test_every_limit_has_the_best_support(seed, intercept):
     source, inst = posed(seed=seed, intercept=intercept)
     kappas = list(range(1, 9))
     along = supports_in_lockstep(
-        landscape(inst, 0), kappas, starts_of(inst, kappas, {1, 4, 8}), zero(inst), inst.resolution
+        objective_of(inst, 0), kappas, starts_of(inst, kappas, {1, 4, 8}), zero(inst), inst.resolution
     )
     fits = refit_along(inst, 0, list(along.stops.values()), along.steps)
     for kappa, fit in zip(kappas, fits, strict=True):
@@ -54,7 +54,7 @@ def test_every_limit_has_the_best_support(seed, intercept):
 def test_as_good_as_limit_by_limit(kappas):
     _, inst = posed(features=30, samples=120, seed=1, correlation=0.95)
     starts = starts_of(inst, kappas, {kappas[0], kappas[-1], 12, 20})
-    scene = landscape(inst, 0)
+    scene = objective_of(inst, 0)
     along = supports_in_lockstep(scene, kappas, starts, zero(inst), inst.resolution)
     control = supports_along(scene, kappas, starts, zero(inst), inst.resolution)
     for kappa in kappas:
@@ -65,7 +65,7 @@ def test_as_good_as_limit_by_limit(kappas):
 
 def test_inverses_stay_inverses():
     _, inst = posed(features=20, samples=100, seed=2, correlation=0.9)
-    step = Lockstep(landscape(inst, 0), 9, inst.resolution)
+    step = Lockstep(objective_of(inst, 0), 9, inst.resolution)
     chosen = torch.zeros(20, dtype=torch.bool)
     chosen[[0, 3, 7, 11, 15]] = True
     rows = Rows.together([step.fresh(chosen), step.fresh(chosen.flip(0))])
@@ -86,7 +86,7 @@ def test_inverses_stay_inverses():
 
 def test_swaps_that_end_where_none_helps():
     _, inst = posed(features=25, samples=100, seed=3, correlation=0.9)
-    scene = landscape(inst, 0)
+    scene = objective_of(inst, 0)
     step = Lockstep(scene, 6, inst.resolution)
     chosen = torch.zeros(25, dtype=torch.bool)
     chosen[-6:] = True
@@ -102,7 +102,7 @@ def test_swaps_that_end_where_none_helps():
 def test_other_places_are_noticed():
     _, inst = posed(features=12, samples=100, seed=0, correlation=0.0)
     kappas = [1, 2, 3, 4]
-    scene, starts = landscape(inst, 0), starts_of(inst, kappas, {1, 4})
+    scene, starts = objective_of(inst, 0), starts_of(inst, kappas, {1, 4})
     assert supports_in_lockstep(scene, kappas, starts, zero(inst), inst.resolution).benign
 
 
@@ -124,4 +124,4 @@ def test_inverses_that_cannot_be_trusted_are_noticed():
     inst = pose(Problem(Squared(), (1,), 1e12), source, GridSpec().build(torch.device("cpu")))
     kappas = list(range(1, 20))
     starts = starts_of(inst, kappas, {1, 10, 19})
-    assert supports_in_lockstep(landscape(inst, 0), kappas, starts, zero(inst), inst.resolution) is None
+    assert supports_in_lockstep(objective_of(inst, 0), kappas, starts, zero(inst), inst.resolution) is None

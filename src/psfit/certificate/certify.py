@@ -48,11 +48,11 @@ class Certifier:
         inst, Z = self.inst, Z[:, self.outputs].double()
         domain = inst.domain
         enough = objective - gap * abs(objective) if isfinite(objective) else objective
-        if inst.pooled:
+        if inst.costs.uses_form:
             lower, domain = self._by_quadratic_form(Z[: inst.items.features], objective, enough, domain)
-        elif inst.problem.loss.quadratic and inst.tall_nodes and inst.squares_fit:
+        elif inst.problem.loss.quadratic and inst.costs.tall_nodes and inst.costs.squares_fit:
             lower, domain = self._by_one_gradient(Z[: inst.items.features], objective, domain)
-        elif inst.selective:
+        elif inst.costs.uses_candidates:
             bound, scores = bound_by_candidates(inst, Z, objective, PASS_BUDGET)
             lower, domain = float(bound), domain.screen(scores, bound, objective)[0]
         else:

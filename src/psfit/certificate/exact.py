@@ -65,8 +65,8 @@ def prove(
     """
     single = inst.single(problem)
     Z = Z[:, inst.items.outputs_of(problem)].double()
-    small = single.squares_fit and (single.tall or single.source.matrix.shape[1] <= MOST_FEATURES)
-    if single.problem.loss.quadratic and (small or single.pooled):
+    small = single.costs.squares_fit and (single.costs.tall or single.source.matrix.shape[1] <= MOST_FEATURES)
+    if single.problem.loss.quadratic and (small or single.costs.uses_form):
         proof = _prove_quadratic(LimitedForm.of(single), Z[: single.items.features], objective, gap_tol, stop)
     else:
         proof = _prove_by_passes(single, Z, objective, fit, gap_tol, stop)

@@ -29,7 +29,7 @@ class BoundsAlong:
         inst = self.inst
         domain = Domain.of(inst.items, kappas.unsqueeze(1), kappas.device)
         enough = objectives - self.gap * objectives.abs()
-        if inst.pooled and inst.items.separate:
+        if inst.costs.uses_form and inst.items.separate:
             bounds = self._by_quadratic_form(kappas, Z[:, : inst.items.features, 0].T, enough, objectives, domain)
         else:
             relaxation = DataRelaxation(inst)
@@ -49,7 +49,7 @@ class BoundsAlong:
         """One gradient at every answer; then at better points for those whose bounds are not enough."""
         inst, form = self.inst, self._limited.form
         extracted = form.curvature.extracted
-        many = inst.repeated(tuple(kappas.tolist()))
+        many = inst.with_limits(tuple(kappas.tolist()))
         bounds = gradient_bound(many, X, extracted.unsqueeze(1), domain)[0]
         bounds = torch.where(kappas == 1, torch.maximum(bounds, single_optima(form).min()), bounds)
         short = (bounds < enough).nonzero().flatten()
@@ -60,6 +60,6 @@ class BoundsAlong:
         state = tuple(torch.cat(column) for column in zip(*states, strict=True))
         some = domain.select(short)
         points = relaxation.ascend(some, state, objectives[short], SMALL_BUDGET)[0]
-        part = inst.repeated(tuple(kappas[short].tolist()))
+        part = inst.with_limits(tuple(kappas[short].tolist()))
         better = gradient_bound(part, points[:, 0].T, extracted.unsqueeze(1), some)[0]
         return bounds.index_put((short,), torch.maximum(bounds[short], better))

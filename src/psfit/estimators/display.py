@@ -1,4 +1,4 @@
-"""How a fit shows where it is: a live line in a terminal or notebook, else plain lines at growing distances."""
+"""The progress of a fit: a line that changes in a terminal or notebook, else plain lines at growing intervals."""
 
 import math
 import sys
@@ -19,7 +19,7 @@ from psfit.pipeline.path import Points
 
 REFRESHES_PER_SECOND = 4
 # Seconds between plain lines: a few at least, and a share of the time so far, so that long runs do not fill logs.
-LEAST_DISTANCE = 2.0
+LEAST_INTERVAL = 2.0
 SHARE = 0.05
 
 
@@ -70,7 +70,7 @@ def _call_both(first: Callback | None, second: Callable[[Progress], None]) -> Ca
 
 
 class _LiveLine:
-    """One line of a terminal, drawn again a few times a second while it counts the time."""
+    """One line of a terminal, written again a few times a second, with the time so far."""
 
     def __init__(self, console: Console) -> None:
         self.progress, self.received = Progress(), time.perf_counter()
@@ -118,14 +118,14 @@ class _PlainLines:
     """A line at every new phase, at every better answer of a search tree, and from time to time."""
 
     def __init__(self) -> None:
-        self.last, self.shown = -math.inf, Progress(phase="")
+        self.last, self.printed = -math.inf, Progress(phase="")
 
     def __call__(self, progress: Progress) -> None:
-        waited = progress.seconds - self.last >= max(LEAST_DISTANCE, SHARE * progress.seconds)
-        better = progress.explored > 0 and progress.objective < self.shown.objective
-        if waited or better or progress.phase != self.shown.phase:
+        waited = progress.seconds - self.last >= max(LEAST_INTERVAL, SHARE * progress.seconds)
+        better = progress.explored > 0 and progress.objective < self.printed.objective
+        if waited or better or progress.phase != self.printed.phase:
             print(describe(progress), file=sys.stderr, flush=True)
-            self.last, self.shown = progress.seconds, progress
+            self.last, self.printed = progress.seconds, progress
 
 
 def describe(progress: Progress) -> str:

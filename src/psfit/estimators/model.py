@@ -39,17 +39,17 @@ class SparseModel(BaseEstimator):
         each has its own limit; see `sparsity`.
     gamma : float, default=1.0
         Inverse weight of the ridge ``||x||^2 / (2 gamma)``, against losses summed over samples: a large one means
-        hardly any shrinkage, a small one shrinks more and makes the certificate tighter.
+        little shrinkage, a small one shrinks more and makes the certificate tighter.
     fit_intercept : bool, default=True
         Fit an intercept; it pays no ridge and does not count.
     standardize : bool, default=False
-        Let the ridge see columns divided by their standard deviations (about zero without an intercept), so that it
-        does not depend on their units. Coefficients are reported in the units of X either way.
+        Apply the ridge to columns divided by their standard deviations (about zero without an intercept), so that it
+        does not depend on their units. Coefficients are reported in the units of X in both cases.
     sparsity : {"element", "feature"}, default="element"
         With several outputs: whether kappa limits entries (of each target, or over all classes) or whole rows.
     solver : BiCADMM or None, default=None
         Configuration of the algorithm: tolerance, limits of iterations and time, effort, exact mode, checkpoints. None
-        is ``BiCADMM()``.
+        means ``BiCADMM()``.
     grid : GridSpec, Grid or None, default=None
         Nodes, feature blocks, device, precision and the engine that connects ranks; or a grid that was built from such
         a request before. None is one node in this process.
@@ -58,8 +58,8 @@ class SparseModel(BaseEstimator):
     warm_start : bool, default=False
         Start from the previous answer if its shape fits.
     verbose : int, default=0
-        1 shows how far the fit is, in one live line where there is a terminal or a notebook, and prints the result.
-        Ctrl-C then ends the fit with the best answer so far, whose status says so; a second one ends the program.
+        1 prints the progress of the fit, in one line that changes in a terminal or a notebook, and then the result.
+        Ctrl-C then ends the fit with the best answer so far, and the status says so; a second Ctrl-C ends the program.
     callback : callable or None
         Called with a `psfit.Progress` while the fit runs, on every rank that has one; if it returns True, the fit ends
         with the best answer so far.
@@ -157,7 +157,7 @@ class SparseModel(BaseEstimator):
         self, problem: Problem, posed: Posed, start: tuple[Tensor, Tensor] | None, raw: RawForm | None = None
     ) -> Result:
         """Fit to the posed data, and print what happens if `verbose`."""
-        # Somebody who watches a fit may press Ctrl-C to end it.
+        # Ctrl-C ends a fit whose progress is printed.
         keyboard = self.verbose > 0
         with show_progress(self.verbose, posed.grid, self.callback) as callback:
             result = solve(problem, posed.source, self.solver, posed.grid, start, self.certify, callback, raw, keyboard)

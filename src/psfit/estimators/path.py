@@ -53,8 +53,8 @@ def sparse_path(
     loss : {"squared", "huber", "logistic", "softmax", "squared_hinge", "hinge", "poisson"}
         The loss, or another one that was registered; "logistic" becomes softmax for more than two classes.
     fit_intercept, standardize, sparsity, solver, grid, certify, verbose, callback :
-        As in the estimators. The solver's exact mode and checkpoints do not apply to paths. A path that is asked to
-        stop refits and returns what it has, and says so.
+        As in the estimators. The solver's exact mode and checkpoints do not apply to paths. If a path
+        is stopped, it refits and returns what it has, and says so.
 
     Returns
     -------
@@ -62,15 +62,15 @@ def sparse_path(
         Coefficients, objectives and bounds for every limit.
     """
     began = time.perf_counter()
-    asked: dict[str, Any] = {"fit_intercept": fit_intercept, "standardize": standardize, "sparsity": sparsity}
-    settings = Settings(check_loss(loss), **asked)
+    problem: dict[str, Any] = {"fit_intercept": fit_intercept, "standardize": standardize, "sparsity": sparsity}
+    settings = Settings(check_loss(loss), **problem)
     ridges = read_gammas(gammas)
     arguments = {"solver": solver, "grid": grid, "certify": certify, "verbose": verbose, "callback": callback}
     posed = pose_samples(
         settings,
         "sparse_path",
         Given(X, y, sample_weight, target),
-        start_grid(RULES, asked | arguments, X),
+        start_grid(RULES, problem | arguments, X),
     )
     limits = posed.read_limits(kappas)
     with show_progress(verbose, posed.grid, callback) as report:
@@ -85,7 +85,7 @@ def sparse_path(
             callback=report,
             keyboard=verbose > 0,
         )
-    path = _collect(posed, limits, ridges, paths, asked, time.perf_counter() - began)
+    path = _collect(posed, limits, ridges, paths, problem, time.perf_counter() - began)
     if prints(verbose, posed.grid):
         print(path)
     if not (path.gaps <= CLOSED_GAP).all():
@@ -98,7 +98,7 @@ def _collect(
     limits: Sequence[int],
     gammas: Sequence[float],
     paths: list[Points],
-    asked: dict[str, Any],
+    settings: dict[str, Any],
     seconds: float,
 ) -> SparsePath:
     """The paths of all gammas as one result."""
@@ -112,7 +112,7 @@ def _collect(
         loss=posed.problem.loss.name,
         seconds=seconds,
         samples=posed.samples,
-        settings=asked,
+        settings=settings,
         learned=posed.learned,
         ended=next((points.ended for points in paths if points.ended is not None), None),
     )

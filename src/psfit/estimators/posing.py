@@ -29,7 +29,7 @@ from psfit.losses import Loss
 from psfit.pipeline.path import check_kappas
 from psfit.problem import Problem
 
-# Limits of a path that was asked for without any.
+# The most limits of a path if none are given.
 MOST_KAPPAS = 50
 
 

@@ -69,24 +69,23 @@ def read_new(X: Any, owner: str) -> tuple[Any, Features]:
 
     Messages name the `owner`, the estimator or procedure that asks.
     """
-    if isinstance(X, Tensor):
-        values: Any = _read_tensor(X)
-    elif _is_large(X):
-        values = _read_memory_map(X)
-    else:
-        values = _read_array(X, owner)
+    values = _read_values(X, owner)
     return values, Features(values.shape[1], _get_feature_names(X))
 
 
 def read_known(X: Any, fitted: Fitted) -> Any:
-    """Numbers to predict, whose columns are those of the fit."""
+    """Numbers to predict, whose columns must be those of the fit."""
     if not isinstance(X, Tensor) and not _is_large(X):
         _check_feature_names(fitted, X, reset=False)
-        values = _read_array(X, type(fitted).__name__)
-    else:
-        values = _read_tensor(X) if isinstance(X, Tensor) else _read_memory_map(X)
+    values = _read_values(X, type(fitted).__name__)
     _check_n_features(fitted, values, reset=False)
     return values
+
+
+def _read_values(X: Any, owner: str) -> Any:
+    if isinstance(X, Tensor):
+        return _read_tensor(X)
+    return _read_memory_map(X) if _is_large(X) else _read_array(X, owner)
 
 
 def _read_array(X: Any, owner: str) -> Any:

@@ -53,11 +53,14 @@ LOSSES: dict[str, Entry] = {
 }
 
 
+BUILT_IN = tuple(LOSSES)
+
+
 def register(entry: Entry) -> None:
-    """Make a loss known by its name; from then on everything takes it that takes losses."""
+    """Make a loss known by its name, in place of an earlier one of that name; a built-in loss cannot be replaced."""
     name = entry.loss.name
-    if name in LOSSES:
-        raise ValueError(f"a loss named {name!r} is registered already; give this one another name")
+    if name in BUILT_IN:
+        raise ValueError(f"{name!r} is the name of a built-in loss; give yours another name")
     LOSSES[name] = entry
 
 

@@ -44,7 +44,7 @@ class SparseLinearRegression(_Regressor):
     Parameters
     ----------
     loss : {"squared", "huber"}, default="squared"
-        The square of the residual, or the Huber loss, which outliers in y cannot carry away.
+        The square of the residual, or the Huber loss, which limits the influence of outliers in y.
     huber_delta : float, default=1.35
         Residuals beyond it count linearly; in units of y.
     """

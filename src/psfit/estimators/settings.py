@@ -28,7 +28,7 @@ RULES: dict[str, Rule] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """The problem as it is asked for; the number of features and the targets decide the rest.
+    """The problem without the data; the number of features and the targets decide the rest.
 
     `loss` is a name in the registry. `parameters` are those of an estimator, by name: the loss and the target take from
     them what they need.
@@ -44,9 +44,9 @@ class Settings:
 
 
 def start_grid(rules: Mapping[str, Rule], arguments: Mapping[str, Any], X: Any) -> Grid:
-    """The grid that is asked for, once every rank has found every argument to follow its rule.
+    """Build the grid, and check on every rank that every argument follows its rule.
 
-    Without a device of its own the grid computes where a tensor X lies.
+    If the grid names no device and X is a tensor, the grid takes the device of X.
     """
     asked = RULES["grid"]("grid", arguments["grid"])
     grid = build_grid(asked, X.device if isinstance(X, Tensor) else None)

@@ -1,4 +1,4 @@
-"""`stability_selection`: which features are chosen again and again when half of the samples are drawn anew."""
+"""`stability_selection`: how often features are chosen from random halves of the samples."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -80,15 +80,15 @@ def stability_selection(
     began = time.perf_counter()
     resamples, threshold = int(RESAMPLES("resamples", resamples)), THRESHOLD("threshold", threshold)
     random_state = SEED("random_state", random_state)
-    asked: dict[str, Any] = {"gamma": gamma, "fit_intercept": fit_intercept}
-    asked |= {"standardize": standardize, "sparsity": sparsity}
-    settings = Settings(check_loss(loss), **asked)
+    problem: dict[str, Any] = {"gamma": gamma, "fit_intercept": fit_intercept}
+    problem |= {"standardize": standardize, "sparsity": sparsity}
+    settings = Settings(check_loss(loss), **problem)
     arguments = {"solver": solver, "grid": grid, "verbose": verbose, "callback": callback}
     posed = pose_samples(
         settings,
         "stability_selection",
         Given(X, y, sample_weight, target),
-        start_grid(RULES, asked | arguments, X),
+        start_grid(RULES, problem | arguments, X),
     )
     limits = posed.read_limits(kappas)
     posed.grid.require_alike(kappas=limits, resamples=resamples, random_state=random_state)
@@ -152,8 +152,8 @@ def draw_halves(posed: Posed, pairs: int, seed: int | None) -> Iterable[np.ndarr
 
 
 def _agree_on_seed(grid: Grid, seed: int | None) -> int:
-    """The seed that was given, or one that the first rank has drawn."""
+    """The seed that was given, or a random one of the first rank."""
     if seed is not None:
         return seed
-    drawn = int(np.random.default_rng().integers(2**31))
-    return int(grid.world.broadcast(torch.tensor([drawn])))
+    own = int(np.random.default_rng().integers(2**31))
+    return int(grid.world.broadcast(torch.tensor([own])))

@@ -17,7 +17,7 @@ from psfit.admm.record import Record
 from psfit.pipeline.fit import Fitted, fit
 from psfit.problem import largest
 from psfit.problem.instance import Instance
-from psfit.search.landscape import DataLandscape
+from psfit.search.objective import DataObjective
 from psfit.search.refit import Fit, refit
 from psfit.search.swaps import propose
 
@@ -30,24 +30,24 @@ def fit_candidates(inst: Instance, solver: BiCADMM, start: Tensor | None, store:
     """The counterpart of `fitting.fit` that sees all columns a few times only."""
     inst.watch.begin("the choice of candidates")
     order = _promising(inst, start)
-    index = order[: inst.first_candidates].sort().values
+    index = order[: inst.costs.first_candidates].sort().values
     best: Fitted | None = None
     history: list[Record] = []
     for number in range(ROUNDS):
-        part = inst.restricted(index)
-        known = None if best is None else inst.part_of(best.answer.Z, index)
-        begin = None if start is None else inst.part_of(start, index)
+        part = inst.restrict(index)
+        known = None if best is None else inst.pick_rows(best.answer.Z, index)
+        begin = None if start is None else inst.pick_rows(start, index)
         # Every round keeps its checkpoints to itself.
         kept = None if store is None else store.inside(f"round-{number}")
         found = fit(part, solver, begin, known, store=kept)
         history += [replace(record, iteration=len(history) + k + 1) for k, record in enumerate(found.history)]
         gained = best is None or _is_better(inst, found, best)
         if best is None or gained:
-            best = replace(found, answer=replace(found.answer, Z=inst.whole_of(found.answer.Z, index)))
+            best = replace(found, answer=replace(found.answer, Z=inst.fill_rows(found.answer.Z, index)))
         inst.watch.begin("the search for candidates")
         if not gained or inst.watch.must_stop() or number == ROUNDS - 1:
             break
-        newcomers = _newcomers(inst, part, best, index)[: inst.first_candidates]
+        newcomers = _newcomers(inst, part, best, index)[: inst.costs.first_candidates]
         if not len(newcomers):
             break
         index = _joined(inst, best.answer.Z, newcomers, index, order)
@@ -64,7 +64,7 @@ def _joined(inst: Instance, Z: Tensor, newcomers: Tensor, index: Tensor, order: 
     priority[index] = 2 * p + rank[index]
     priority[newcomers] = p + torch.arange(len(newcomers), device=order.device)
     priority[(Z[:p] != 0).any(dim=1)] = 0
-    size = min(inst.column_room, len(index) + len(newcomers))
+    size = min(inst.sizes.column_room, len(index) + len(newcomers))
     return priority.argsort(stable=True)[:size].sort().values
 
 
@@ -78,7 +78,7 @@ def _promising(inst: Instance, start: Tensor | None) -> Tensor:
     scores = torch.zeros(p, dtype=torch.float64, device=inst.ridge.device)
     nothing = torch.zeros(inst.items.size, dtype=torch.bool, device=scores.device)
     for problem in range(inst.items.problems):
-        scene = DataLandscape(inst, problem)
+        scene = DataObjective(inst, problem)
         empty = scene.fit(nothing, inst.ridge.new_zeros(len(inst.ridge), inst.items.outputs))
         gains = scene.domain.addition_scores(scene.model(empty, nothing), nothing)
         best = inst.items.by_feature(gains).amax(dim=1)
@@ -95,11 +95,11 @@ def _newcomers(inst: Instance, part: Instance, best: Fitted, index: Tensor) -> T
     chosen = largest(inst.items.pack(Z), inst.kappa)
     gains = torch.zeros(p, dtype=torch.float64)
     for problem, value in enumerate(best.answer.objectives.tolist()):
-        fitted = Fit(Z, value, 0.0, _slope(part, problem, inst.part_of(Z, index)))
+        fitted = Fit(Z, value, 0.0, _slope(part, problem, inst.pick_rows(Z, index)))
         for features, block in _blocks(inst, chosen[problem]):
             support = inst.items.by_feature(chosen[problem])[features].flatten()
-            scene = DataLandscape(block, problem)
-            model = scene.model(replace(fitted, Z=inst.part_of(Z, features)), support)
+            scene = DataObjective(block, problem)
+            model = scene.model(replace(fitted, Z=inst.pick_rows(Z, features)), support)
             width = len(support) // len(features)
             for swap in propose(scene.domain, model, support):
                 feature = int(features[swap.into // width])
@@ -130,4 +130,4 @@ def _blocks(inst: Instance, chosen: Tensor) -> Iterator[tuple[Tensor, Instance]]
         taken = inside.clone()
         taken[start : start + width] = True
         features = taken.nonzero().flatten()
-        yield features, inst.restricted(features)
+        yield features, inst.restrict(features)

@@ -25,10 +25,11 @@ from psfit.data import Source
 from psfit.data.raw_form import RawForm
 from psfit.pipeline.solve import guarded, prepared, require_finite
 from psfit.problem import Items, Problem, largest
-from psfit.problem.instance import Instance, pose
+from psfit.problem.instance import Instance
+from psfit.problem.pose import pose
 from psfit.search.batch import fits_in_memory, supports_in_lockstep
-from psfit.search.landscape import FormLandscape, Landscape, landscape
 from psfit.search.neighbours import passed_on, refit_along, restarted, supports_along
+from psfit.search.objective import FormObjective, Objective, objective_of
 from psfit.search.refit import Fit
 
 # Limits of a path that the iteration looks for; the others are found from their neighbours. Those of a joint loss
@@ -98,7 +99,7 @@ def solve_path(
 
 def _require_whole(inst: Instance) -> None:
     """Refuse data on whose candidates alone a path would have to live."""
-    if inst.selective:
+    if inst.costs.uses_candidates:
         raise ValueError(
             f"X: its {inst.items.features:,} columns are too many to factor, or too far away to pass over often; "
             "fit single values of kappa, which look at candidates first, or keep fewer columns"
@@ -130,7 +131,8 @@ def _path(inst: Instance, kappas: list[int], plan: Plan) -> Points:
         Z[:, :, outputs] = torch.stack([fit.Z for fit in fits])[:, :, outputs]
         values += _values(fits, Z.device)
         lower += bounds
-    coefs, intercepts = (torch.stack(parts) for parts in zip(*(inst.to_user(part) for part in Z), strict=True))
+    answers = [inst.coordinates.to_user(part) for part in Z]
+    coefs, intercepts = (torch.stack(parts) for parts in zip(*answers, strict=True))
     # Objectives of a brief path are not exact and nobody reads them.
     require_finite(coefs, intercepts, *([] if plan.brief else [values]))
     return Points(
@@ -163,7 +165,7 @@ def _problem_path(
         return bounds_along(limits[which], Z, objectives)
 
     inst.watch.begin("the polish")
-    scene = landscape(inst, number)
+    scene = objective_of(inst, number)
     zero = torch.zeros_like(inst.ridge.expand(-1, inst.items.outputs))
     steps, benign = None, False
     along = supports_in_lockstep(scene, kappas, starts, zero, rel_tol) if _in_lockstep(scene, kappas) else None
@@ -201,9 +203,9 @@ def _problem_path(
     return fits, torch.minimum(bounds, _values(fits, limits.device))
 
 
-def _in_lockstep(scene: Landscape, kappas: list[int]) -> TypeGuard[FormLandscape]:
+def _in_lockstep(scene: Objective, kappas: list[int]) -> TypeGuard[FormObjective]:
     """Whether all limits are searched at once: on a GPU, where many small steps take longer than a large one."""
-    if not isinstance(scene, FormLandscape) or scene.form.G.device.type != "cuda":
+    if not isinstance(scene, FormObjective) or scene.form.G.device.type != "cuda":
         return False
     return len(scene.outputs) == 1 and fits_in_memory(scene, kappas)
 
@@ -229,7 +231,7 @@ def _starts(inst: Instance, kappas: list[int], solver: BiCADMM) -> tuple[list[di
     """Supports of some limits from one batched iteration, for every problem; and how it ended."""
     own = _spread(kappas, OWN_STARTS)
     problems = inst.items.problems
-    many = inst.repeated(tuple(kappa for kappa in own for _ in range(problems)))
+    many = inst.with_limits(tuple(kappa for kappa in own for _ in range(problems)))
     # The limits are many columns already.
     single = replace(solver, portfolio=False)
     setup, state = single.init(many)

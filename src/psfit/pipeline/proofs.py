@@ -74,7 +74,7 @@ def search(inst: Instance, answer: Polished, gap_tol: float) -> tuple[Polished, 
     """Branch and bound for each problem in turn; the answer, improved where a better support was found."""
     proofs: list[Proof] = []
     limits: list[Status] = []
-    node_size = inst.source.matrix.shape[1] * len(inst.items.outputs_of(0)) * 3 + inst.most_rows
+    node_size = inst.source.matrix.shape[1] * len(inst.items.outputs_of(0)) * 3 + inst.sizes.most_rows
     for problem, value in enumerate(answer.objectives.tolist()):
 
         def stop(state: Standing, problem: int = problem) -> bool:

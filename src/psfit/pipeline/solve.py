@@ -10,7 +10,7 @@ from torch import Tensor
 from psfit.admm.bicadmm import BiCADMM
 from psfit.admm.checkpoint import CheckpointError, Store, open_store
 from psfit.admm.loop import StoppedError
-from psfit.comm import ALONE, Grid, GridSpec, RemoteError
+from psfit.comm import Grid, GridSpec, RemoteError, build_grid
 from psfit.comm.watch import Callback, Watch
 from psfit.common.signals import choose_signals
 from psfit.common.status import Status
@@ -21,7 +21,8 @@ from psfit.pipeline.fit import fit
 from psfit.pipeline.proofs import Certificates, Proofs, search
 from psfit.pipeline.result import Result
 from psfit.problem import Problem
-from psfit.problem.instance import Instance, pose
+from psfit.problem.instance import Instance
+from psfit.problem.pose import pose
 
 T = TypeVar("T")
 
@@ -95,9 +96,9 @@ def _solved(
 ) -> Result:
     """Iteration, polish and proof; an exception from here may be this rank's alone."""
     grid, problem, watch = inst.grid, inst.problem, inst.watch
-    begin = None if start is None else inst.from_user(*start)
+    begin = None if start is None else inst.coordinates.from_user(*start).to(inst.source.matrix.dtype)
     certificates = Certificates(inst, solver.certified_gap) if certify and not solver.exact else None
-    if inst.selective:
+    if inst.costs.uses_candidates:
         fitted = fit_candidates(inst, solver, begin, store)
     else:
         fitted = fit(inst, solver, begin, None, None if certificates is None else certificates.settled, store)
@@ -110,7 +111,7 @@ def _solved(
         proved = certificates.of(answer)
     if watch.ended is not None and status is not Status.PROVED:
         status = watch.ended
-    coef, intercept = inst.to_user(answer.Z)
+    coef, intercept = inst.coordinates.to_user(answer.Z)
     require_finite(coef, intercept, answer.objectives)
     if not grid.same(torch.stack([coef.sum(), coef.square().sum(), answer.objectives.sum().to(coef)])):
         raise RuntimeError(
@@ -154,8 +155,7 @@ def require_finite(*numbers: Tensor) -> None:
 
 def _built(grid: Grid | GridSpec | None, source: Source) -> Grid:
     """The grid itself, checked against where the data lie."""
-    if not isinstance(grid, Grid):
-        grid = (grid or ALONE).build(source.matrix.device)
+    grid = build_grid(grid, source.matrix.device)
     if grid.device.type != source.matrix.device.type:
         raise ValueError(
             f"device={str(grid.device)!r}, but the data lie on {str(source.matrix.device)!r}; move them first"

@@ -18,7 +18,8 @@ from psfit.data import Source
 from psfit.data.raw_form import RawForm
 from psfit.pipeline.path import Points, solve_path
 from psfit.problem import Problem
-from psfit.problem.instance import known_by_squares, reference_point
+from psfit.problem.costs import form_suffices
+from psfit.problem.pose import reference_point
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Parts:
         most = int(grid.world.all_reduce(torch.tensor([count]), "max"))
         pieces: list[RawForm] = []
         # As many pieces as folds, and what no fold leaves out; masks drawn at random cut everything to dust.
-        if most <= 2 * len(masks) and known_by_squares(problem, source, grid, most + 1):
+        if most <= 2 * len(masks) and form_suffices(problem, source, grid, most + 1):
             exact = solver is not None and (solver.exact or solver.precision == "highest")
             reference = reference_point(problem, source, grid)
             split = source.split(len(grid.nodes.hosted))

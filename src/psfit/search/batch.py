@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from psfit.kernels.linalg import cholesky
-from psfit.search.landscape import FormLandscape
 from psfit.search.neighbours import Stop
+from psfit.search.objective import FormObjective
 from psfit.search.refit import Fit
 from psfit.search.swaps import MAX_ROUNDS
 
@@ -88,18 +88,18 @@ class Along:
     benign: bool
 
 
-def fits_in_memory(scene: FormLandscape, kappas: list[int]) -> bool:
+def fits_in_memory(scene: FormObjective, kappas: list[int]) -> bool:
     """Whether the inverses of all limits do."""
     return 2 * len(kappas) * (kappas[-1] + scene.inst.items.free) ** 2 <= MOST_NUMBERS
 
 
 def supports_in_lockstep(
-    scene: FormLandscape, kappas: list[int], starts: dict[int, Tensor], Z: Tensor, rel_tol: float
+    scene: FormObjective, kappas: list[int], starts: dict[int, Tensor], Z: Tensor, rel_tol: float
 ) -> Along | None:
     """The counterpart of `supports_along`; the first and the last of the rising `kappas` must have starts.
 
     The limits between two starts begin with what is left of the upper one. So does the lower one once more: if that
-    leads to where its own start has led, the landscape is benign. None where columns are so much alike that the
+    leads to where its own start has led, the problem is benign. None where columns are so much alike that the
     inverses cannot be trusted.
     """
     step = Lockstep(scene, kappas[-1], rel_tol)
@@ -124,7 +124,7 @@ def supports_in_lockstep(
 class Lockstep:
     """What the rows share: the quadratic, the number of places, and how little a gain may be."""
 
-    def __init__(self, scene: FormLandscape, widest: int, rel_tol: float) -> None:
+    def __init__(self, scene: FormObjective, widest: int, rel_tol: float) -> None:
         self.scene, self.rel_tol = scene, rel_tol
         self.H, self.q, self.power = scene.inst.form.H, scene.form.Q[:, 0], scene.power
         self.p = scene.inst.items.features

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from psfit.problem.instance import Instance
-from psfit.search.landscape import Landscape
+from psfit.search.objective import Objective
 from psfit.search.refit import Fit, refit
 from psfit.search.restarts import EFFORTS, FREE_WORK, PASSES, restart
 from psfit.search.swaps import swap_search
@@ -32,7 +32,7 @@ class Stop:
 
 
 def supports_along(
-    scene: Landscape, kappas: list[int], starts: dict[int, Tensor], Z: Tensor, rel_tol: float
+    scene: Objective, kappas: list[int], starts: dict[int, Tensor], Z: Tensor, rel_tol: float
 ) -> dict[int, Stop]:
     """A good support for each of the rising `kappas`; some of them, and the first, have starts of their own."""
     found: dict[int, Stop] = {}
@@ -46,7 +46,7 @@ def supports_along(
     return passed_on(scene, found, rel_tol)
 
 
-def passed_on(scene: Landscape, found: dict[int, Stop], rel_tol: float) -> dict[int, Stop]:
+def passed_on(scene: Objective, found: dict[int, Stop], rel_tol: float) -> dict[int, Stop]:
     """The same path after every limit has learnt from the next larger one, and then from the next smaller one."""
     found, kappas = dict(found), list(found)
     for above, kappa in pairwise(reversed(kappas)):
@@ -62,7 +62,7 @@ def passed_on(scene: Landscape, found: dict[int, Stop], rel_tol: float) -> dict[
 
 
 def restarted(
-    scene: Landscape, found: dict[int, Stop], limits: list[int], rel_tol: float, effort: str
+    scene: Objective, found: dict[int, Stop], limits: list[int], rel_tol: float, effort: str
 ) -> dict[int, Stop]:
     """The path after searches from perturbations of the supports of `limits`, in this order.
 
@@ -81,12 +81,12 @@ def restarted(
     return found
 
 
-def _searched(scene: Landscape, start: Stop, rel_tol: float) -> Stop:
+def _searched(scene: Objective, start: Stop, rel_tol: float) -> Stop:
     chosen, fit, _ = swap_search(scene, start.chosen, start.fit.Z, rel_tol)
     return Stop(chosen, fit)
 
 
-def _grown(scene: Landscape, stop: Stop, kappa: int) -> Tensor:
+def _grown(scene: Objective, stop: Stop, kappa: int) -> Tensor:
     """The support with the items that help most, one at a time being too dear, all at once."""
     count = kappa - int(stop.chosen.sum())
     gains = scene.domain.addition_scores(scene.model(stop.fit, stop.chosen), stop.chosen)
@@ -94,7 +94,7 @@ def _grown(scene: Landscape, stop: Stop, kappa: int) -> Tensor:
     return stop.chosen.index_fill(0, best, True)
 
 
-def _shrunk(scene: Landscape, stop: Stop, kappa: int) -> Tensor:
+def _shrunk(scene: Objective, stop: Stop, kappa: int) -> Tensor:
     """The support without the items that cost least."""
     costs = scene.domain.removal_costs(scene.model(stop.fit, stop.chosen), stop.chosen)
     cheapest = costs.topk(int(stop.chosen.sum()) - kappa, largest=False).indices
@@ -108,7 +108,7 @@ def refit_along(
 
     Newton's `steps` ``(n, K)`` for gradients ``(n, K)`` on these supports are made here if they are not known.
     """
-    if not (inst.pooled_for_search and inst.items.separate):
+    if not (inst.costs.searches_by_form and inst.items.separate):
         return [refit(inst, problem, stop.chosen, stop.fit.Z) for stop in stops]
     source, known = inst.source, steps is not None
     steps = steps or _newton_steps(inst, stops)

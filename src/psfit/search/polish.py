@@ -8,7 +8,7 @@ from torch import Tensor
 
 from psfit.problem import largest
 from psfit.problem.instance import Instance
-from psfit.search.landscape import landscape
+from psfit.search.objective import objective_of
 from psfit.search.refit import Fit, refit
 from psfit.search.restarts import EFFORTS, explore
 
@@ -49,7 +49,7 @@ def polish(
     z : Tensor (n, c)
         Where the iteration ended.
     copies : int
-        How often each problem occurs among the columns of `z` (see `Instance.batched`).
+        How often each problem occurs among the columns of `z` (see `Instance.copy_problems`).
     effort : {"low", "medium", "high"}
         Only a refit; swaps from all copies and a few restarts; many restarts.
     passes : int
@@ -71,7 +71,7 @@ def polish(
     outputs = inst.items.outputs // copies
     plan = EFFORTS[effort]
     for problem in range(problems):
-        scene, exact = landscape(inst, problem, searched=plan is not None), _Exact(inst, problem)
+        scene, exact = objective_of(inst, problem, search=plan is not None), _Exact(inst, problem)
 
         def done(chosen: Tensor, fit: Fit, exact: _Exact = exact, problem: int = problem) -> bool:
             inst.watch.reporter.report_objective(problem, fit.value)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from psfit.comm import even_bounds
 from psfit.problem import all_supports, are_few
-from psfit.search.landscape import Landscape
+from psfit.search.objective import Objective
 from psfit.search.refit import Fit
 from psfit.search.swaps import swap_search
 
@@ -52,7 +52,7 @@ RUGGED = 4
 
 
 def explore(
-    scene: Landscape,
+    scene: Objective,
     starts: list[Tensor],
     Z: Tensor,
     rel_tol: float,
@@ -84,7 +84,7 @@ def explore(
     return restart(scene, chosen, fit, rel_tol, plan, passes)
 
 
-def try_all(scene: Landscape, chosen: Tensor, fit: Fit) -> tuple[Tensor, Fit]:
+def try_all(scene: Objective, chosen: Tensor, fit: Fit) -> tuple[Tensor, Fit]:
     """The best of all supports of this size, or the best until the fit is over."""
     for trial in all_supports(chosen.numel(), int(chosen.sum()), chosen.device):
         # Each is followed to its end: what a few steps promise is a guess.
@@ -98,7 +98,7 @@ def try_all(scene: Landscape, chosen: Tensor, fit: Fit) -> tuple[Tensor, Fit]:
 
 
 def restart(
-    scene: Landscape, chosen: Tensor, fit: Fit, rel_tol: float, plan: Exploration, passes: int
+    scene: Objective, chosen: Tensor, fit: Fit, rel_tol: float, plan: Exploration, passes: int
 ) -> tuple[Tensor, Fit]:
     """The best of a support and of the ends of searches from perturbations of the best."""
     generator = torch.Generator().manual_seed(0)
@@ -138,7 +138,7 @@ def _perturbed(chosen: Tensor, share: float, generator: torch.Generator) -> Tens
     return trial
 
 
-def _forward(scene: Landscape, like: Tensor, Z: Tensor) -> Tensor:
+def _forward(scene: Objective, like: Tensor, Z: Tensor) -> Tensor:
     """A greedy start: the items that help most given those taken before, a share of the limit at a time."""
     kappa, chosen = int(like.sum()), torch.zeros_like(like)
     for bound in even_bounds(kappa, min(kappa, GREEDY_STEPS))[1:]:

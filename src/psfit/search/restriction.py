@@ -176,7 +176,8 @@ class Restricted:
         """
         if self.inst.items.free:
             last = self._intercepts
-            most = self.inst.column_norm**2 * self.loss.typical_curvature(self.inst.mean_target, len(self.outputs))
+            curvature = self.loss.typical_curvature(self.inst.mean_target, len(self.outputs))
+            most = self.inst.coordinates.column_norm**2 * curvature
             H[last, last] += most * (H[last, last] <= IDLE * most)
 
     def _penalty(self, x: Tensor) -> Tensor:

@@ -139,8 +139,8 @@ class Checkpoint:
     def _require_same_columns(self, place: Path, shared: dict[str, Tensor]) -> None:
         """Refuse a checkpoint of other columns: the rounds of a working set have the same data, but other columns."""
         inst = self.setup.instance
-        most = SAME_COLUMNS * float(inst.scale.max())
-        for name, mine in (("shift", inst.shift), ("scale", inst.scale)):
+        most = SAME_COLUMNS * float(inst.coordinates.scale.max())
+        for name, mine in (("shift", inst.coordinates.shift), ("scale", inst.coordinates.scale)):
             if not np.allclose(shared[name].numpy(), mine.cpu().numpy(), rtol=SAME_COLUMNS, atol=most):
                 raise CheckpointError(f"{place} belongs to other columns of X; choose another folder, or delete it")
 
@@ -190,8 +190,8 @@ class Checkpoint:
         return {f"bilinear_{name}": values for name, values in vars(state.bilinear).items()} | {
             "dual": state.dual,
             "settled": state.settled,
-            "shift": inst.shift,
-            "scale": inst.scale,
+            "shift": inst.coordinates.shift,
+            "scale": inst.coordinates.scale,
         }
 
     def _expected_arrays(self, state: State, k: int) -> dict[str, Expected]:

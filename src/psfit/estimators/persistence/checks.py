@@ -120,7 +120,7 @@ PARAMETERS: dict[str, Callable[[Any], bool]] = {
     "kappas": _optional(_several(lambda value: is_count(value, 1))),
     "gammas": lambda value: is_positive(value) or _several(is_positive)(value),
     "sparsity": _one_of(("element", "feature")),
-    "loss": _one_of(LOSSES),
+    "loss": is_text,
     "huber_delta": is_positive,
     "class_weight": _optional(lambda value: value == "balanced" or _several(_is_weight)(value)),
     "criterion": _one_of(("cv", *CRITERIA)),
@@ -143,6 +143,9 @@ def check_parameters(kind: type[SparseModel], parameters: Any) -> dict[str, Any]
             found[name] = None if value is None else _setting(name, value)
         else:
             require(PARAMETERS[name](value), f"{name}={_short(value)} is not a value of this parameter")
+            if name == "loss":
+                own = "; if it is a loss of your own, register it before you load the model"
+                require(value in losses_of(kind.__name__), f"{kind.__name__} has no loss {_short(value)}{own}")
             found[name] = dict(value) if name == "class_weight" and isinstance(value, list) else value
     return found
 

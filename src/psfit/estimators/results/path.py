@@ -26,11 +26,11 @@ class SparsePath:
     seconds : float
     samples : int
     settings : dict
-        `fit_intercept`, `standardize` and `sparsity`, as they were asked for.
+        `fit_intercept`, `standardize` and `sparsity`, as they were given.
     learned : Learned
         What was found out about the data: the columns of X, the targets, and where the path was fitted.
     ended : Status or None
-        Why the iteration or the search ended before it was done, if it did: a limit, or somebody asked for it.
+        Why the iteration or the search ended early, if it did: a limit, a callback or a signal.
     """
 
     kappas: np.ndarray

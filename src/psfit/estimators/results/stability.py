@@ -1,4 +1,4 @@
-"""How often features are chosen when half of the samples are drawn again and again."""
+"""How often features are chosen from random halves of the samples."""
 
 from dataclasses import dataclass
 from typing import Any

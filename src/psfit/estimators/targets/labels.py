@@ -56,12 +56,12 @@ class Labels(Target):
             )
         return target, weights
 
-    def _class_weights(self, asked: Any, codes: np.ndarray, grid: Grid) -> np.ndarray:
+    def _class_weights(self, class_weight: Any, codes: np.ndarray, grid: Grid) -> np.ndarray:
         """A factor for each class; "balanced" counts the samples of all nodes."""
-        if asked == "balanced":
+        if class_weight == "balanced":
             count = sum_over_nodes(grid, np.bincount(codes, minlength=len(self.classes)))
             return np.asarray(count.sum() / (len(count) * count))
-        return np.asarray(compute_class_weight(asked, classes=self.classes, y=self.classes))
+        return np.asarray(compute_class_weight(class_weight, classes=self.classes, y=self.classes))
 
     def codes(self, y: np.ndarray) -> np.ndarray:
         """The numbers of the samples' classes; all labels must be known."""
@@ -158,6 +158,6 @@ def _require_names(classes: np.ndarray) -> None:
         )
     if classes.dtype.kind == "f" and (np.abs(classes) >= EXACT).any():
         raise ValueError(
-            f"y holds the label {classes[np.abs(classes).argmax()]:.0f}; floating point does not tell such whole "
-            "numbers apart: write labels as text"
+            f"y holds the label {classes[np.abs(classes).argmax()]:.0f}; floating point cannot distinguish such "
+            "whole numbers: write labels as text"
         )

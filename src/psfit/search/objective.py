@@ -23,14 +23,14 @@ SEARCH_TOL = 1e-7
 MOST_LOST = 1e8
 
 
-class Landscape(ABC):
+class Objective(ABC):
     """One problem of an instance: fits on supports, and models around them."""
 
     def __init__(self, inst: Instance, problem: int) -> None:
         self.inst, self.problem = inst, problem
         self.outputs = inst.items.outputs_of(problem)
         self.domain = inst.domain_of(problem)
-        # Floating-point operations so far, estimated alike on every rank and in every run.
+        # Floating-point operations so far, by an estimate that is the same on every rank and in every run.
         self.work = 0.0
 
     @property
@@ -64,7 +64,7 @@ class Landscape(ABC):
         return torch.cat(found)
 
 
-class DataLandscape(Landscape):
+class DataObjective(Objective):
     """Any loss; every fit is a few passes over the support's columns, every model one pass over all columns."""
 
     def fit(self, chosen: Tensor, Z: Tensor, give_up: float = float("inf")) -> Fit:
@@ -114,7 +114,7 @@ class DataLandscape(Landscape):
         return loss.cross_curvature(eta, b) if loss.joint else loss.broad_curvature(eta, b).diag_embed()
 
 
-class FormLandscape(Landscape):
+class FormObjective(Objective):
     """The squared loss through its quadratic form: no pass over the data at all."""
 
     def __init__(self, inst: Instance, problem: int) -> None:
@@ -151,8 +151,8 @@ class FormLandscape(Landscape):
         return LocalModel(gradient, blocks, columns.view(p, c, size), inner.view(size, size), x, self._items(view))
 
 
-def landscape(inst: Instance, problem: int, searched: bool = True) -> Landscape:
-    """The cheaper way: the quadratic form, or passes over the data; `searched` if more than a fit is wanted."""
-    if inst.pooled_for_search if searched else inst.gram_at_hand:
-        return FormLandscape(inst, problem)
-    return DataLandscape(inst, problem)
+def objective_of(inst: Instance, problem: int, search: bool = True) -> Objective:
+    """The cheaper way: the quadratic form, or passes over the data; `search` if more than a fit is needed."""
+    if inst.costs.searches_by_form if search else inst.costs.form_at_hand:
+        return FormObjective(inst, problem)
+    return DataObjective(inst, problem)
