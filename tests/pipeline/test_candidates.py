@@ -1,4 +1,4 @@
-"""Fits that use only a few candidate columns are as good as fits on all columns."""
+"""Fits that look closely at a few candidate columns only: as good as fits on all of them."""
 
 import numpy as np
 import pytest
@@ -88,7 +88,7 @@ def test_few_candidates_reach_the_enumerated_optimum(loss, sparsity, room, few):
     best = best_objective(problem, source)
     effort = "low" if loss.name == "hinge" else "medium"
     result = solve(problem, source if room is None else streams(source, room), BiCADMM(effort=effort))
-    # Without room for candidates, all columns are read in every pass.
+    # Without room for candidates all columns pass by again and again.
     assert (result.candidates < features) == (room != 0)
     assert result.objective >= best - 1e-6 * abs(best)
     assert result.objective == pytest.approx(best, rel=1e-5)
