@@ -27,7 +27,7 @@ from psfit.data import Source, Streamed
 from psfit.data.streamed import ArrayRows
 from psfit.estimators.stability import _halves
 from psfit.losses import Squared
-from psfit.pipeline.subsamples import Parts
+from psfit.pipeline.subsamples import Subsamples
 
 # As many as there are true features: which ones are best is then no close call in any fold.
 KAPPAS = [1, 2, 3]
@@ -248,10 +248,10 @@ def test_one_pass_serves_all_folds():
     source = Source(stream, torch.tensor(y).unsqueeze(1), torch.ones(300, 1, dtype=torch.float64))
     grid = GridSpec(backend="serial", device="cpu").build()
     masks = torch.arange(300) % 5 != torch.arange(5).unsqueeze(1)
-    parts = Parts.of(Problem(Squared(), (1,)), source, grid, masks, None)
+    parts = Subsamples.of(Problem(Squared(), (1,)), source, grid, masks, None)
     # A glance at the first rows, and the moments.
     assert stream.rows_read <= 300 + 256
-    parts.path(0, [1, 2, 3], [1.0], None)
+    parts.path(0, [1, 2, 3], [1.0])
     assert stream.rows_read <= 300 + 256
 
 

@@ -23,7 +23,7 @@ from psfit.estimators.path import limits_of, ridges_of
 from psfit.estimators.reading import summed
 from psfit.estimators.scores import held_out_scores, models_of, scorer_of
 from psfit.pipeline.path import solve_path
-from psfit.pipeline.subsamples import Parts, loss_sums
+from psfit.pipeline.subsamples import Subsamples, loss_sums
 from psfit.problem import Sparsity
 
 # More samples with less weight than this have weights of another kind: shares that sum to one.
@@ -267,7 +267,7 @@ class SelectingModel(SparseModel):
 
     def _validated(
         self, posed: Posed, kappas: Sequence[int], gammas: Sequence[float], groups: Any
-    ) -> tuple[Parts, Selection, list[str]]:
+    ) -> tuple[Subsamples, Selection, list[str]]:
         """Scores on held-out samples, for all splits; and what is to be said of their models."""
         source, grid = posed.source, posed.grid
         bounds = source.split(len(grid.nodes.hosted)).bounds
@@ -275,14 +275,14 @@ class SelectingModel(SparseModel):
         folds.require_use(self, posed)
         scorer = scorer_of(self, self.scoring)
         began = time.perf_counter()
-        parts = Parts.of(posed.problem, source, grid, folds.train, self.solver)
+        parts = Subsamples.of(posed.problem, source, grid, folds.train, self._trial())
         shared = (time.perf_counter() - began) / len(folds.train)
         paths, seconds = [], []
         with shown(self._speaks(grid), self.callback) as callback:
             for split in range(len(folds.train)):
                 began = time.perf_counter()
                 told = within(callback, f"fold {split + 1} of {len(folds.train)}")
-                paths.append(require_whole(parts.path(split, kappas, gammas, self._trial(), told)))
+                paths.append(require_whole(parts.path(split, kappas, gammas, told)))
                 seconds.append(time.perf_counter() - began + shared)
         began = time.perf_counter()
         scores = held_out_scores(self, scorer, posed, folds, *models_of(paths))

@@ -19,7 +19,7 @@ from psfit.estimators.display import require_whole, shown, within
 from psfit.estimators.folds import Folds
 from psfit.estimators.model import Posed
 from psfit.estimators.path import limits_of, model_for
-from psfit.pipeline.subsamples import Parts
+from psfit.pipeline.subsamples import Subsamples
 from psfit.problem import Sparsity
 
 RESAMPLES = satisfying("an even integer of at least 2", lambda value: integer(2).read(value) % 2 == 0)
@@ -163,10 +163,10 @@ def stability_selection(
         for pair, half in enumerate(halves):
             masks = torch.from_numpy(np.stack([half, ~half]))
             Folds(masks, masks).require_use(model, posed)
-            parts = Parts.of(posed.problem, posed.source, posed.grid, masks, solver)
+            parts = Subsamples.of(posed.problem, posed.source, posed.grid, masks, solver)
             for number in range(2):
                 heard = within(told, f"half {2 * pair + number + 1} of {resamples}")
-                (points,) = require_whole(parts.path(number, limits, [posed.problem.gamma], solver, heard))
+                (points,) = require_whole(parts.path(number, limits, [posed.problem.gamma], heard))
                 paths.append([points])
                 chosen = (points.coefs != 0).any(axis=2)
                 counts += chosen
