@@ -15,13 +15,14 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
-from psfit import Path as KappaPath
-from psfit import sparse_path
+from psfit import SparsePath, sparse_path
 
 matplotlib.use("Agg")
 
 
-def draw(path: KappaPath, accuracy: list[float], dense: float, average: np.ndarray, shown: list[int], to: Path) -> None:
+def draw(
+    path: SparsePath, accuracy: list[float], dense: float, average: np.ndarray, shown: list[int], to: Path
+) -> None:
     """The accuracy against kappa, and the pixels of some limits on top of the average picture."""
     figure, axes = plt.subplots(1, 1 + len(shown), figsize=(4.2 + 2.0 * len(shown), 3.2), layout="constrained",
                                 width_ratios=[2.0] + [1.0] * len(shown))  # fmt: skip

@@ -17,7 +17,7 @@ from psfit import BiCADMM, GridSpec, Problem, Result, solve
 from psfit.data import Dense, Source
 from psfit.data.synthetic import Synthetic, paper_recipe
 from psfit.losses import Squared
-from psfit.problem.instance import pose
+from psfit.problem.pose import pose
 from psfit.search.refit import refit
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

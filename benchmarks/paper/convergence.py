@@ -13,7 +13,8 @@ import torch
 from common import data, regression, setting, source_of, table, write_csv, write_page
 
 from psfit import BiCADMM, GridSpec
-from psfit.problem.instance import Instance, pose
+from psfit.problem.instance import Instance
+from psfit.problem.pose import pose
 
 PENALTIES = (2.0, 4.0, 8.0, 16.0)
 ALPHA = 0.5
@@ -49,7 +50,7 @@ def main() -> None:
 @torch.inference_mode()
 def residuals(inst: Instance, rho_b: float) -> list[dict[str, float]]:
     """The residuals of every iteration, in the coordinates of the paper, whose columns have norm one in every node."""
-    unit = inst.column_norm / NODES**0.5
+    unit = inst.coordinates.column_norm / NODES**0.5
     solver = BiCADMM(effort="low", rho_b=rho_b * unit**2, rho_c=rho_b * unit**2 / ALPHA)
     setup, state = solver.init(inst)
     to_paper = torch.tensor([unit, 1 / unit, unit], dtype=torch.float64)

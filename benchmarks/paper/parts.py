@@ -17,7 +17,7 @@ from common import Setting, data, fit, regression, setting, source_of, table, wr
 
 from psfit import BiCADMM, GridSpec
 from psfit.admm.steps import choose_steps
-from psfit.problem.instance import pose
+from psfit.problem.pose import pose
 
 NODES = 4
 SIZES = {"cuda": (300_000, 4_000), "cpu": (30_000, 400)}

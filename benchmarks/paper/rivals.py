@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from common import GAMMA
 
-from psfit.cli.peers import lasso as lasso_path
+from psfit.cli.l1_baselines import lasso as lasso_path
 from psfit.data.synthetic import Synthetic
 
 

@@ -29,7 +29,7 @@ from rivals import lasso, scip
 from torch import Tensor
 
 from psfit import BiCADMM, Problem
-from psfit.data.synthetic import MARGIN, Synthetic, drawn_signs
+from psfit.data.synthetic import MARGIN, Synthetic, draw_signs
 from psfit.losses import Logistic, Softmax, SquaredHinge
 
 NODES = 4
@@ -63,7 +63,7 @@ def posed(loss: str, made: Synthetic) -> Posed:
         drawn = torch.softmax(MARGIN * eta / eta.std(), dim=1).multinomial(1, generator=generator)
         target = torch.nn.functional.one_hot(drawn[:, 0], CLASSES).to(made.A.dtype)
         return Posed(Problem(Softmax(), (made.kappa,), GAMMA, "feature", fit_intercept=False), target, truth)
-    target = drawn_signs(made)
+    target = draw_signs(made)
     model = {"logistic": Logistic(), "svm": SquaredHinge()}[loss]
     return Posed(Problem(model, (made.kappa,), GAMMA, fit_intercept=False), target, made.x)
 

@@ -27,7 +27,7 @@ from psfit.data import DesignMatrix, Spread
 from psfit.data.synthetic import paper_recipe
 from psfit.losses import Logistic, Squared
 from psfit.problem import OutputItems
-from psfit.problem.instance import pose
+from psfit.problem.pose import pose
 
 # No residual gets this small, so a run ends at its last iteration.
 NEVER = 1e-15

@@ -39,7 +39,7 @@ class ConjugateGradient(LocalSolver[LocalState]):
     def prox(self, sub: Subproblem, state: LocalState, v: Tensor, tol: Tensor | float) -> LocalState:
         """All nodes ``(N, n, c)`` at once; every node and output has a system and step lengths of its own."""
         x = state.x
-        residual = sub.weight * v + 2 * sub.split.cross - self._product(sub, x)
+        residual = sub.weight * v + sub.split.Q - self._product(sub, x)
         direction, size = residual, self._dot(residual, residual)
         # An error in x is at most the residual over the smallest weight. The first calls ask for no error at all.
         rounding = 10 * torch.finfo(x.dtype).eps * size.sqrt().max()

@@ -11,7 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from psfit import Dense, Problem, Result, Source, solve
+from psfit import Dense, Problem, Result, Source, SparseLinearRegression, solve
+from psfit.estimators.registry import Entry, register
+from psfit.estimators.targets import Numbers
 from psfit.losses import Loss
 
 
@@ -23,6 +25,10 @@ class PseudoHuber(Loss):
     name: ClassVar[str] = "pseudo_huber"
     # The prox below looks at its numbers to decide when to stop.
     steady: ClassVar[bool] = False
+    # What reports print; without these, they call the loss by its name.
+    fits: ClassVar[str | None] = "robust linear regression (pseudo-Huber loss)"
+    formula: ClassVar[str | None] = "2\u03b4\u00b2 (sqrt(1 + ((\u03b7 \u2212 y) / \u03b4)\u00b2) \u2212 1)"
+    meanings: ClassVar[dict[str, str]] = {"delta": "much larger residuals count linearly"}
 
     def value(self, eta: Tensor, b: Tensor) -> Tensor:
         r = (eta - b) / self.delta
@@ -62,8 +68,12 @@ class PseudoHuber(Loss):
         return 2.0
 
 
+# The targets are numbers, the estimator has a parameter `loss`, and its `huber_delta` sets the field `delta`.
+ENTRY = Entry(PseudoHuber, Numbers, "SparseLinearRegression", {"delta": "huber_delta"})
+
+
 def fit(X: np.ndarray, y: np.ndarray, kappa: int, gamma: float = 1.0, delta: float = 1.35) -> Result:
-    """The estimators know their own losses only; `psfit.solve` takes any."""
+    """A fit to tensors: `psfit.solve` takes any loss."""
     matrix, target = Dense(torch.from_numpy(X)), torch.from_numpy(y).reshape(-1, 1)
     source = Source(matrix, target, torch.ones_like(target))
     return solve(Problem(PseudoHuber(delta), (kappa,), gamma), source)
@@ -78,6 +88,9 @@ def main() -> None:
     result = fit(X, y, kappa=3, gamma=0.1)
     print(result)
     print("coefficients", result.coef[result.support, 0].round(2))
+    register(ENTRY)
+    model = SparseLinearRegression(3, gamma=0.1, loss="pseudo_huber").fit(X, y)
+    print("the estimator's", model.coef_[model.support_].round(2))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 import sys
 
-# First of all, since it is about what follows.
-from psfit.common import command as command
+# This import comes first: it handles Ctrl-C during all imports below.
+from psfit.common import startup_interrupt as startup_interrupt
 
 # isort: split
 
@@ -17,11 +17,11 @@ from psfit.common.status import Status
 from psfit.common.version import __version__
 from psfit.data import Dense, FileSource, Source
 from psfit.estimators import (
-    Path,
     SparseLinearRegression,
     SparseLinearRegressionCV,
     SparseLogisticRegression,
     SparseLogisticRegressionCV,
+    SparsePath,
     SparsePoissonRegression,
     SparsePoissonRegressionCV,
     SparseSoftmaxRegression,
@@ -44,7 +44,6 @@ __all__ = [
     "Dense",
     "FileSource",
     "GridSpec",
-    "Path",
     "PeerLostError",
     "Problem",
     "Progress",
@@ -56,6 +55,7 @@ __all__ = [
     "SparseLinearRegressionCV",
     "SparseLogisticRegression",
     "SparseLogisticRegressionCV",
+    "SparsePath",
     "SparsePoissonRegression",
     "SparsePoissonRegressionCV",
     "SparseSVC",
@@ -67,7 +67,6 @@ __all__ = [
     "StoppedError",
     "__version__",
     "load",
-    "plots",
     "report",
     "save",
     "solve",

@@ -184,7 +184,7 @@ def test_another_format_and_a_broken_manifest_are_refused(tmp_path):
         with pytest.raises(CheckpointError, match="manifest cannot be read"):
             run(tmp_path)
     manifest.write_text(json.dumps(whole | {"data": []}))
-    with pytest.raises(CheckpointError, match="manifest is not whole"):
+    with pytest.raises(CheckpointError, match="manifest is not complete"):
         run(tmp_path)
 
 

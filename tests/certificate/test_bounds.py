@@ -10,7 +10,7 @@ from problems import LOSSES, SPARSITIES, make_source
 from psfit import BiCADMM, Dense, GridSpec, Problem, Source, solve
 from psfit.certificate import Certifier
 from psfit.common.status import Status
-from psfit.problem.instance import pose
+from psfit.problem.pose import pose
 
 # What the oracle's own solver and summation leave over.
 ORACLE = 1e-7

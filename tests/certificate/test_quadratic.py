@@ -1,7 +1,6 @@
-"""The pooled quadratic form, what is taken out of it, and what is extracted from it."""
+"""The quadratic form of a limited problem, what is taken out of it, and what is extracted from it."""
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,51 +10,43 @@ from problems import make_source
 
 from psfit import BiCADMM, Dense, GridSpec, Problem, Source, solve
 from psfit.certificate import extraction
-from psfit.certificate.quadratic import pooled
+from psfit.certificate.quadratic import LimitedForm
 from psfit.losses import Squared
-from psfit.problem.instance import pose
+from psfit.problem.pose import pose
 
 
-def form_of(seed, features=7, kappa=3, samples=40, nodes=2):
+def limited(problem, source, nodes=2):
+    return LimitedForm.of(pose(problem, source, GridSpec(nodes=nodes, device="cpu").build()))
+
+
+def limited_of(seed, features=7, kappa=3, samples=40, nodes=2):
     source = make_source(Squared(), samples=samples, features=features, nonzeros=3, seed=seed, correlation=0.7)
     problem = Problem(Squared(), (kappa,), gamma=2.0)
-    return problem, source, pooled(pose(problem, source, GridSpec(nodes=nodes, device="cpu").build()))
+    return problem, source, limited(problem, source, nodes)
 
 
-def least(form):
-    chosen = itertools.combinations(range(form.size), form.kappa)
-    return min(form.optimum(torch.tensor(s, dtype=torch.long))[0] for s in chosen)
+def least(found):
+    chosen = itertools.combinations(range(found.size), found.kappa)
+    return min(found.form.minimise(torch.tensor(s, dtype=torch.long)).value for s in chosen)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_form_has_the_optimum_of_the_data(seed):
-    problem, source, form = form_of(seed)
-    assert least(form) == pytest.approx(best_objective(problem, source), rel=1e-10)
+    problem, source, found = limited_of(seed)
+    assert least(found) == pytest.approx(best_objective(problem, source), rel=1e-10)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_taking_items_out_keeps_the_optimum_of_what_is_left(seed):
-    _, _, form = form_of(seed)
-    inside, outside = torch.zeros(2, form.size, dtype=torch.bool)
+    _, _, found = limited_of(seed)
+    inside, outside = torch.zeros(2, found.size, dtype=torch.bool)
     inside[2], outside[[0, 5]] = True, True
     with_two = [s for s in itertools.combinations(range(7), 3) if 2 in s and not {0, 5} & set(s)]
-    expected = min(form.optimum(torch.tensor(s))[0] for s in with_two)
-    smaller = form.reduced(inside, outside)
+    expected = min(found.form.minimise(torch.tensor(s)).value for s in with_two)
+    smaller = found.reduce(inside, outside)
     assert smaller.index.tolist() == [1, 3, 4, 6]
     assert least(smaller) == pytest.approx(expected, rel=1e-10)
-    assert smaller.gram_error >= form.gram_error
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_single_items_are_bounded_by_what_they_reach(seed):
-    _, _, form = form_of(seed)
-    reached = [form.optimum(torch.tensor([j]))[0] for j in range(form.size)]
-    bounds = form.singles().numpy()
-    assert (bounds <= reached).all()
-    np.testing.assert_allclose(bounds, reached, rtol=1e-10)
-    # An error of the form that exceeds a diagonal entry leaves nothing to say.
-    lost = replace(form, spectral_error=2 * float(form.G.diagonal().max() + form.ridge.max()))
-    assert bool((lost.singles() == -torch.inf).all())
+    assert smaller.kappa == 2
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -73,14 +64,14 @@ def test_a_single_place_is_proved_to_the_last_digits(seed, kappa):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_extraction_leaves_a_convex_loss(seed):
-    _, _, form = form_of(seed)
-    uniform = extraction.uniform(form)
-    assert float(uniform[0]) == pytest.approx(np.linalg.eigvalsh(form.G.numpy())[0], rel=1e-8)
-    slope = torch.rand(form.size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    better = extraction.safe(form, extraction.towards(form, slope))
-    for d in (uniform, better, extraction.safe(form, 3 * better)):
+    curvature = limited_of(seed)[2].form.curvature
+    uniform, G = curvature.extracted, curvature.G
+    assert float(uniform[0]) == pytest.approx(np.linalg.eigvalsh(G.numpy())[0], rel=1e-8)
+    slope = torch.rand(curvature.size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    better = extraction.safe(curvature, extraction.towards(curvature, slope))
+    for d in (uniform, better, extraction.safe(curvature, 3 * better)):
         assert bool((d >= 0).all())
-        assert np.linalg.eigvalsh((form.G - torch.diag(d)).numpy())[0] >= -1e-12 * float(form.G.trace())
+        assert np.linalg.eigvalsh((G - torch.diag(d)).numpy())[0] >= -1e-12 * float(G.trace())
     assert float(slope @ better) > float(slope @ uniform)
 
 
@@ -95,25 +86,12 @@ def test_without_pooling_the_nodes_smallest_eigenvalues_add_up():
 
 def test_means_far_from_zero_do_not_spoil_the_form():
     """The errors it states cover what columns with a million times their spread as mean do to it."""
-    problem, source, control = form_of(0)
+    problem, source, control = limited_of(0)
     moved = Source(Dense(source.matrix.values + 1e6), source.target, source.weight)
-    form = pooled(pose(problem, moved, GridSpec(nodes=2, device="cpu").build()))
+    found = limited(problem, moved)
     # The shift itself rounds the data to about 1e-10 of their spread; nothing worse may come on top.
     exact = moved.matrix.values - moved.matrix.values.mean(0)
     centred = Source(Dense(exact), source.target, source.weight)
-    same = pooled(pose(problem, centred, GridSpec(nodes=2, device="cpu").build()))
-    torch.testing.assert_close(form.Q, same.Q, rtol=0, atol=1e-8 * float(control.Q.abs().max()))
-    assert least(form) == pytest.approx(best_objective(problem, centred), rel=1e-8)
-
-
-@pytest.mark.parametrize("least", [1.0, 1e-6, 0.0])
-@pytest.mark.parametrize("size", [40, 600])
-def test_a_smallest_eigenvalue_is_never_overstated(size, least):
-    rng = np.random.default_rng(size)
-    turn = np.linalg.qr(rng.normal(size=(size, size)))[0]
-    values = np.concatenate([[least], rng.uniform(max(least, 1e-9), 10.0, size - 1)])
-    M = torch.from_numpy((turn * values) @ turn.T)
-    found = extraction.least_eigenvalue((M + M.T) / 2)
-    rounding = 1e-12 * size
-    assert found <= least + rounding
-    assert found >= 0.5 * least - rounding
+    same = limited(problem, centred)
+    torch.testing.assert_close(found.form.Q, same.form.Q, rtol=0, atol=1e-8 * float(control.form.Q.abs().max()))
+    assert least(found) == pytest.approx(best_objective(problem, centred), rel=1e-8)

@@ -8,9 +8,9 @@ import pytest
 import torch
 from console import only_line, psfit
 
-from psfit.cli import peers
+from psfit.cli import l1_baselines
 from psfit.common.environment import environment
-from psfit.data.synthetic import drawn_signs, paper_recipe
+from psfit.data.synthetic import draw_signs, paper_recipe
 
 
 def test_figures_agree_with_enumeration(tmp_path):
@@ -96,12 +96,12 @@ def test_the_lasso_of_orthonormal_columns_keeps_the_largest_products():
     Q = np.linalg.qr(rng.normal(size=(50, 12)))[0]
     b = Q @ np.array([5.0, 0, 0, -4, 0, 3, 0, 0, 0, 0.001, 0, 0]) + 0.001 * rng.normal(size=50)
     expected = np.sort(np.argsort(-np.abs(Q.T @ b))[:3])
-    kept, seconds = peers.lasso(Q, b, 3)
+    kept, seconds = l1_baselines.lasso(Q, b, 3)
     np.testing.assert_array_equal(kept, expected)
     assert seconds > 0
 
 
-@pytest.mark.parametrize("path", [peers.l1_logistic, peers.l1_svm])
+@pytest.mark.parametrize("path", [l1_baselines.l1_logistic, l1_baselines.l1_svm])
 def test_l1_classifiers_find_what_decides(path):
     X = np.random.default_rng(0).normal(size=(300, 10)).astype(np.float32)
     y = np.where(X[:, 2] + 0.7 * X[:, 7] > 0, 1.0, -1.0)
@@ -110,7 +110,7 @@ def test_l1_classifiers_find_what_decides(path):
 
 def test_labels_follow_the_logistic_model():
     made = paper_recipe(40_000, 10, 0.5, 1)
-    labels, eta = drawn_signs(made), made.A @ made.x
+    labels, eta = draw_signs(made), made.A @ made.x
     assert set(labels.unique().tolist()) == {-1.0, 1.0}
     near_one = (eta / eta.std() - 1).abs() < 0.05
     # A margin of 2 means a chance of 0.881, and a mean label of 0.762.

@@ -41,7 +41,7 @@ def no_fit(monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("the fit began")
 
-    monkeypatch.setattr(SparseModel, "_posed", refuse)
+    monkeypatch.setattr(SparseModel, "_pose", refuse)
 
 
 def test_a_link_beside_the_file_is_not_followed(tmp_path):
@@ -84,7 +84,7 @@ def test_what_fails_leaves_nothing_and_what_is_written_has_the_usual_rights(tmp_
         (["path", "data.csv", "--out", "folder.csv"], "--out: folder.csv is a folder"),
         (["path", "data.csv", "--out", "/proc/t.csv"], "--out: nothing can be written in /proc"),
         (["path", "data.csv", "--picture", "folder.png"], "--picture: folder.png is a folder"),
-        (["path", "data.csv", "--picture", "p.xyz"], "--picture: '.xyz' is no kind of picture"),
+        (["path", "data.csv", "--picture", "p.xyz"], "--picture: '.xyz' is not a format for pictures"),
         (["path", "data.csv", "--picture", "/proc/p.png"], "--picture: nothing can be written in /proc"),
     ],
 )
@@ -114,7 +114,7 @@ def test_outputs_are_checked_before_the_model_is_read(call, samples, arguments, 
 
 
 def test_the_demo_checks_its_files_first(call, samples, monkeypatch):
-    monkeypatch.setattr(sys.modules["psfit.cli.demo"], "_generated", lambda *args: pytest.fail("the fit began"))
+    monkeypatch.setattr(sys.modules["psfit.cli.demo"], "_fit_generated", lambda *args: pytest.fail("the fit began"))
     (samples / "here" / "diabetes.psfit").mkdir(parents=True)
     code, _, err = call("demo", "--out", "here")
     assert (code, "diabetes.psfit is a folder" in err) == (1, True)
@@ -166,5 +166,5 @@ def test_predictions_do_not_replace_the_samples(call, model, samples):
     before = (samples / "data.csv").read_bytes()
     code, _, err = call("predict", "line.psfit", "data.csv", "--out", samples / "data.csv")
     assert code == 1
-    assert "is what is read; name another file" in err
+    assert "is one of the files to read; name another file" in err
     assert (samples / "data.csv").read_bytes() == before

@@ -15,7 +15,7 @@ import torch
 import psfit
 from psfit.comm import GridSpec
 from psfit.data import FileSource, memory, streamed
-from psfit.data.io import DataFileError, Wanted, learn, open_file, tables, text
+from psfit.data.io import DataFileError, ReadRequest, learn_schema, open_file, tables, text
 from psfit.data.schema import Schema
 
 ROWS = 57
@@ -89,7 +89,7 @@ def values(samples):
 
 def whole(file):
     """What all rows of a file tell about its columns."""
-    return learn([(file, 0, file.length)], GRID)
+    return learn_schema([(file, 0, file.length)], GRID)
 
 
 def refused(said, path, **options):
@@ -297,9 +297,9 @@ def parts(path, cuts, wanted):
 def test_ranges_of_rows_are_a_partition(ending, cuts, tmp_path):
     if ending in ARRAYS:
         path = write_arrays(tmp_path / f"data{ending}", X, y=Y)
-        wanted = Wanted("y.npy" if ending == ".npy" else None)
+        wanted = ReadRequest("y.npy" if ending == ".npy" else None)
     else:
-        path, wanted = write_table(tmp_path / f"data{ending}", FRAME), Wanted("y", columns=NAMES)
+        path, wanted = write_table(tmp_path / f"data{ending}", FRAME), ReadRequest("y", columns=NAMES)
     found, y = parts(path, cuts, wanted)
     np.testing.assert_array_equal(found, X)
     np.testing.assert_array_equal(y, Y)
@@ -312,10 +312,10 @@ def test_every_cut_of_a_csv_is_a_partition(newline, final, tmp_path):
     body = "\n".join(",".join(map(repr, row)) for row in rows) + final
     path = tmp_path / "data.csv"
     path.write_bytes(("a,b,y\n" + body).replace("\n", newline).encode())
-    length = open_file(path, Wanted()).length
+    length = open_file(path, ReadRequest()).length
     assert length == len(body.replace("\n", newline))
     for cut in range(length + 1):
-        found, y = parts(path, [cut, min(cut + 3, length)], Wanted())
+        found, y = parts(path, [cut, min(cut + 3, length)], ReadRequest())
         np.testing.assert_array_equal(np.column_stack([found, y]), rows)
 
 
@@ -326,7 +326,7 @@ def test_every_cut_of_svmlight_is_a_partition(newline, tmp_path):
     path.write_bytes(path.read_bytes().replace(b"2.0 ", f"# 7 1:3{newline}{newline}2.0 ".encode()))
     length = path.stat().st_size
     for cut in range(length + 1):
-        found, labels = parts(path, [cut, min(cut + 3, length)], Wanted())
+        found, labels = parts(path, [cut, min(cut + 3, length)], ReadRequest())
         np.testing.assert_array_equal(found, X)
         np.testing.assert_array_equal(labels, y)
 
@@ -437,7 +437,7 @@ def test_what_does_not_fit_is_read_in_any_order(ending, tmp_path, monkeypatch, b
 
 
 def test_text_goes_to_disk_when_it_does_not_fit(tmp_path, blocks):
-    file = open_file(write_table(tmp_path / "data.csv", FRAME), Wanted("y", columns=NAMES))
+    file = open_file(write_table(tmp_path / "data.csv", FRAME), ReadRequest("y", columns=NAMES))
     size = X.nbytes
     for budget, kind in ((1, streamed.BinaryRows), (size, streamed.BinaryRows), (2 * size, streamed.ArrayRows)):
         rows = file.part(0, file.length, whole(file), budget).features
@@ -520,7 +520,7 @@ def test_rows_are_counted_in_the_whole_file_whichever_part_is_read(ending, tmp_p
         write_svmlight(path, bad, Y, start="# rows of numbers\n\n")
     else:
         write_table(path, pd.DataFrame(bad, columns=list("abcd")).assign(y=Y))
-    file = open_file(path, Wanted(labelled=ending != ".npy"))
+    file = open_file(path, ReadRequest(labelled=ending != ".npy"))
 
     def look(start, stop):
         features = file.part(start, stop, whole(file), 1 << 30).features
@@ -630,8 +630,8 @@ def test_a_table_without_columns_is_refused(tmp_path):
         (b"a,b\n", "needs a header and at least one row"),
         (b"a,b", "needs a header and at least one row"),
         (b"a,b\n\n\r\n", "needs a header and at least one row"),
-        (b"\n1,2\n", "no header in UTF-8"),
-        (b"\xff,b\n1,2\n", "no header in UTF-8"),
+        (b"\n1,2\n", "not a header in UTF-8"),
+        (b"\xff,b\n1,2\n", "not a header in UTF-8"),
         (b"a,b\n1,2\n3\n", "row 1 (counted from 0): Expected 2 columns, got 1"),
         (b"a,b\n1,2\n\n3,4,5\n", "row 1 (counted from 0): Expected 2 columns, got 3"),
         (b"a,b\n\xff,2\n", "column 'a' holds binary"),
@@ -664,7 +664,7 @@ def test_mistakes_after_the_first_block_are_told(last, said, share, tmp_path, mo
     monkeypatch.setattr(text, "BLOCK", 1)
     path = tmp_path / "data.csv"
     path.write_bytes(b"a,b\n" + b"1,2\n" * 200 + last)
-    file = open_file(path, Wanted())
+    file = open_file(path, ReadRequest())
     with pytest.raises(DataFileError) as error:
         file.part(int(share * file.length), file.length, whole(file), 1 << 30)
     assert "data.csv: " in str(error.value)
@@ -702,7 +702,7 @@ def test_svmlight_names_nothing(option, tmp_path):
         ({"X": X * 1j}, {}, "not numbers"),
         ({"X": X, "y": Y[1:]}, {}, "X has 57 rows, but y has 56"),
         ({"X": X, "y": Y, "w": W[:9]}, {"sample_weight": "w"}, "X has 57 rows, but w has 9"),
-        ({"X": X, "y": 3.0}, {}, "y is no array"),
+        ({"X": X, "y": 3.0}, {}, "y is not an array"),
         ({"X": X, "y": Y}, {"target": "t"}, "there is no array 't'; it holds X, y"),
         ({"X": X, "y": Y}, {"sample_weight": "t"}, "there is no array 't'"),
         ({"X": X, "y": Y}, {"target": "t.npy"}, "there is no file"),
@@ -727,12 +727,12 @@ def test_archives_that_cannot_be_used(ending, arrays, options, said, tmp_path):
     ("values", "options", "said"),
     [
         (X[:, 0], {}, "two dimensions"),
-        (X, {"target": 4}, "target=4 is none of its 4 columns"),
-        (X, {"target": -5}, "target=-5 is none of its 4 columns"),
+        (X, {"target": 4}, "target=4 is not one of its 4 columns"),
+        (X, {"target": -5}, "target=-5 is not one of its 4 columns"),
         (X, {"target": "t"}, "there is no array 't'; give the name of a .npy file"),
         (X, {"target": "t.npy"}, "there is no file"),
         (X, {"target": "short.npy"}, "X has 57 rows, but short.npy has 5"),
-        (X, {"target": "scalar.npy"}, "scalar.npy is no array"),
+        (X, {"target": "scalar.npy"}, "scalar.npy is not an array"),
         (X.astype("S"), {}, "not numbers"),
         (np.array(X.tolist(), dtype=object), {}, "not numbers"),
     ],
@@ -774,7 +774,7 @@ def test_files_that_are_not_there(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.txt").write_text("a,b\n")
     refused(["there is no file", "absent.csv"], tmp_path / "absent.csv")
-    refused(["empty: the folder holds no data file", ".parquet"], tmp_path / "empty")
+    refused(["empty: the folder has no data file", ".parquet"], tmp_path / "empty")
     refused(["notes.txt: unknown ending '.txt'", ".parquet"], tmp_path / "notes.txt")
     refused(["path=()"], [])
 

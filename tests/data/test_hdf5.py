@@ -48,11 +48,11 @@ def view_of_another_file(file):
 @pytest.mark.parametrize(
     ("write", "said"),
     [
-        (link_to_itself, "'X' is a link that leads to itself"),
-        (links_in_a_circle, "'y' is a link that leads to itself"),
-        (link_to_another_file, "'X' lies in another file, 'other.h5'"),
-        (link_through_a_group_of_another_file, "'X' lies in another file, 'other.h5'"),
-        (numbers_in_another_file, "'X' lies in another file, 'raw.bin'"),
+        (link_to_itself, "'X' is a link to itself"),
+        (links_in_a_circle, "'y' is a link to itself"),
+        (link_to_another_file, "'X' is in another file, 'other.h5'"),
+        (link_through_a_group_of_another_file, "'X' is in another file, 'other.h5'"),
+        (numbers_in_another_file, "'X' is in another file, 'raw.bin'"),
         (view_of_another_file, "'X' is a virtual dataset"),
     ],
 )

@@ -489,10 +489,13 @@ def test_nodes_are_loops_over_rows(form):
     predictors = np.vstack([explicit[a:b] @ X[i] for i, (a, b) in enumerate(ranges)])
     close(split.mv(tensor(X)), predictors, torch.float64)
     close(split.rmv(tensor(R)), np.stack([explicit[a:b].T @ R[a:b] for a, b in ranges]), torch.float64)
-    grams = [explicit[a:b].T @ (weight[a:b] * explicit[a:b]) for a, b in ranges]
-    close(split.gram, np.stack(grams), torch.float64)
     twice = [explicit[a:b].T @ (2 * weight[a:b] * explicit[a:b]) for a, b in ranges]
+    close(split.G, np.stack(twice), torch.float64)
     close(split.weighted_gram(tensor(2 * weight)), np.stack(twice), torch.float64)
+    target = source.target.numpy()
+    sides = [explicit[a:b].T @ (2 * weight[a:b] * target[a:b]) for a, b in ranges]
+    close(split.Q, np.stack(sides), torch.float64)
+    close(split.powers, np.stack([(weight[a:b] * target[a:b] ** 2).sum(0) for a, b in ranges]), torch.float64)
     close(split.sum_rows(tensor(R)), np.stack([R[a:b].sum(0) for a, b in ranges]), torch.float64)
 
 
@@ -511,7 +514,7 @@ def test_columns_of_nodes_keep_their_rows(form):
     expected = [explicit[a:b, 2:5] @ X[i] for i, (a, b) in enumerate(pairwise(BOUNDS))]
     close(some.mv(tensor(X)), np.vstack(expected), torch.float64)
     part = explicit[13:300, 2:5]
-    close(some.gram[1], part.T @ (weight[13:300] * part), torch.float64)
+    close(some.G[1], 2 * part.T @ (weight[13:300] * part), torch.float64)
 
 
 def test_rows_are_dealt_evenly_without_bounds(form):

@@ -206,7 +206,7 @@ def test_columns_are_found_by_name_and_others_ignored(ending, houses, tmp_path):
     np.testing.assert_allclose(houses.predict(path), expected, rtol=1e-12)
     psfit.save(houses, tmp_path / "model.psfit")
     loaded = psfit.load(tmp_path / "model.psfit")
-    assert loaded._schema == houses._schema
+    assert loaded.learned_.features.schema == houses.learned_.features.schema
     np.testing.assert_array_equal(loaded.predict(path), houses.predict(path))
 
 

@@ -11,8 +11,8 @@ import psfit
 from psfit.comm import GridSpec
 from psfit.data import FileSource
 from psfit.data.io import DataFileError
-from psfit.data.io.agree import _packed, _unpacked
-from psfit.data.io.base import Possible
+from psfit.data.io.base import PossibleKinds
+from psfit.data.io.learn_schema import _pack_kinds, _unpack_kinds
 from psfit.data.schema import Schema
 from psfit.reporting import describe
 
@@ -44,7 +44,7 @@ def test_files_whose_last_columns_differ_are_refused(ending, tmp_path):
 def test_ranks_whose_targets_differ_are_refused():
     kinds = {"a": ("number",)}
     with pytest.raises(DataFileError, match="targets"):
-        _unpacked(_packed(Possible(kinds, ("number",), "w")), Possible(kinds, ("number",), "y"))
+        _unpack_kinds(_pack_kinds(PossibleKinds(kinds, ("number",), "w")), PossibleKinds(kinds, ("number",), "y"))
 
 
 @every_table

@@ -35,7 +35,7 @@ def test_arrow_is_handed_nothing_that_needs_the_interpreter(tmp_path, monkeypatc
 @pytest.mark.parametrize("header", ['"a\nb",c,y', 'c,"a\nb",y', '"a"",b\n,c",y', 'a,b,"y\n"'])
 def test_a_header_over_several_lines_is_refused(header, tmp_path):
     (tmp_path / "data.csv").write_text(f"{header}\n1,2,3\n4,5,6\n7,8,1\n")
-    with pytest.raises(DataFileError, match=r"data\.csv: in its first line quotes are open at the end"):
+    with pytest.raises(DataFileError, match=r"data\.csv: a quote is not closed in its first line"):
         FileSource(tmp_path / "data.csv").read(GRID)
 
 

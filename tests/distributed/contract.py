@@ -77,10 +77,10 @@ grid.total(torch.ones(10, device=device, dtype=torch.float32))
 spent = [a - b for a, b in zip((traffic.reductions, traffic.numbers, traffic.bytes), before, strict=True)]
 assert spent == ([1, 10, 40] if size > 1 else [0, 0, 0])
 
-# Every rank hears which ranks have what.
+# Every rank reports which ranks have which value.
 if size > 1:
     columns = 7 if rank == failing else 12
-    named = f"features is 12 on rank {', '.join(map(str, range(failing)))} but 7 on rank {failing}. Call"
+    named = f"features is 12 on rank {', '.join(map(str, range(failing)))} but 7 on rank {failing}. Give"
     with pytest.raises(ValueError, match=re.escape(named)) as error:
         grid.require_alike(features=columns, kappa=3)
     assert "kappa" not in str(error.value)
@@ -92,7 +92,7 @@ if size > 1:
     with pytest.raises(ValueError, match=f"features is 4 on rank .* but 3 on rank {failing}"):
         model.fit(X, X[:, 0])
 
-# Grids can be built again and again without further groups, of which MPI has only so many; each has its own patience.
+# Building a grid again makes no new groups, of which MPI has a limited number; each grid has its own timeout.
 again = GridSpec(backend=backend, device=device, timeout=60).build()
 if backend == "mpi" and size > 1:
     assert again.nodes.comm.comm is grid.nodes.comm.comm
@@ -107,7 +107,7 @@ if backend != "serial" and not sys.argv[3:]:
     assert world.peers == patient.world.peers
     assert len(set(world.peers.places)) == size
 
-# A fork of a rank does not speak for it.
+# A fork of a rank cannot take its place.
 if backend == "torch" and device == "cpu":
     child = os.fork()
     if child == 0:

@@ -11,7 +11,7 @@ from psfit import BiCADMM, Dense, GridSpec, Problem, Source
 from psfit.admm.local import FeatureSplit
 from psfit.data import Spread
 from psfit.losses import Logistic, Squared
-from psfit.problem.instance import pose
+from psfit.problem.pose import pose
 
 backend, output, blocks = sys.argv[1:]
 spec = GridSpec(backend=backend, blocks=int(blocks), device="cpu", timeout=60)

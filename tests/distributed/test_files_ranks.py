@@ -147,7 +147,7 @@ def test_what_one_rank_cannot_read_all_refuse(tmp_path):
         "bad.parquet": [2, f"bad.parquet: {place}"],
         "short.csv": [None, "row(s) are left for rank"],
         "short.parquet": [0, "0 row(s) are left for rank 0, which hosts 1 node(s)"],
-        "empty": [None, "empty: the folder holds no data file"],
+        "empty": [None, "empty: the folder has no data file"],
         "labels.svm": [None, "no feature"],
         "swapped": [None, "the files differ"],
         "fewer": [None, "the files differ"],

@@ -23,9 +23,12 @@ from sklearn.model_selection import (
 
 import psfit
 from psfit import BiCADMM, GridSpec, Problem
+from psfit.comm import build_grid
 from psfit.data import Source, Streamed
 from psfit.data.streamed import ArrayRows
-from psfit.estimators.stability import _halves
+from psfit.estimators.posing import Given, pose_samples
+from psfit.estimators.settings import Settings
+from psfit.estimators.stability import draw_halves
 from psfit.losses import Squared
 from psfit.pipeline.subsamples import Subsamples
 
@@ -371,8 +374,8 @@ class TestStability:
     def test_frequencies_are_those_of_separate_fits(self):
         X, y = regression(8, features=8)
         found = psfit.stability_selection(X, y, [2, 3], resamples=6, random_state=1)
-        model = psfit.SparseLinearRegression()
-        halves = list(_halves(model._posed(X, y, None, None), False, 3, 1))
+        posed = pose_samples(Settings("squared"), "the test", Given(X, y), build_grid(None))
+        halves = list(draw_halves(posed, 3, 1))
         counts = np.zeros((2, 8))
         for half in [side for one in halves for side in (one, ~one)]:
             assert half.sum() == 45

@@ -9,9 +9,11 @@ import pytest
 
 import psfit
 from psfit.estimators.docstrings import ATTRIBUTES, PARAMETERS, gather, split
+from psfit.estimators.model import SparseModel
 
 REFERENCE = Path(__file__).parents[2] / "docs/api.md"
-ESTIMATORS = [getattr(psfit, name) for name in psfit.__all__ if name.startswith("Sparse")]
+PUBLIC = [getattr(psfit, name) for name in psfit.__all__]
+ESTIMATORS = [one for one in PUBLIC if isinstance(one, type) and issubclass(one, SparseModel)]
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda one: one.__name__)

@@ -165,14 +165,13 @@ def test_sparse_tensors_are_refused_and_names_do_not_linger(data):
 
 
 def test_tensors_and_arrays_are_used_in_place(data):
-    from psfit.estimators.reading import read_design, to_tensor
+    from psfit.estimators.reading import read_new, to_tensor
 
     X, _ = data
-    model = SparseLinearRegression()
     cpu = GridSpec(device="cpu").build()
-    assert to_tensor(read_design(model, X, reset=True), cpu).data_ptr() == X.ctypes.data
+    assert to_tensor(read_new(X, "the test")[0], cpu).data_ptr() == X.ctypes.data
     tensor = torch.as_tensor(X)
-    assert to_tensor(read_design(model, tensor, reset=True), cpu).data_ptr() == tensor.data_ptr()
+    assert to_tensor(read_new(tensor, "the test")[0], cpu).data_ptr() == tensor.data_ptr()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -9,7 +9,8 @@ import scipy.sparse
 import torch
 
 from psfit import BiCADMM, SparseLinearRegression, SparseLogisticRegression, SparsePoissonRegression
-from psfit.estimators.reading import as_array, read_design, read_weights
+from psfit.estimators.reading import as_array, read_new, read_weights
+from psfit.estimators.targets import Numbers
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(30, 4))
@@ -137,21 +138,17 @@ KINDS = {
 def test_numbers_of_every_kind_are_read_exactly(kind):
     given = KINDS[kind]
     expected = np.array([[float(value) for value in row] for row in given.tolist()])
-    model = SparseLinearRegression()
-    np.testing.assert_array_equal(read_design(model, given, reset=True), expected)
+    np.testing.assert_array_equal(read_new(given, "the test")[0], expected)
     positive = np.abs(given[:, 0].astype(float)).astype(given.dtype) if kind != "uint64" else given[:, 0]
     np.testing.assert_array_equal(read_weights(positive, 30), [float(value) for value in positive.tolist()])
-    np.testing.assert_array_equal(model._read_target(given[:, 0], 30), expected[:, 0])
+    np.testing.assert_array_equal(Numbers.read(given[:, 0], 30), expected[:, 0])
 
 
 def test_tensors_that_numpy_does_not_know():
     halves = torch.as_tensor(Y).to(torch.bfloat16)
     np.testing.assert_array_equal(as_array(halves), halves.double().numpy())
     np.testing.assert_array_equal(fit(y=halves).coef_, fit(y=halves.double().numpy()).coef_)
-    assert (
-        read_design(SparseLinearRegression(), torch.as_tensor(LARGE), reset=True).tolist()
-        == LARGE.astype(float).tolist()
-    )
+    assert read_new(torch.as_tensor(LARGE), "the test")[0].tolist() == LARGE.astype(float).tolist()
 
 
 def test_complex_sparse_matrices_are_refused_by_name():

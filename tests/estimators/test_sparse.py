@@ -12,7 +12,7 @@ from problems import LOSSES, SPARSITIES, make_source
 
 from psfit import BiCADMM, GridSpec, Problem, Source, SparseLinearRegression, SparseLogisticRegression, solve
 from psfit.data import Dense, Sparse
-from psfit.problem.instance import pose
+from psfit.problem.pose import pose
 
 pytestmark = pytest.mark.usefixtures("stays_sparse")
 
@@ -122,7 +122,7 @@ def test_rounding_counts_the_means():
     problem, grid = Problem(LOSSES[0], (1,)), GridSpec(device="cpu").build()
     rows = Sparse.of(scipy.sparse.csr_matrix(values.numpy()), torch.device("cpu"), None)
     inst = pose(problem, Source(rows, source.target, source.weight), grid)
-    bare = (values.square().sum(0).sqrt() / inst.scale).unsqueeze(1)
-    assert (inst.rounding_norm[:3] >= bare * (1 - 1e-9)).all()
+    bare = (values.square().sum(0).sqrt() / inst.coordinates.scale).unsqueeze(1)
+    assert (inst.coordinates.rounding_norm[:3] >= bare * (1 - 1e-9)).all()
     dense = pose(problem, Source(Dense(values), source.target, source.weight), grid)
-    assert (dense.rounding_norm[:3] < 2 * dense.column_norm).all()
+    assert (dense.coordinates.rounding_norm[:3] < 2 * dense.coordinates.column_norm).all()

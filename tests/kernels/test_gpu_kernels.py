@@ -8,15 +8,13 @@ from problems import make_source, paper_source
 from psfit import BiCADMM, GridSpec, Problem, SparseLinearRegression, solve
 from psfit.admm.bilinear import update_by_sorting
 from psfit.admm.steps import ReplayedSteps, Steps
-from psfit.certificate import extraction
-from psfit.certificate.quadratic import pooled
-from psfit.data import Dense, Source, moments
+from psfit.data import Dense, Source, raw_form
 from psfit.data.integer_gram import integer_moments
-from psfit.data.widened import WidenedStrip
+from psfit.data.mixed_precision import MixedPrecisionStrip
 from psfit.kernels import kernel
 from psfit.kernels.cuda_graph import PLAIN_CALLS
 from psfit.losses import Squared
-from psfit.problem.instance import pose
+from psfit.problem.pose import pose
 
 pytestmark = pytest.mark.gpu
 
@@ -77,16 +75,17 @@ def test_integer_moments_are_those_of_slightly_rounded_columns(rows, columns):
 
 @pytest.mark.parametrize("limit", [1e-6, 1.0])
 def test_integer_products_that_round_too_much_are_made_again_in_float64(limit, monkeypatch):
-    monkeypatch.setattr(moments, "MOST_ROUNDED", limit)
+    monkeypatch.setattr(raw_form, "MOST_ROUNDED", limit)
     A = normal(4000, 600)
     source = Source(Dense(A), normal(4000, 1), torch.ones(4000, 1, device=CUDA))
-    found = moments.Moments.of(source.split(2), torch.zeros(600, dtype=torch.float64, device=CUDA), exact=False)
-    error = float((found.gram.sum(dim=0)[:-1, :-1] - A.double().T @ A.double()).abs().max())
+    reference = torch.zeros(600, dtype=torch.float64, device=CUDA)
+    found = raw_form.RawForm.of(source.split(2), reference, exact=False).form
+    error = float((found.G.sum(dim=0)[:-1, :-1] / 2 - A.double().T @ A.double()).abs().max())
     if limit < 1e-3:
-        assert float(found.rests.sum()) == 0
+        assert float(found.curvature.rounded.sum()) == 0
         assert error <= 1e-9
     else:
-        assert float(found.rests.sum()) > 0
+        assert float(found.curvature.rounded.sum()) > 0
         assert 1e-6 <= error <= 1.0
 
 
@@ -95,7 +94,7 @@ def test_integer_products_that_round_too_much_are_made_again_in_float64(limit, m
 def test_products_of_widened_strips(constant, count):
     values = 100 + normal(900, 40, seed=3)
     shift, scale = values.double().mean(dim=0), values.double().std(dim=0)
-    strip = WidenedStrip(values, shift, scale, constant)
+    strip = MixedPrecisionStrip(values, shift, scale, constant)
     plain = (values.double() - shift) / scale
     plain = torch.cat([plain, torch.full_like(plain[:, :1], constant)], dim=1) if constant else plain
     X, R = normal(plain.shape[1], count, seed=4).double(), normal(900, count, seed=5).double()
@@ -114,8 +113,8 @@ def test_the_extraction_from_integer_products_is_safe(fit_intercept):
     source, truth = paper_source(6_000, 700, 0.9, nodes=2, dtype=torch.float32, device="cuda")
     problem = Problem(Squared(), (truth.kappa,), 10.0, fit_intercept=fit_intercept)
     inst = pose(problem, source, GridSpec(nodes=2, device="cuda").build())
-    assert inst.source.statistics.rounded > 0
-    extracted = float(extraction.uniform(pooled(inst))[0])
+    assert bool(inst.source.forms.known.curvature.rounded.any())
+    extracted = float(inst.proof_form.curvature.extracted[0])
     A = inst.source.matrix.chunk(0, 6_000, torch.float64)[:, :700]
     A = A - A.mean(dim=0) if fit_intercept else A
     least = float(torch.linalg.eigvalsh(2 * A.T @ A)[0])

@@ -11,23 +11,23 @@ from psfit.data import streamed
 from psfit.data.streamed import ArrayRows
 from psfit.losses import Logistic, Softmax, Squared
 from psfit.pipeline import candidates as working
-from psfit.problem import instance as sizes
-from psfit.problem.instance import Instance
+from psfit.problem import costs
+from psfit.problem.pose import pose
 
 CPU = torch.device("cpu")
 MUCH = 1 << 40
 
 
 @pytest.fixture
-def dear(monkeypatch):
+def too_large(monkeypatch):
     """No square matrix over the columns has room."""
-    monkeypatch.setattr(sizes, "MOST_NUMBERS", 1)
+    monkeypatch.setattr(costs, "MOST_NUMBERS", 1)
 
 
 @pytest.fixture
-def few(dear, monkeypatch):
+def few(too_large, monkeypatch):
     """Candidates are so few that problems small enough for enumeration have many features that are none."""
-    monkeypatch.setattr(Instance, "first_candidates", property(lambda inst: 2 * sum(inst.problem.kappa)))
+    monkeypatch.setattr(costs.Costs, "first_candidates", property(lambda self: 2 * sum(self.problem.kappa)))
 
 
 def streams(source, budget=MUCH):
@@ -50,7 +50,7 @@ def test_candidates_reach_objective_and_bound_of_the_full_fit(loss, grid, monkey
     problem = Problem(loss, (3,), gamma=0.2)
     solver, spec = BiCADMM(effort="low"), GridSpec(device="cpu", **grid)
     full = solve(problem, source, solver, spec)
-    monkeypatch.setattr(sizes, "MOST_NUMBERS", 1)
+    monkeypatch.setattr(costs, "MOST_NUMBERS", 1)
     part = solve(problem, source, solver, spec)
     no_worse(part.objective, full.objective)
     assert full.candidates == 130
@@ -68,7 +68,7 @@ def test_several_outputs(loss, sparsity, monkeypatch):
     kappa = (3,) if loss.joint or sparsity == "feature" else (3, 2)
     problem = Problem(loss, kappa, 0.02, sparsity)
     full = solve(problem, source)
-    monkeypatch.setattr(sizes, "MOST_NUMBERS", 1)
+    monkeypatch.setattr(costs, "MOST_NUMBERS", 1)
     part = solve(problem, source)
     assert part.candidates < 150
     np.testing.assert_allclose(part.objectives, full.objectives, rtol=1e-6)
@@ -123,10 +123,10 @@ def masked(loss, samples=400, features=300):
 
 
 @pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=lambda loss: loss.name)
-def test_newcomers_join_where_true_features_are_hidden(loss, dear):
+def test_newcomers_join_where_true_features_are_hidden(loss, too_large):
     source, problem = masked(loss), Problem(loss, (4,), 1.0)
-    inst = sizes.pose(problem, source, GridSpec(device="cpu").build())
-    first = working.rank_features(inst, None)[: inst.first_candidates].tolist()
+    inst = pose(problem, source, GridSpec(device="cpu").build())
+    first = working.rank_features(inst, None)[: inst.costs.first_candidates].tolist()
     assert {3, 7}.isdisjoint(first)
     result = solve(problem, source)
     assert result.support.tolist() == [0, 1, 3, 7]
@@ -134,15 +134,15 @@ def test_newcomers_join_where_true_features_are_hidden(loss, dear):
 
 
 @pytest.mark.parametrize("numbers", [1, 500])
-def test_newcomers_are_found_block_by_block(numbers, dear, monkeypatch):
+def test_newcomers_are_found_block_by_block(numbers, too_large, monkeypatch):
     monkeypatch.setattr(working, "BLOCK_NUMBERS", numbers)
     result = solve(Problem(Squared(), (4,), 1.0), masked(Squared()), BiCADMM(effort="low"))
     assert result.support.tolist() == [0, 1, 3, 7]
 
 
-def test_a_warm_start_is_among_the_candidates(dear):
+def test_a_warm_start_is_among_the_candidates(too_large):
     source, problem = masked(Squared()), Problem(Squared(), (4,), 1.0)
-    inst = sizes.pose(problem, source, GridSpec(device="cpu").build())
+    inst = pose(problem, source, GridSpec(device="cpu").build())
     start = torch.zeros(301, 1, dtype=torch.float64)
     start[[3, 7, 299]] = 1e-3
     assert {3, 7, 299} <= set(working.rank_features(inst, start).tolist())

@@ -74,9 +74,9 @@ def test_rows_that_pass_by():
 
 
 def test_columns_out_of_reach_are_refused(monkeypatch):
-    import psfit.problem.instance as sizes
+    import psfit.problem.costs as costs
 
-    monkeypatch.setattr(sizes, "MOST_NUMBERS", 1)
+    monkeypatch.setattr(costs, "MOST_NUMBERS", 1)
     source = make_source(Squared(), samples=100, features=300, nonzeros=3, seed=2)
     with pytest.raises(ValueError, match="300 columns are too many to factor"):
         solve_path(Problem(Squared(), (1,), gamma=3.0), source, [1, 2], [3.0])

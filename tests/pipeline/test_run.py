@@ -12,7 +12,7 @@ from psfit.losses import Squared
 from psfit.pipeline.one_limit import OneLimitSearch
 from psfit.pipeline.path import solve_path
 from psfit.pipeline.run import solve_problem
-from psfit.problem.instance import pose
+from psfit.problem.pose import pose
 
 CPU = torch.device("cpu")
 
@@ -46,7 +46,7 @@ def test_each_gamma_of_a_path_of_one_limit_is_a_fit():
 
 @pytest.mark.parametrize("kappa", [1, 3])
 def test_a_path_of_one_limit_looks_at_candidates(kappa, monkeypatch):
-    monkeypatch.setattr("psfit.problem.instance.MOST_NUMBERS", 1)
+    monkeypatch.setattr("psfit.problem.costs.MOST_NUMBERS", 1)
     source = make_source(Squared(), samples=100, features=150, nonzeros=3, seed=4)
     problem = Problem(Squared(), (kappa,), 0.1)
     result = solve(problem, source)

@@ -1,9 +1,10 @@
-"""The Gram matrix is the dearest product of a squared loss: every row enters it once, however often it is needed."""
+"""The Gram matrix is the largest product of a squared loss: every row enters it once, however often it is needed."""
 
 import numpy as np
 import pytest
 
 from psfit import BiCADMM, GridSpec, SparseLinearRegression, SparseLinearRegressionCV, sparse_path
+from psfit.data import curvature
 from psfit.data.strip import DenseStrip
 
 SAMPLES, FEATURES, TARGETS = 120, 9, 6
@@ -49,6 +50,35 @@ def test_products_of_a_choice_do_not_grow_with_gammas(dtype, criterion, multipli
     model = SparseLinearRegressionCV([1, 2], gammas=[0.1, 1.0, 10.0], criterion=criterion, solver=LOW)
     model.fit(X.astype(dtype), Y)
     assert sum(multiplied) == (1 if criterion == "cv" else 2) * SAMPLES
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("gammas", [[1.0], [0.1, 1.0, 10.0]], ids=["one gamma", "three"])
+def test_the_smallest_eigenvalue_is_found_once_for_all_targets_and_gammas(gammas, fit_intercept, monkeypatch):
+    sizes, least = [], curvature.least_eigenvalue
+
+    def counted(M):
+        sizes.append(len(M))
+        return least(M)
+
+    monkeypatch.setattr(curvature, "least_eigenvalue", counted)
+    sparse_path(X, Y, [2, 3], gammas=gammas, fit_intercept=fit_intercept, solver=LOW)
+    SparseLinearRegression(2, fit_intercept=fit_intercept, solver=LOW).fit(X, Y)
+    assert sizes.count(FEATURES) == 2
+
+
+def test_folds_and_the_final_fit_come_from_one_pass(monkeypatch):
+    """Also where a fit that is certified follows them: the rows of all folds are multiplied once, in float64."""
+    rows, product = [], DenseStrip.gram
+
+    def counted(strip, weights):
+        rows.append((strip.shape[0], strip.values.dtype))
+        return product(strip, weights)
+
+    monkeypatch.setattr(DenseStrip, "gram", counted)
+    SparseLinearRegressionCV([1, 2], cv=4, solver=LOW).fit(X.astype(np.float32), Y)
+    assert sorted(count for count, _ in rows) == [SAMPLES // 4] * 4
+    assert {str(dtype) for _, dtype in rows} == {"torch.float64"}
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])

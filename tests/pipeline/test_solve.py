@@ -174,7 +174,7 @@ def test_history_has_a_record_an_iteration():
 
 def test_residuals_are_those_of_the_paper():
     """Recompute p, d and b of an iteration from the iterates themselves."""
-    from psfit.problem.instance import pose
+    from psfit.problem.pose import pose
 
     source = make_source(Squared(), samples=60, features=10, nonzeros=3, seed=9)
     inst = pose(Problem(Squared(), (3,), 10.0), source, grid(3))

@@ -1,9 +1,11 @@
 """The extensions that the documentation shows do what they promise, by answers from elsewhere."""
 
+import copy
 import importlib.util
 import itertools
 import re
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +19,10 @@ from psfit import BiCADMM, GridSpec, SparseLinearRegression, losses
 from psfit.admm.local import Subproblem
 from psfit.comm import Axis, Serial
 from psfit.data import Dense, Source
-from psfit.estimators import path
-from psfit.estimators.persistence import schema
+from psfit.estimators import registry
 from psfit.estimators.persistence.archive import ModelFileError
+from psfit.estimators.targets import Numbers
 from psfit.losses import Logistic, Squared
-from psfit.reporting import words
 
 FOLDER = Path(__file__).parents[2] / "examples/extending"
 
@@ -79,14 +80,7 @@ def test_a_fit_with_the_loss_is_the_best_of_all_supports():
     y = X[:, 1] - X[:, 4] + 0.2 * rng.normal(size=60)
     y[::9] += 20
     result = module("pseudo_huber").fit(X, y, kappa=2, gamma=0.5)
-
-    def objective(support):
-        def value(x):
-            return pseudo_huber(X[:, support] @ x[1:] + x[0] - y, 1.35).sum() + x[1:] @ x[1:] / (2 * 0.5)
-
-        return minimize(value, np.zeros(3), tol=1e-12).fun
-
-    best = min(objective(list(support)) for support in itertools.combinations(range(6), 2))
+    best = best_objective(X, y, 2, 0.5, 1.35)
     assert result.objective == pytest.approx(best, rel=1e-8)
     assert result.lower_bound <= best * (1 + 1e-8)
     assert result.gap < 0.05
@@ -133,40 +127,148 @@ def test_a_communicator_hears_everything_and_no_sample():
 @pytest.mark.parametrize("name", ["pseudo_huber", "conjugate_gradient"])
 def test_the_programs_run(name, capsys):
     module(name).main()
+    registry.LOSSES.pop(name, None)
     said = capsys.readouterr().out
     assert "2, 7, 13" in said if name == "pseudo_huber" else said.count("support [0 1 2 3]") == 2
 
 
-class OwnRegression(SparseLinearRegression):
-    """An estimator with a loss from outside."""
+@pytest.fixture
+def example():
+    """The example, registered by its one line; forgotten afterwards."""
+    loaded = module("pseudo_huber")
+    registry.register(loaded.ENTRY)
+    yield loaded
+    registry.LOSSES.pop("pseudo_huber")
 
-    def _loss(self, target):
-        return module("pseudo_huber").PseudoHuber(self.huber_delta)
 
-
-def test_an_estimator_of_the_loss_reports_and_says_what_it_lacks(tmp_path):
+@pytest.fixture(scope="module")
+def few():
+    """Samples with outliers, few enough to try all supports."""
     rng = np.random.default_rng(11)
     X = rng.normal(size=(60, 5))
     y = X[:, 0] - X[:, 3] + 0.2 * rng.normal(size=60)
-    model = OwnRegression(2).fit(X, y)
-    assert model.support_.tolist() == [0, 3]
+    y[::10] += 15
+    return X, y
+
+
+def best_objective(X, y, kappa, gamma, delta):
+    """The least objective over all supports, by a minimiser of SciPy and the formula of this file."""
+
+    def objective(support):
+        def value(x):
+            return pseudo_huber(X[:, support] @ x[1:] + x[0] - y, delta).sum() + x[1:] @ x[1:] / (2 * gamma)
+
+        return minimize(value, np.zeros(1 + kappa), tol=1e-12).fun
+
+    return min(objective(list(support)) for support in itertools.combinations(range(X.shape[1]), kappa))
+
+
+def test_a_registered_loss_is_fitted_by_everything_that_takes_losses(example, few):
+    X, y = few
+    best = best_objective(X, y, 2, 0.5, 0.8)
+    settings = {"loss": "pseudo_huber", "huber_delta": 0.8}
+    model = SparseLinearRegression(2, gamma=0.5, **settings).fit(X, y)
+    assert model.objective_ == pytest.approx(best, rel=1e-8)
+    assert model.lower_bound_ <= best
+    chosen = psfit.SparseLinearRegressionCV([2], gammas=0.5, cv=3, **settings).fit(X, y)
+    assert chosen.objective_ == pytest.approx(best, rel=1e-8)
+    # Without an estimator the field has the default of the class.
+    path = psfit.sparse_path(X, y, [1, 2], gammas=0.5, loss="pseudo_huber")
+    assert path.objectives[0, 1] == pytest.approx(best_objective(X, y, 2, 0.5, 1.35), rel=1e-8)
+    stable = psfit.stability_selection(X, y, [2], gamma=0.5, loss="pseudo_huber", resamples=4, random_state=0)
+    assert stable.frequencies.sum() == pytest.approx(2)
+
+
+def test_a_registered_loss_reports_exports_and_saves(example, few, tmp_path):
+    X, y = few
+    model = SparseLinearRegression(2, loss="pseudo_huber", huber_delta=0.8).fit(X, y)
     page = psfit.report(model, X=X, y=y)
-    assert "Sparse model with the pseudo huber loss" in page
-    assert f"from {__name__} import OwnRegression" in page
-    # What is known of the built-in losses alone is not said of others.
-    assert "no smallest curvature" not in page
+    assert "Sparse robust linear regression" in page
+    assert "0.8: much larger residuals count linearly" in page
+    mean_loss = pseudo_huber(X @ model.coef_ + model.intercept_ - y, 0.8).mean()
+    assert f"{mean_loss:.4g}" in page
+    # Nobody has said whether its curvature vanishes.
+    assert "can be close to zero" not in psfit.report(with_a_wide_gap(model))
     model.to_csv(tmp_path / "coefficients.csv")
-    with pytest.raises(ModelFileError, match="OwnRegression is not one of PsFiT's own models"):
-        psfit.save(model, tmp_path / "model.psfit")
-    with pytest.raises(ValueError, match="scikit-learn has no model for the pseudo_huber loss"):
-        model.to_sklearn()
+    np.testing.assert_allclose(model.to_sklearn().predict(X), X @ model.coef_ + model.intercept_, rtol=1e-12)
+    psfit.save(model, tmp_path / "model.psfit")
+    np.testing.assert_array_equal(psfit.load(tmp_path / "model.psfit").predict(X), model.predict(X))
+
+
+def test_what_a_registered_loss_lacks_is_said(example, few, tmp_path, monkeypatch):
+    X, y = few
+    model = SparseLinearRegression(2, loss="pseudo_huber").fit(X, y)
+    psfit.save(model, tmp_path / "model.psfit")
+    with pytest.raises(ValueError, match="needs a likelihood, which the pseudo_huber loss is not"):
+        psfit.SparseLinearRegressionCV([1, 2], loss="pseudo_huber", criterion="bic").fit(X, y)
+    with pytest.raises(ValueError, match="loss='pseudo_huber' must be 'squared_hinge' or 'hinge'"):
+        psfit.SparseSVC(2, loss="pseudo_huber").fit(X, y > 0)
+    with pytest.raises(ValueError, match="'squared' is the name of a built-in loss"):
+        registry.register(registry.LOSSES["squared"])
+    # A program that has not registered the loss.
+    monkeypatch.delitem(registry.LOSSES, "pseudo_huber")
+    with pytest.raises(ModelFileError, match="no loss 'pseudo_huber'; if it is a loss of your own, register it"):
+        psfit.load(tmp_path / "model.psfit")
+    with pytest.raises(ValueError, match="loss='pseudo_huber' must be 'squared' or 'huber'"):
+        SparseLinearRegression(2, loss="pseudo_huber").fit(X, y)
+
+
+def test_attributes_of_a_loss_say_what_others_need(few, monkeypatch):
+    """The same loss with a likelihood and without texts: criteria work, and reports use its name."""
+    X, y = few
+    plain = module("pseudo_huber").PseudoHuber
+
+    @dataclass(frozen=True)
+    class Likely(plain):
+        name = "likely"
+        fits = formula = None
+        likelihood = True
+        curvature_vanishes = True
+
+    monkeypatch.setitem(registry.LOSSES, "likely", registry.Entry(Likely, Numbers, "SparseLinearRegression"))
+    chosen = psfit.SparseLinearRegressionCV([1, 2, 3], gammas=0.5, loss="likely", criterion="bic").fit(X, y)
+    # Twice the losses, and the logarithm of the samples for every coefficient and the intercept.
+    losses = [pseudo_huber(X @ c[:, 0] + i[0] - y, 1.35).sum() for c, i in zip(*path_models(X, y), strict=True)]
+    expected = [2 * loss + np.log(60) * (kappa + 1) for kappa, loss in enumerate(losses, 1)]
+    np.testing.assert_allclose(-chosen.selection_.scores[0], expected, rtol=1e-6)
+    page = psfit.report(with_a_wide_gap(chosen))
+    assert "Sparse model with the likely loss" in page
+    assert "The curvature of the likely loss can be close to zero" in page
+
+
+def with_a_wide_gap(model):
+    """A copy whose proof is as bad as it can be: reports then give advice."""
+    changed = copy.copy(model)
+    changed.result_ = replace(model.result_, lower_bounds=np.zeros(1), certain_in=0)
+    return changed
+
+
+def path_models(X, y):
+    path = psfit.sparse_path(X, y, [1, 2, 3], gammas=0.5, loss="likely")
+    return path.coefs[0], path.intercepts[0]
+
+
+def test_only_models_and_paths_are_reported(few):
+    model = SparseLinearRegression(2).fit(*few)
     with pytest.raises(TypeError, match="model is a Result, but must be a fitted PsFiT model"):
         psfit.report(model.result_)
 
 
-def test_every_built_in_loss_is_registered_where_it_must_be():
+class OwnRegression(SparseLinearRegression):
+    """An estimator from outside."""
+
+
+def test_an_estimator_from_outside_reports_but_has_no_file(few, tmp_path):
+    model = OwnRegression(2).fit(*few)
+    assert f"from {__name__} import OwnRegression" in psfit.report(model)
+    with pytest.raises(ModelFileError, match="OwnRegression is not one of PsFiT's own models"):
+        psfit.save(model, tmp_path / "model.psfit")
+
+
+def test_every_built_in_loss_is_registered_and_explained():
     kinds = {kind for kind in vars(losses).values() if isinstance(kind, type) and issubclass(kind, losses.Loss)}
-    names = {kind.name for kind in kinds - {losses.Loss}}
-    assert names == set(path.LOSSES)
-    assert names == set(words.LOSSES)
-    assert names == {name for known in schema.LOSSES.values() for name in known}
+    assert kinds - {losses.Loss} == {registry.LOSSES[name].loss for name in registry.BUILT_IN}
+    for kind in kinds - {losses.Loss}:
+        assert kind.fits
+        assert kind.formula
+        assert kind.curvature_vanishes is not None

@@ -7,12 +7,12 @@ import torch
 from problems import LOSSES, make_source, paper_source
 
 import psfit.data.streamed as streaming
-import psfit.problem.instance as sizes
 from psfit import BiCADMM, GridSpec, Problem, Source, SparseLinearRegression, solve
 from psfit.data import Sparse, Streamed
 from psfit.data.streamed import ArrayRows
 from psfit.losses import Squared
 from psfit.pipeline.path import solve_path
+from psfit.problem import costs
 
 pytestmark = pytest.mark.gpu
 
@@ -99,7 +99,7 @@ def test_every_form_of_data_on_a_gpu(loss, many, form, monkeypatch):
     source = make_source(loss, samples=150, features=130, nonzeros=3, seed=1)
     problem, solver = Problem(loss, (3,), gamma=0.2), BiCADMM(effort="low")
     control = solve(problem, source, solver)
-    monkeypatch.setattr(sizes, "MOST_NUMBERS", 1 if many else sizes.MOST_NUMBERS)
+    monkeypatch.setattr(costs, "MOST_NUMBERS", 1 if many else costs.MOST_NUMBERS)
     moved = Source(FORMS[form](source), source.target.cuda(), source.weight.cuda())
     result = solve(problem, moved, solver)
     assert result.objective == pytest.approx(control.objective, rel=1e-6)

@@ -338,7 +338,7 @@ def test_a_model_without_features_or_iterations():
     [
         (["missing.psfit"], "missing.psfit"),
         (["damaged.psfit"], "damaged.psfit is damaged"),
-        (["model.psfit", "--out", "page.pdf"], "--out: a report is a page, so 'page.pdf' must end with .html"),
+        (["model.psfit", "--out", "page.pdf"], "--out: a report is an HTML page, so 'page.pdf' must end with .html"),
         (["model.psfit", "--out", "nowhere/page.html"], "--out: there is no folder"),
         (["model.psfit", "--out", "folder.html"], "--out: folder.html is a folder"),
         (["model.psfit", "--target", "y"], "--target and --weight belong to data files"),
@@ -370,16 +370,16 @@ def test_mistakes_are_noticed_before_the_fit(tmp_path, call, monkeypatch):
     for command in ("fit", "path"):
         code, _, err = call(command, "data.csv", "--report", "page.txt")
         assert code == 1
-        assert "--report: a report is a page" in err
+        assert "--report: a report is an HTML page" in err
 
 
 def test_mistakes_in_python():
     with pytest.raises(ValueError, match="not fitted yet"):
         psfit.report(psfit.SparseSVC())
-    with pytest.raises(TypeError, match="must be a fitted PsFiT model or a Path"):
+    with pytest.raises(TypeError, match="must be a fitted PsFiT model or a SparsePath"):
         psfit.report("model.psfit")
     model = fitted("linear")
-    with pytest.raises(ValueError, match="file: a report is a page"):
+    with pytest.raises(ValueError, match="file: a report is an HTML page"):
         psfit.report(model, "page.txt")
     with pytest.raises(ValueError, match="y was passed without X"):
         psfit.report(model, y=IRIS.target)

@@ -35,7 +35,7 @@ def test_medium_reaches_the_optimum_where_low_need_not(seed):
 
 def test_low_is_the_plain_algorithm_with_a_refit():
     """Its support is that of the last iterate, whatever swaps might do better."""
-    from psfit.problem.instance import pose
+    from psfit.problem.pose import pose
 
     worse = 0
     for seed in range(6):
@@ -151,7 +151,7 @@ def test_precision_is_checked():
 
 
 def test_the_portfolio_can_be_left_out():
-    from psfit.problem.instance import pose
+    from psfit.problem.pose import pose
 
     source = make_source(Squared(), samples=60, features=9, nonzeros=3, seed=0)
     inst = pose(Problem(Squared(), (3,), 10.0), source, GridSpec().build(CPU))

@@ -9,7 +9,7 @@ import torch
 from psfit import BiCADMM, Dense, GridSpec, Problem, Source, SparseLinearRegression, SparseSVC
 from psfit.common.status import Status
 from psfit.losses import Hinge, Huber
-from psfit.problem.instance import pose
+from psfit.problem.pose import pose
 from psfit.search.refit import optimal_slopes, refit
 
 
@@ -67,7 +67,7 @@ def test_kinks_are_minimised_in_any_unit_and_with_any_weights(loss, unit, spread
     assert fit.value <= expected * (1 + 1e-9)
     assert fit.value == pytest.approx(expected, rel=1e-7)
     assert fit.residual < 1e-8
-    coef, intercept = inst.to_user(fit.Z)
+    coef, intercept = inst.coordinates.to_user(fit.Z)
     eta = torch.tensor(X) @ coef + intercept
     value = (source.weight * loss.value(eta, source.target)).sum() + 0.5 * coef.square().sum() / gamma
     assert fit.value == pytest.approx(float(value), rel=1e-10)

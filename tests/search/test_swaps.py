@@ -18,8 +18,8 @@ from psfit.data import Sparse
 from psfit.losses import Hinge, Logistic, Softmax, Squared
 from psfit.problem import LocalModel
 from psfit.problem.exchanges import score_rows
-from psfit.problem.instance import pose
-from psfit.search.landscape import DataLandscape, GramLandscape, landscape
+from psfit.problem.pose import pose
+from psfit.search.objective import DataObjective, FormObjective, objective_of
 from psfit.search.refit import refit
 from psfit.search.restarts import EFFORTS, explore, try_all
 from psfit.search.support_fit import SupportFit
@@ -80,8 +80,8 @@ def test_refit_gradient_vanishes(loss):
     inst = posed(loss, 3, seed=4)
     chosen = items(inst, [1, 2, 6])
     Z = refit(inst, 0, chosen, zero(inst)).Z
-    coef, intercept = inst.to_user(Z)
-    A, b = inst.source.matrix.base.values, inst.source.target + inst.level
+    coef, intercept = inst.coordinates.to_user(Z)
+    A, b = inst.source.matrix.base.values, inst.source.target + inst.coordinates.level
 
     def gradient(coef, intercept):
         coef, intercept = coef.clone().requires_grad_(), intercept.clone().requires_grad_()
@@ -109,27 +109,27 @@ def actual_gain(inst, chosen, fit, swap):
     return fit.value - refit(inst, 0, trial, zero(inst)).value
 
 
-def test_wide_searches_with_a_large_limit_go_by_normal_equations():
+def test_wide_searches_with_a_large_limit_go_by_the_form():
     """And find what passes over the data would; a single fit does without them."""
     inst = posed(Squared(), 6, samples=30, features=60)
-    assert isinstance(landscape(inst, 0), GramLandscape)
-    assert isinstance(landscape(inst, 0, searched=False), DataLandscape)
-    assert isinstance(landscape(posed(Squared(), 2, samples=30, features=60), 0), DataLandscape)
-    assert isinstance(landscape(posed(Squared(), 6, samples=10, features=60), 0), DataLandscape)
+    assert isinstance(objective_of(inst, 0), FormObjective)
+    assert isinstance(objective_of(inst, 0, search=False), DataObjective)
+    assert isinstance(objective_of(posed(Squared(), 2, samples=30, features=60), 0), DataObjective)
+    assert isinstance(objective_of(posed(Squared(), 6, samples=10, features=60), 0), DataObjective)
     start = items(inst, range(6))
-    by_data = swap_search(DataLandscape(inst, 0), start, zero(inst), inst.resolution)
-    by_form = swap_search(GramLandscape(inst, 0), start, zero(inst), inst.resolution)
+    by_data = swap_search(DataObjective(inst, 0), start, zero(inst), inst.resolution)
+    by_form = swap_search(FormObjective(inst, 0), start, zero(inst), inst.resolution)
     assert torch.equal(by_form[0], by_data[0])
     assert by_form[1].value == pytest.approx(by_data[1].value, rel=1e-9)
 
 
-@pytest.mark.parametrize("scene", [DataLandscape, GramLandscape])
+@pytest.mark.parametrize("scene", [DataObjective, FormObjective])
 def test_scores_of_the_squared_loss_are_exact(scene):
     inst = posed(Squared(), 3, nodes=2)
     chosen = items(inst, [0, 4, 7])
-    landscape = scene(inst, 0)
-    fit = landscape.fit(chosen, zero(inst))
-    swaps = propose(landscape.domain, landscape.model(fit, chosen), chosen)
+    objective = scene(inst, 0)
+    fit = objective.fit(chosen, zero(inst))
+    swaps = propose(objective.domain, objective.model(fit, chosen), chosen)
     assert swaps
     for swap in swaps:
         assert swap.gain == pytest.approx(actual_gain(inst, chosen, fit, swap), rel=1e-7, abs=1e-9)
@@ -141,7 +141,7 @@ def test_scores_of_whole_rows_are_exact():
     problem = Problem(Squared(), (3,), 3.0, "feature")
     inst = pose(problem, source.with_target(target), GridSpec().build(torch.device("cpu")))
     chosen = items(inst, [0, 4, 7])
-    for scene in (DataLandscape(inst, 0), GramLandscape(inst, 0)):
+    for scene in (DataObjective(inst, 0), FormObjective(inst, 0)):
         fit = scene.fit(chosen, zero(inst))
         swaps = propose(scene.domain, scene.model(fit, chosen), chosen)
         assert swaps
@@ -153,7 +153,7 @@ def test_scores_of_whole_rows_are_exact():
 @pytest.mark.parametrize("start", [[0, 1, 2], [5, 6, 7]])
 def test_no_single_swap_improves_the_answer(loss, start):
     inst = posed(loss, 3, samples=60, features=8)
-    chosen, fit, _ = swap_search(DataLandscape(inst, 0), items(inst, start), zero(inst), 1e-12)
+    chosen, fit, _ = swap_search(DataObjective(inst, 0), items(inst, start), zero(inst), 1e-12)
     assert int(chosen.sum()) == 3
     for out in chosen.nonzero().flatten().tolist():
         for into in (~chosen).nonzero().flatten().tolist():
@@ -164,8 +164,8 @@ def test_no_single_swap_improves_the_answer(loss, start):
 
 def search_and_refit(inst, kappa):
     """The exact fit at the end of a whole search from the first items."""
-    stages = explore(landscape(inst, 0), [items(inst, range(kappa))], zero(inst), inst.resolution, EFFORTS["medium"], 0)
-    *_, found = stages
+    starts, exploration = [items(inst, range(kappa))], EFFORTS["medium"]
+    *_, found = explore(objective_of(inst, 0), starts, zero(inst), inst.resolution, exploration, 0)
     return refit(inst, 0, found.chosen, found.fit.Z)
 
 
@@ -246,7 +246,7 @@ def conic_hinge(Q, b, pays):
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_few_supports_are_all_tried(loss):
     inst = posed(loss, 2, features=5, samples=40)
-    scene = landscape(inst, 0)
+    scene = objective_of(inst, 0)
     worst = max(
         (items(inst, pair) for pair in combinations(range(inst.items.size), 2)),
         key=lambda chosen: scene.fit(chosen, zero(inst)).value,
@@ -276,7 +276,7 @@ def test_empty_columns_of_a_sparse_matrix_do_not_end_the_swaps(fit_intercept):
     inst = pose(
         Problem(Squared(), (3,), 1.0, fit_intercept=fit_intercept), source, GridSpec(nodes=1).build(torch.device("cpu"))
     )
-    scene = DataLandscape(inst, 0)
+    scene = DataObjective(inst, 0)
     chosen = torch.zeros(180, dtype=torch.bool)
     chosen[[0, 1, 2]] = True
     found, fit, _ = swap_search(scene, chosen, zero(inst), 1e-9)

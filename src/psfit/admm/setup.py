@@ -62,11 +62,11 @@ def prepare(settings: Settings, inst: Instance) -> Setup:
     curvature = loss.typical_curvature(inst.mean_target, inst.source.outputs)
     # A mean diagonal of a node's Hessian. The harmonic one, since in these coordinates a column with a tiny norm
     # carries a huge ridge, which must not set the pace of all others.
-    diagonal = curvature * inst.column_norm**2 + inst.ridge[: inst.items.features]
+    diagonal = curvature * inst.coordinates.column_norm**2 + inst.ridge[: inst.items.features]
     node_curvature = 1 / (N * float((1 / diagonal).mean()))
     rho_c = node_curvature if settings.rho_c == "auto" else float(settings.rho_c)
     shares = _choose_pressures(settings, inst)
-    inst = inst.batched(len(shares))
+    inst = inst.copy_problems(len(shares))
     rho_b = torch.tensor(
         [share * N * rho_c if settings.rho_b == "auto" else settings.rho_b for share in shares], dtype=torch.float64
     )

@@ -20,8 +20,7 @@ def bound_by_candidates(inst: Instance, Z: Tensor, objective: float, iterations:
     """A lower bound ``(1,)`` of one problem at its answer ``Z (n, c)``, and the scores behind it."""
     source = inst.source
     support = (Z[: inst.items.features] != 0).any(dim=1).nonzero().flatten()
-    start = inst.restricted(support)
-    eta = start.source.matrix.mv(inst.part_of(Z, support).to(source.matrix.dtype))
+    eta = inst.restrict(support).source.matrix.mv(inst.pick_rows(Z, support).to(source.matrix.dtype))
     slopes = inst.problem.loss.gradient(eta, source.working_target)
     best, scores = dual_bound(inst, slopes, inst.domain)
     index, found = support, scores
@@ -30,9 +29,9 @@ def bound_by_candidates(inst: Instance, Z: Tensor, objective: float, iterations:
         if inst.watch.must_stop() or len(grown) == len(index):
             break
         index = grown
-        part = inst.restricted(index)
-        relaxation = DataRelaxation(part)
-        state = relaxation.bound(relaxation.root, relaxation.start(inst.part_of(Z, index)), objective, iterations).state
+        relaxation = DataRelaxation(inst.restrict(index))
+        start = relaxation.start(inst.pick_rows(Z, index))
+        state = relaxation.bound(relaxation.root, start, objective, iterations).state
         value, found = dual_bound(inst, state[1][0], inst.domain)
         gain = float(value) - float(best)
         if gain > 0:
@@ -46,7 +45,7 @@ def _grown(inst: Instance, index: Tensor, scores: Tensor) -> Tensor:
     """The features in `index` and others whose scores are among the largest, as far as there is room."""
     by_feature = inst.items.by_feature(scores).amax(dim=1)
     by_feature[index] = torch.inf
-    size = min(inst.column_room, inst.items.features, len(index) + inst.first_candidates)
+    size = min(inst.sizes.column_room, inst.items.features, len(index) + inst.costs.first_candidates)
     if size <= len(index):
         return index
     return by_feature.topk(size).indices.sort().values

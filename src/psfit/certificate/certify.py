@@ -1,6 +1,6 @@
 """The certificate of an answer: how much better any other support could be, and which items are beyond doubt."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 
@@ -11,8 +11,9 @@ from psfit.certificate import extraction
 from psfit.certificate.candidates import bound_by_candidates
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import gradient_bound, trivial_bound
-from psfit.certificate.quadratic import Quadratic, pooled
+from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import QuadraticRelaxation
+from psfit.data.form_elimination import complete, single_optima
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
@@ -47,11 +48,11 @@ class Certifier:
         inst, Z = self.inst, Z[:, self.outputs].double()
         domain = inst.domain
         enough = objective - gap * abs(objective) if isfinite(objective) else objective
-        if inst.pooled:
+        if inst.costs.uses_form:
             lower, domain = self._by_quadratic_form(Z[: inst.items.features], objective, enough, domain)
-        elif inst.problem.loss.quadratic and inst.tall_nodes and inst.squares_fit:
+        elif inst.problem.loss.quadratic and inst.costs.tall_nodes and inst.costs.squares_fit:
             lower, domain = self._by_one_gradient(Z[: inst.items.features], objective, domain)
-        elif inst.selective:
+        elif inst.costs.uses_candidates:
             bound, scores = bound_by_candidates(inst, Z, objective, PASS_BUDGET)
             lower, domain = float(bound), domain.screen(scores, bound, objective)[0]
         else:
@@ -67,16 +68,12 @@ class Certifier:
         return DataRelaxation(self.inst)
 
     @cached_property
-    def _form(self) -> Quadratic:
-        return pooled(self.inst)
+    def _limited(self) -> LimitedForm:
+        return LimitedForm.of(self.inst)
 
     @cached_property
     def _unpooled(self) -> float:
         return extraction.unpooled(self.inst)
-
-    @cached_property
-    def _extracted(self) -> Tensor:
-        return extraction.uniform(self._form)
 
     def _by_one_gradient(self, X: Tensor, objective: float, domain: Domain) -> tuple[float, Domain]:
         """Nothing is pooled: the nodes' own smallest eigenvalues and one gradient at the answer."""
@@ -90,13 +87,13 @@ class Certifier:
         Each proves its bound from the data themselves, and the first that is enough ends it. Where a single place is
         left, all items are tried for it.
         """
-        inst, form = self.inst, self._form
-        if form.kappa == 1:
-            return _by_trying_all(form, objective, domain)
-        extracted = self._extracted
+        inst, limited = self.inst, self._limited
+        if limited.kappa == 1:
+            return _by_trying_all(limited, objective, domain)
+        form, extracted = limited.form, limited.form.curvature.extracted
         bound, scores = gradient_bound(inst, X, extracted.unsqueeze(1), domain)
         if float(bound) < enough:
-            above = _ascended(form, extracted, X, objective)
+            above = _ascended(limited, extracted, X, objective)
             better, found = gradient_bound(inst, above, extracted.unsqueeze(1), domain)
             if bool(better > bound):
                 X, bound, scores = above, better, found
@@ -106,30 +103,30 @@ class Certifier:
             return float(bound), domain
         # Items inside are an ordinary part of the convex problem. Half of their ridge stays what pays for the gradient
         # that rounding leaves on them, the other half joins the loss; what can be extracted then depends on the others.
-        rest = form.reduced(inside, domain.outside[0])
+        rest = limited.reduce(inside, domain.outside[0])
         if rest.kappa == 1:
             least, tried = _by_trying_all(rest, objective, domain)
             return (least, tried) if least > float(bound) else (float(bound), domain)
-        halved = replace(form, ridge=form.ridge / 2).reduced(inside, domain.outside[0])
+        halved = limited.with_ridge(form.ridge / 2).reduce(inside, domain.outside[0])
         extracted = torch.where(inside, -form.ridge / 2, 0.0)
-        extracted[free] = extraction.uniform(halved)
-        x = rest.Q * 0 if rest.kappa <= 0 else _ascended(rest, extracted[free], X[free], objective)
-        again, scores = gradient_bound(inst, form.completed(inside, free, x), extracted.unsqueeze(1), domain)
+        extracted[free] = halved.form.curvature.extracted
+        x = rest.form.Q * 0 if rest.kappa <= 0 else _ascended(rest, extracted[free], X[free], objective)
+        again, scores = gradient_bound(inst, complete(form, inside, free, x), extracted.unsqueeze(1), domain)
         domain, _ = domain.screen(scores, again, objective)
         return max(float(bound), float(again)), domain
 
 
-def _by_trying_all(form: Quadratic, objective: float, domain: Domain) -> tuple[float, Domain]:
+def _by_trying_all(limited: LimitedForm, objective: float, domain: Domain) -> tuple[float, Domain]:
     """The bound of a form with a single place left; only items that reach the objective may still take it."""
-    values = form.singles()
+    values = single_optima(limited.form)
     inside, outside = domain.inside.clone(), domain.outside.clone()
-    outside[0, form.index[values > objective]] = True
-    possible = form.index[values <= objective]
+    outside[0, limited.index[values > objective]] = True
+    possible = limited.index[values <= objective]
     if len(possible) == 1:
         inside[0, possible] = True
     return float(values.min()), domain.decide(inside, outside)
 
 
-def _ascended(form: Quadratic, extracted: Tensor, X: Tensor, objective: float) -> Tensor:
-    relaxation = QuadraticRelaxation(form, extracted)
+def _ascended(limited: LimitedForm, extracted: Tensor, X: Tensor, objective: float) -> Tensor:
+    relaxation = QuadraticRelaxation(limited, extracted)
     return relaxation.ascend(relaxation.root, relaxation.start(X), objective, SMALL_BUDGET)[0][0].T

@@ -76,7 +76,7 @@ class DataRelaxation(Relaxation):
         )
 
     def _batch(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
-        inst = self.inst.batched(len(domain.left) if self.root.items.separate else 1)
+        inst = self.inst.copy_problems(len(domain.left) if self.root.items.separate else 1)
         source, items, loss = inst.source, inst.items, inst.problem.loss
         z, a = (self._as_columns(part) for part in state[:2])
         balance = state[2]

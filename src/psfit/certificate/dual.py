@@ -12,9 +12,9 @@ provided g vanishes on the intercept, which pays no ridge. `balanced` moves the 
 import torch
 from torch import Tensor
 
-from psfit.certificate.quadratic import EPS
 from psfit.comm import Grid
 from psfit.data import DesignMatrix
+from psfit.data.curvature import EPS
 from psfit.losses import Loss
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
@@ -42,7 +42,7 @@ def dual_bound(inst: Instance, slopes: Tensor, domain: Domain) -> tuple[Tensor, 
     # A sum of m products is off by at most m roundings of the sum of their sizes, which Cauchy and Schwarz bound.
     rounding = 2 * (inst.samples + 32) * EPS
     p = items.features
-    off = rounding * inst.rounding_norm[:p] * summed[n + 2].sqrt()
+    off = rounding * inst.coordinates.rounding_norm[:p] * summed[n + 2].sqrt()
     g = summed[:p].abs() + off
     scores = inst.items.pack_scores(g.square() / (2 * inst.ridge[:p]))
     paid = domain.conjugate(scores)
@@ -83,7 +83,7 @@ def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, domain: Domain)
     # A residual is off by n roundings of the sizes in it, a sum over samples by m roundings of its own.
     row, column = (n + 16) * EPS, (inst.samples + 16) * EPS
     g = summed[:n] - 2 * offset * balance - extracted * X
-    off = 2 * inst.rounding_norm[:n] * (row * power.sqrt() + column * (before.sqrt() + fit.sqrt()))
+    off = 2 * inst.coordinates.rounding_norm[:n] * (row * power.sqrt() + column * (before.sqrt() + fit.sqrt()))
     off = off + 4 * EPS * (extracted * X).abs()
     scores = inst.items.pack_scores((g.abs() + off).square() / (2 * (inst.ridge[:n] + extracted)))
     paid = domain.conjugate(scores)

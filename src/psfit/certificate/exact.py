@@ -10,8 +10,9 @@ from psfit.certificate import extraction
 from psfit.certificate.branch import Search, Standing, Tree
 from psfit.certificate.data_relaxation import DataRelaxation, Fit
 from psfit.certificate.dual import trivial_bound
-from psfit.certificate.quadratic import Quadratic, pooled
+from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import Bounds, QuadraticRelaxation
+from psfit.data.form_elimination import rounding_of
 from psfit.problem import are_few
 from psfit.problem.instance import Instance
 
@@ -64,59 +65,61 @@ def prove(
     """
     single = inst.single(problem)
     Z = Z[:, inst.items.outputs_of(problem)].double()
-    small = single.squares_fit and (single.tall or single.source.matrix.shape[1] <= MOST_FEATURES)
-    if single.problem.loss.quadratic and (small or single.pooled):
-        proof = _prove_quadratic(pooled(single), Z[: single.items.features], objective, gap_tol, stop)
+    small = single.costs.squares_fit and (single.costs.tall or single.source.matrix.shape[1] <= MOST_FEATURES)
+    if single.problem.loss.quadratic and (small or single.costs.uses_form):
+        proof = _prove_quadratic(LimitedForm.of(single), Z[: single.items.features], objective, gap_tol, stop)
     else:
         proof = _prove_by_passes(single, Z, objective, fit, gap_tol, stop)
     return replace(proof, lower=min(max(trivial_bound(single), proof.lower), proof.upper))
 
 
-def _prove_quadratic(form: Quadratic, X: Tensor, objective: float, gap_tol: float, stop: Stop) -> Proof:
+def _prove_quadratic(limited: LimitedForm, X: Tensor, objective: float, gap_tol: float, stop: Stop) -> Proof:
     """Bound, take out what is decided, extract better, and again; then branch."""
-    inside = torch.zeros(form.size, dtype=torch.bool, device=form.G.device)
+    inside = torch.zeros(limited.size, dtype=torch.bool, device=limited.index.device)
     outside = inside.clone()
-    extracted, root = extraction.uniform(form), -float("inf")
+    extracted, root = limited.form.curvature.extracted, -float("inf")
     for k in range(ROUNDS):
-        relaxation = QuadraticRelaxation(form, extracted)
+        relaxation = QuadraticRelaxation(limited, extracted)
         bounds = relaxation.bound(relaxation.root, relaxation.start(X), objective, ROOT_ITERATIONS)
         gain, root = float(bounds.lower) - root, max(root, float(bounds.lower))
         domain, _ = relaxation.root.screen(bounds.scores, bounds.lower, objective)
         keep = domain.free[0]
         X = bounds.state[0][0][:, keep].T
-        inside[form.index[domain.inside[0]]] = True
-        outside[form.index[domain.outside[0]]] = True
+        inside[limited.index[domain.inside[0]]] = True
+        outside[limited.index[domain.outside[0]]] = True
         decided = not bool(keep.all())
         if decided:
-            form, extracted = form.reduced(domain.inside[0], domain.outside[0]), extracted[keep]
-        closed = root >= objective - gap_tol * abs(objective) or form.kappa <= 0 or form.size <= form.kappa
+            limited, extracted = limited.reduce(domain.inside[0], domain.outside[0]), extracted[keep]
+        closed = root >= objective - gap_tol * abs(objective) or limited.kappa <= 0 or limited.size <= limited.kappa
         if closed or stop(Standing(objective, root, 0, 1)):
             break
         slope = _slope(bounds, keep)
-        if not decided and (gain < WORTHWHILE * (objective - root) or form.size > MOST_ITEMS or not bool(slope.any())):
+        hopeful = limited.size <= MOST_ITEMS and bool(slope.any())
+        if not decided and (gain < WORTHWHILE * (objective - root) or not hopeful):
             break
-        if form.size <= MOST_ITEMS and bool(slope.any()) and bool(extraction.uniform(form).any()):
-            ideal = extraction.towards(form, slope)
+        if hopeful and bool(limited.form.curvature.extracted.any()):
+            ideal = extraction.towards(limited.form.curvature, slope)
             extracted = extracted + 1.5 / (k + 4) * (ideal - extracted)
-        extracted = extraction.safe(form, extracted)
-    if form.kappa <= 0 or form.size <= form.kappa:
-        tree = _only_support(form, objective)
+        extracted = extraction.safe(limited.form.curvature, extracted)
+    if limited.kappa <= 0 or limited.size <= limited.kappa:
+        tree = _only_support(limited, objective)
     else:
         if decided:
-            relaxation = QuadraticRelaxation(form, extracted)
+            relaxation = QuadraticRelaxation(limited, extracted)
             bounds = relaxation.bound(relaxation.root, relaxation.start(X), objective, ROOT_ITERATIONS)
         tree = Search(relaxation, objective, gap_tol).run(relaxation.root, bounds, stop)
     support = None
     if tree.support is not None:
         support = inside.clone()
-        support[form.index[tree.support]] = True
+        support[limited.index[tree.support]] = True
     return Proof(max(tree.lower, root), tree.upper, support, inside, outside, tree.explored)
 
 
-def _only_support(form: Quadratic, objective: float) -> Tree:
+def _only_support(limited: LimitedForm, objective: float) -> Tree:
     """A form without choices has a single support."""
-    chosen = torch.full((form.size,), form.kappa > 0, dtype=torch.bool, device=form.G.device)
-    value, error = form.optimum(chosen.nonzero().flatten())
+    chosen = torch.full((limited.size,), limited.kappa > 0, dtype=torch.bool, device=limited.index.device)
+    minimum = limited.domain.minimise(limited.form, chosen)
+    value, error = minimum.value, rounding_of(limited.form, minimum)
     return Tree(min(value - error, objective), min(value, objective), chosen if value < objective else None, 1)
 
 

@@ -9,7 +9,8 @@ towards the best ``d`` for such a slope (a semidefinite program, by a barrier me
 import torch
 from torch import Tensor
 
-from psfit.certificate.quadratic import EPS, Quadratic
+from psfit.data.curvature import EPS, Curvature
+from psfit.kernels.eigenvalues import least_eigenvalue
 from psfit.kernels.linalg import solve_spd
 from psfit.problem.instance import Instance
 
@@ -19,18 +20,6 @@ INTERIOR_STEPS = 25
 SHARPNESS = 1e-2
 START_CENTRING = 0.3
 SHORTER = 0.8
-# Up to this size a smallest eigenvalue is cheap. Above it a Krylov space of the inverse guesses it, and a Cholesky
-# factor of the matrix without one of these shares of the guess proves it.
-EIGENVALUES_UP_TO = 512
-KRYLOV_WIDTH = 8
-KRYLOV_STEPS = 5
-SHARES = (0.99, 0.95, 0.8, 0.5)
-
-
-def uniform(form: Quadratic) -> Tensor:
-    """The smallest eigenvalue of ``G`` for every item, safely below the true one; zero where nothing can be had."""
-    nothing = torch.zeros_like(form.ridge)
-    return nothing if form.size > form.rank else nothing + max(_least(form, nothing), 0.0)
 
 
 def unpooled(inst: Instance) -> float:
@@ -45,63 +34,25 @@ def unpooled(inst: Instance) -> float:
     return float(inst.grid.nodes.total(weight.new_tensor([total])))
 
 
-def safe(form: Quadratic, d: Tensor) -> Tensor:
+def safe(curvature: Curvature, d: Tensor) -> Tensor:
     """``d >= 0`` raised by what is left, or scaled back until ``G - diag(d)`` is certainly semidefinite."""
-    rest = _least(form, d)
+    rest = curvature.smallest_eigenvalue_without(d)
     if rest >= 0:
         return d + rest
     # Along the line from zero to d the smallest eigenvalue is at least the mean of the two ends.
-    whole = max(_least(form, torch.zeros_like(d)), 0.0)
+    whole = max(curvature.smallest_eigenvalue, 0.0)
     return d * (whole / (whole - rest))
 
 
-def _least(form: Quadratic, d: Tensor) -> float:
-    """A number below the smallest eigenvalue of ``G - diag(d)`` whatever rounding did to the entries."""
-    n = form.size
-    if n == 0:
-        return 0.0
-    slack = n * form.gram_error + form.spectral_error + 8 * n * EPS * float(form.G.diagonal().sum() + d.sum())
-    return least_eigenvalue(form.G - torch.diag(d)) - slack
-
-
-def least_eigenvalue(M: Tensor) -> float:
-    """The smallest eigenvalue of a symmetric matrix, or a little less, up to the rounding of a Cholesky factor."""
-    if len(M) <= EIGENVALUES_UP_TO:
-        return float(torch.linalg.eigvalsh(M)[0])
-    factor, info = torch.linalg.cholesky_ex(M)
-    if int(info):
-        return float(torch.linalg.eigvalsh(M)[0])
-    guess = _krylov_guess(M, factor)
-    for share in SHARES:
-        shifted = M.clone()
-        shifted.diagonal().sub_(share * guess)
-        if not int(torch.linalg.cholesky_ex(shifted).info):
-            return share * guess
-    return 0.0
-
-
-def _krylov_guess(M: Tensor, factor: Tensor) -> float:
-    """At least the smallest eigenvalue of a positive definite matrix, and close to it."""
-    generator = torch.Generator().manual_seed(0)
-    block = torch.randn(len(M), KRYLOV_WIDTH, generator=generator, dtype=M.dtype).to(M.device)
-    blocks = []
-    for _ in range(KRYLOV_STEPS):
-        block = torch.cholesky_solve(block, factor)
-        block = block / block.norm(dim=0)
-        blocks.append(block)
-    basis = torch.linalg.qr(torch.cat(blocks, dim=1)).Q
-    return float(torch.linalg.eigvalsh((basis.T @ (M @ basis)).cpu())[0])
-
-
-def towards(form: Quadratic, slope: Tensor) -> Tensor:
+def towards(curvature: Curvature, slope: Tensor) -> Tensor:
     """Nearly the best ``d >= 0`` for the linear gain ``slope'd``, strictly inside ``Z = G - diag(d) > 0``.
 
     A primal-dual interior point method. The dual pair ``Y > 0``, ``y = diag(Y) - gain > 0`` has ``Z Y`` and ``d y`` go
     to zero; linearised, both equations leave one system in the step of ``d``.
     """
-    n, gain = form.size, slope / slope.mean()
-    d = torch.full_like(gain, 0.5 * float(torch.linalg.eigvalsh(form.G)[0]))
-    Z, Y = form.G - torch.diag(d), torch.diag(gain + 1)
+    n, gain = curvature.size, slope / slope.mean()
+    d = torch.full_like(gain, 0.5 * float(torch.linalg.eigvalsh(curvature.G)[0]))
+    Z, Y = curvature.G - torch.diag(d), torch.diag(gain + 1)
     centring = START_CENTRING
     for _ in range(INTERIOR_STEPS):
         y = Y.diagonal() - gain
@@ -117,7 +68,7 @@ def towards(form: Quadratic, slope: Tensor) -> Tensor:
         along = _longest(Z, -torch.diag(step), d, step)
         dual_along = _longest(Y, dual_step, y, dual_step.diagonal())
         d, Y = d + along * step, Y + dual_along * dual_step
-        Z = form.G - torch.diag(d)
+        Z = curvature.G - torch.diag(d)
         centring = 1 - 0.9 * min(along, dual_along)
     return d
 

@@ -5,12 +5,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from psfit.certificate import extraction
 from psfit.certificate.certify import PASS_BUDGET, SMALL_BUDGET
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import gradient_bound, trivial_bound
-from psfit.certificate.quadratic import Quadratic, pooled
+from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import QuadraticRelaxation
+from psfit.data.form_elimination import single_optima
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
@@ -29,7 +29,7 @@ class BoundsAlong:
         inst = self.inst
         domain = Domain.of(inst.items, kappas.unsqueeze(1), kappas.device)
         enough = objectives - self.gap * objectives.abs()
-        if inst.pooled and inst.items.separate:
+        if inst.costs.uses_form and inst.items.separate:
             bounds = self._by_quadratic_form(kappas, Z[:, : inst.items.features, 0].T, enough, objectives, domain)
         else:
             relaxation = DataRelaxation(inst)
@@ -40,29 +40,26 @@ class BoundsAlong:
         return torch.minimum(torch.maximum(least, bounds.nan_to_num(nan=-torch.inf)), objectives)
 
     @cached_property
-    def _form(self) -> Quadratic:
-        return pooled(self.inst)
-
-    @cached_property
-    def _extracted(self) -> Tensor:
-        return extraction.uniform(self._form)
+    def _limited(self) -> LimitedForm:
+        return LimitedForm.of(self.inst)
 
     def _by_quadratic_form(
         self, kappas: Tensor, X: Tensor, enough: Tensor, objectives: Tensor, domain: Domain
     ) -> Tensor:
         """One gradient at every answer; then at better points for those whose bounds are not enough."""
-        inst, extracted = self.inst, self._extracted
-        many = inst.repeated(tuple(kappas.tolist()))
+        inst, form = self.inst, self._limited.form
+        extracted = form.curvature.extracted
+        many = inst.with_limits(tuple(kappas.tolist()))
         bounds = gradient_bound(many, X, extracted.unsqueeze(1), domain)[0]
-        bounds = torch.where(kappas == 1, torch.maximum(bounds, self._form.singles().min()), bounds)
+        bounds = torch.where(kappas == 1, torch.maximum(bounds, single_optima(form).min()), bounds)
         short = (bounds < enough).nonzero().flatten()
         if not len(short):
             return bounds
-        relaxation = QuadraticRelaxation(self._form, extracted)
+        relaxation = QuadraticRelaxation(self._limited, extracted)
         states = [relaxation.start(X[:, k : k + 1]) for k in short.tolist()]
         state = tuple(torch.cat(column) for column in zip(*states, strict=True))
         some = domain.select(short)
         points = relaxation.ascend(some, state, objectives[short], SMALL_BUDGET)[0]
-        part = inst.repeated(tuple(kappas[short].tolist()))
+        part = inst.with_limits(tuple(kappas[short].tolist()))
         better = gradient_bound(part, points[:, 0].T, extracted.unsqueeze(1), some)[0]
         return bounds.index_put((short,), torch.maximum(bounds[short], better))

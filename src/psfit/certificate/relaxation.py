@@ -11,9 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from psfit.certificate.quadratic import EPS, Quadratic
+from psfit.certificate.quadratic import LimitedForm
+from psfit.data.curvature import EPS
+from psfit.data.form_elimination import rounding_of
 from psfit.kernels.linalg import cholesky
-from psfit.problem import Domain, RowItems
+from psfit.problem import Domain
 
 # Penalty of the splitting as a share of the mean curvature: the fewest iterations on correlated and independent data.
 RHO_SHARE = 0.1
@@ -64,12 +66,14 @@ class QuadraticRelaxation(Relaxation):
     ``x`` is ``rho (z - u - x)``: every iteration has its dual point for free.
     """
 
-    def __init__(self, form: Quadratic, extracted: Tensor) -> None:
-        self.form, self.size, self.kappa, self.device = form, form.size, form.kappa, form.G.device
-        self.root = Domain.of(RowItems(form.size, form.Q.shape[1], 0), form.kappa, self.device)
+    def __init__(self, limited: LimitedForm, extracted: Tensor) -> None:
+        form = limited.form
+        self.form, self.size, self.kappa, self.device = form, form.size, limited.kappa, form.G.device
+        self.constant = float(form.constant.sum())
+        self.root = limited.domain
         self.M, self.Q = form.G - torch.diag(extracted), form.Q.T.contiguous()
         self.ridge = form.ridge + extracted
-        self.rho = RHO_SHARE * float(form.G.diagonal().mean()) + float(self.ridge.min())
+        self.rho = RHO_SHARE * float(form.curvature.diagonal.mean()) + float(self.ridge.min())
         shifted = self.M + self.rho * torch.eye(self.size, dtype=self.M.dtype, device=self.device)
         self.inverse = torch.cholesky_inverse(cholesky(shifted))
         self.row_norms = self.M.norm(dim=1)
@@ -89,7 +93,7 @@ class QuadraticRelaxation(Relaxation):
         self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         """The points ``(B, c, n)`` with the best bounds, shares, and where the iteration ended."""
-        Q, rho, constant = self.Q, self.rho, self.form.constant
+        Q, rho, constant = self.Q, self.rho, self.constant
         z, u = state
         best = torch.full_like(z[:, 0, 0], -torch.inf)
         point, idle = z, torch.zeros_like(best)
@@ -121,19 +125,21 @@ class QuadraticRelaxation(Relaxation):
 
     def _certain(self, x: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:
         """The bound at ``x`` with every rounding error counted against it, and the scores so enlarged."""
-        form, Q = self.form, self.Q
+        form, Q, entry_error = self.form, self.Q, self.form.curvature.entry_error
+        linear_error = form.linear_error.unsqueeze(1)
         g = self._product(x, self.M) - Q
         length, total = x.norm(dim=2, keepdim=True), x.abs().sum(dim=2, keepdim=True)
         off = (self.size + 2) * EPS * (self.row_norms * length + Q.abs())
-        off = off + form.gram_error * total + form.linear_error
+        off = off + entry_error * total + linear_error
         scores = self._scores(g.abs() + off)
         flat = (1, 2)
-        sizes = abs(form.constant) + (x.abs() * (Q.abs() + g.abs())).sum(dim=flat)
-        lost = 0.5 * (x.abs() * off).sum(dim=flat) + 0.5 * form.gram_error * total.square().sum(dim=flat)
-        lost = lost + form.linear_error * total.sum(dim=flat) + form.constant_error
+        sizes = abs(self.constant) + (x.abs() * (Q.abs() + g.abs())).sum(dim=flat)
+        lost = 0.5 * (x.abs() * off).sum(dim=flat) + 0.5 * entry_error * total.square().sum(dim=flat)
+        lost = lost + (linear_error * total).sum(dim=flat) + form.constant_error.sum()
         paid = domain.conjugate(scores)
         lost = lost + (self.size + 8) * EPS * (sizes + paid)
-        return form.constant - 0.5 * (x * (Q + g)).sum(dim=flat) - paid - lost, scores
+        return self.constant - 0.5 * (x * (Q + g)).sum(dim=flat) - paid - lost, scores
 
     def optimum(self, support: Tensor) -> tuple[float, float]:
-        return self.form.optimum(support.nonzero().flatten())
+        minimum = self.root.minimise(self.form, support)
+        return minimum.value, rounding_of(self.form, minimum)

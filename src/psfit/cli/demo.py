@@ -11,18 +11,19 @@ import typer
 from sklearn.preprocessing import PolynomialFeatures
 
 from psfit.cli import options
-from psfit.comm import GridSpec
+from psfit.cli.parsing import default_grid
+from psfit.comm import Grid
 from psfit.common.output_files import require_writable, write_lines, write_whole
 from psfit.data.synthetic import paper_recipe
 from psfit.estimators import SparseLinearRegression
 from psfit.estimators.persistence.model_file import save
 from psfit.reporting.plots import plot_convergence
 
-# Hardly any ridge, so that the coefficients are those of least squares on the support.
+# A very small ridge, so that the coefficients are those of least squares on the support.
 GAMMA = 1000.0
 TERMS = 8
 TARGET = "progression"
-FITTED = ("generated", "diabetes")
+FITS = ("generated", "diabetes")
 
 
 def demo(
@@ -33,24 +34,24 @@ def demo(
 ) -> None:
     """Fit generated and real data over four nodes; under torchrun or mpirun, every rank is a node.
 
-    Ranks on several machines need a folder that all of them see.
+    Ranks on several machines need a folder that all of them can read.
     """
-    spec = options.four_nodes(None, device)
-    grid = spec.build()
+    grid = default_grid(None, device)
     first = grid.world.rank == 0
     grid.together(lambda: _prepare(out, samples, features, grid.nodes.size) if first else None)
-    model, found = _generated(samples, features, spec)
+    model, found = _fit_generated(samples, features, grid)
     if first:
-        _report("Generated data of the paper's kind", FITTED[0], model, [found], out)
+        _report("Generated data of the paper's kind", FITS[0], model, [found], out)
     table = out / "diabetes.csv"
-    model = SparseLinearRegression(kappa=TERMS, gamma=GAMMA, grid=spec).fit(table, target=TARGET)
+    model = SparseLinearRegression(kappa=TERMS, gamma=GAMMA, grid=grid).fit(table, target=TARGET)
     if first:
-        _report("Diabetes data, 442 patients x 65 candidate terms", FITTED[1], model, _terms(model, table), out)
-        print("\n".join(["What to try next with these files:", *(f"  {line}" for line in _next(out))]))
+        lines = _term_lines(model, table)
+        _report("Diabetes data, 442 patients x 65 candidate terms", FITS[1], model, lines, out)
+        print("\n".join(["What to try next with these files:", *(f"  {line}" for line in _next_commands(out))]))
 
 
 def _prepare(out: Path, samples: int, features: int, nodes: int) -> None:
-    """Refuse what cannot work, and write the real data where every rank will read its part."""
+    """Refuse arguments that cannot work, and write the real data; every rank will read its part of them."""
     if features < 10:
         raise ValueError(f"--features: {features} is too few; a tenth of them matter, so use at least 10")
     if samples < nodes:
@@ -60,7 +61,7 @@ def _prepare(out: Path, samples: int, features: int, nodes: int) -> None:
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out: {out} is a file; name a folder")
     out.mkdir(exist_ok=True)
-    for name in ("diabetes.csv", *(file for fitted in FITTED for file in _files(fitted))):
+    for name in ("diabetes.csv", *(file for fitted in FITS for file in _files(fitted))):
         require_writable("--out", out / name)
     bunch = _diabetes()
     made = PolynomialFeatures(2, include_bias=False).fit(bunch.data)
@@ -70,25 +71,24 @@ def _prepare(out: Path, samples: int, features: int, nodes: int) -> None:
 
 
 def _diabetes() -> Any:
-    # Here and not above: it takes a fifth of a second, which the other commands need not wait.
+    # Imported here: it takes a fifth of a second, and the other commands do not need it.
     from sklearn.datasets import load_diabetes
 
     return load_diabetes()
 
 
-def _generated(samples: int, features: int, spec: GridSpec) -> tuple[SparseLinearRegression, str]:
-    """Recover a sparse truth: 90 % of the coefficients are zero."""
-    grid = spec.build()
+def _fit_generated(samples: int, features: int, grid: Grid) -> tuple[SparseLinearRegression, str]:
+    """Fit data of which the true coefficients are known: 90 % of them are zero."""
     data = paper_recipe(samples, features, sparsity_level=0.9, nodes=grid.nodes.size, noise=0.001)
     mine = grid.rows(samples)
-    model = SparseLinearRegression(kappa=data.kappa, gamma=GAMMA, fit_intercept=False, grid=spec)
+    model = SparseLinearRegression(kappa=data.kappa, gamma=GAMMA, fit_intercept=False, grid=grid)
     model.fit(data.A[mine].numpy(), data.b[mine, 0].numpy())
     found = len(np.intersect1d(np.flatnonzero(data.x[:, 0]), model.support_))
     return model, f"  recovered  {found} of the {data.kappa} true features"
 
 
-def _terms(model: SparseLinearRegression, table: Path) -> list[str]:
-    """How well the model describes the data, and with what."""
+def _term_lines(model: SparseLinearRegression, table: Path) -> list[str]:
+    """How well the model describes the data, and with which terms."""
     predicted = model.predict(table)
     actual = _diabetes().target
     score = 1 - ((actual - predicted) ** 2).sum() / ((actual - actual.mean()) ** 2).sum()
@@ -114,7 +114,7 @@ def _report(title: str, name: str, model: SparseLinearRegression, lines: list[st
 
 
 def _draw(model: SparseLinearRegression, title: str, picture: Path) -> None:
-    # A figure of its own asks for no screen, whatever the user's settings of matplotlib say.
+    # A figure made without pyplot needs no screen, whatever the user's settings of matplotlib are.
     from matplotlib.figure import Figure
 
     figure: Any = Figure(figsize=(6.4, 4.0), layout="constrained")
@@ -122,11 +122,11 @@ def _draw(model: SparseLinearRegression, title: str, picture: Path) -> None:
     write_whole(picture, lambda file: figure.savefig(file, format="png", dpi=120))
 
 
-def _next(out: Path) -> list[str]:
-    """Command lines that work as they are, in this folder and environment."""
+def _next_commands(out: Path) -> list[str]:
+    """Command lines that can be copied and run in this folder and environment."""
     beside = Path(sys.executable).parent
     known = shutil.which("psfit")
-    psfit = "psfit" if known and Path(known).parent == beside else f"{_here(Path(sys.executable))} -m psfit"
+    psfit = "psfit" if known and Path(known).parent == beside else f"{_shell_name(Path(sys.executable))} -m psfit"
     data, model, predictions, path = (
         shlex.quote(str(out / name)) for name in ("diabetes.csv", "mine.psfit", "predictions.csv", "path.csv")
     )
@@ -140,12 +140,12 @@ def _next(out: Path) -> list[str]:
     ]
     torchrun = beside / "torchrun"
     if torchrun.exists():
-        lines.append(f"{_here(torchrun)} --standalone --nproc-per-node 2 -m psfit {fit}")
+        lines.append(f"{_shell_name(torchrun)} --standalone --nproc-per-node 2 -m psfit {fit}")
     return lines
 
 
-def _here(program: Path) -> str:
-    """A program as one would type it in the current folder."""
+def _shell_name(program: Path) -> str:
+    """A program as a user would type it in the current folder."""
     if program.is_relative_to(Path.cwd()):
         program = program.relative_to(Path.cwd())
     return shlex.quote(str(program))

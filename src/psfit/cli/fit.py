@@ -7,13 +7,14 @@ import typer
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.cli import options
+from psfit.cli.output import Printer, coefficient_lines, exit_if_stopped, file_facts, model_facts
+from psfit.cli.parsing import file_source, parse_kappa
 from psfit.cli.report import write_report
-from psfit.cli.say import Speaker, coefficients, end, summary, written
 from psfit.comm import GridSpec
 from psfit.common.output_files import require_writable
 from psfit.data import FileSource
+from psfit.estimators.factory import make_estimator
 from psfit.estimators.model import SparseModel
-from psfit.estimators.path import model_for
 from psfit.estimators.persistence.model_file import MODELS, save
 from psfit.reporting import require_page
 
@@ -45,34 +46,36 @@ def fit(
     timeout: options.Timeout = 1800.0,
     effort: options.EffortOption = options.Effort.medium,  # type: ignore[attr-defined]
     exact: Annotated[
-        bool, typer.Option("--exact", help="Search on until the gap is proved.", rich_help_panel=options.SEARCH)
+        bool, typer.Option("--exact", help="Continue until the gap is proved.", rich_help_panel=options.SEARCH_PANEL)
     ] = False,
     gap_tol: Annotated[
-        float, typer.Option(help="The gap at which --exact is done.", rich_help_panel=options.SEARCH)
+        float, typer.Option(help="The gap at which --exact stops.", rich_help_panel=options.SEARCH_PANEL)
     ] = 1e-4,
     certify: options.Certify = True,
-    max_iter: Annotated[int, typer.Option(help="Most iterations.", rich_help_panel=options.SEARCH)] = 1000,
+    max_iter: Annotated[int, typer.Option(help="Most iterations.", rich_help_panel=options.SEARCH_PANEL)] = 1000,
     time_limit: options.TimeLimit = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(help="Folder for checkpoints; goes on from one found there.", rich_help_panel=options.SEARCH),
+        typer.Option(
+            help="Folder for checkpoints; the fit continues from one found there.", rich_help_panel=options.SEARCH_PANEL
+        ),
     ] = None,
     checkpoint_every: Annotated[
-        int, typer.Option(help="Iterations between checkpoints.", rich_help_panel=options.SEARCH)
+        int, typer.Option(help="Iterations between checkpoints.", rich_help_panel=options.SEARCH_PANEL)
     ] = 50,
     report: options.Report = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     config: options.Config = None,
 ) -> None:
-    """Fit a sparse model; under torchrun or mpirun, one over all ranks."""
+    """Fit a sparse model; under torchrun or mpirun, one model over all ranks."""
     spec = GridSpec(nodes=nodes, blocks=blocks, device=device, dtype=dtype, backend=backend, timeout=timeout)
     grid = spec.build()
 
-    def prepared() -> tuple[Speaker, FileSource, SparseModel]:
+    def prepare() -> tuple[Printer, FileSource, SparseModel]:
         require_writable("--out", out, MODELS)
         require_page("--report", report)
-        speaker = Speaker(grid, json, quiet)
+        printer = Printer(grid, json, quiet)
         solver = BiCADMM(
             effort=effort.value,
             exact=exact,
@@ -83,25 +86,25 @@ def fit(
             checkpoint_every=checkpoint_every,
             interruptible=True,
         )
-        estimator = model_for(loss.value).set_params(
-            kappa=options.share_or_count(kappa),
+        estimator = make_estimator(loss.value).set_params(
+            kappa=parse_kappa(kappa),
             gamma=gamma,
             fit_intercept=intercept,
             standardize=standardize,
             sparsity=sparsity.value,
             solver=solver,
-            grid=spec,
+            grid=grid,
             certify=certify,
-            verbose=int(speaker.talks),
+            verbose=int(printer.for_people),
         )
-        return speaker, options.file_source(data, target, weight, columns, one_hot, memory), estimator
+        return printer, file_source(data, target, weight, columns, one_hot, memory), estimator
 
-    speaker, source, estimator = grid.together(prepared)
+    printer, source, estimator = grid.together(prepare)
     estimator.fit(source)
-    if out is not None and speaker.first:
+    if out is not None and printer.first:
         save(estimator, out)
-    facts = summary(estimator)
-    lines = coefficients(facts) + ([f"  model      {out}"] if out else [])
+    facts = model_facts(estimator)
+    lines = coefficient_lines(facts) + ([f"  model      {out}"] if out else [])
     lines += write_report(estimator, source, grid, report)
-    speaker.say(facts | written(out=out, report=report), lines)
-    end(estimator.result_.status, grid)
+    printer.print(facts | file_facts(out=out, report=report), lines)
+    exit_if_stopped(estimator.result_.status, grid)

@@ -8,8 +8,9 @@ import numpy as np
 import typer
 
 from psfit.admm.checkpoint import find_run
-from psfit.cli.options import Columns, Json, OneHot, Target, file_source, plain
-from psfit.cli.say import MOST_SHOWN, coefficients, summary
+from psfit.cli.options import Columns, Json, OneHot, Target
+from psfit.cli.output import MOST_SHOWN, coefficient_lines, json_values, model_facts
+from psfit.cli.parsing import file_source
 from psfit.comm import GridSpec
 from psfit.data.summary import ColumnSummary
 from psfit.estimators.persistence.archive import MARK
@@ -23,21 +24,21 @@ def inspect(
     one_hot: OneHot = False,
     json: Json = False,
 ) -> None:
-    """Say what is in a file: a model, samples, or a checkpoint."""
+    """Show what is in a file: a model, samples, or a checkpoint."""
     if not file.exists():
         raise ValueError(f"there is no file {file}")
     kept = find_run(file) if file.is_dir() else None
     if kept is not None:
         facts, lines = _checkpoint(file, *kept)
-    elif file.is_file() and (file.suffix == ".psfit" or MARK in _end(file)):
+    elif file.is_file() and (file.suffix == ".psfit" or MARK in _last_bytes(file)):
         facts, lines = _model(file)
     else:
         facts, lines = _samples(file, target, columns, one_hot)
-    print(formats.dumps(plain(facts), indent=1) if json else "\n".join(lines))
+    print(formats.dumps(json_values(facts), indent=1) if json else "\n".join(lines))
 
 
-def _end(file: Path) -> bytes:
-    """The last bytes of a file."""
+def _last_bytes(file: Path) -> bytes:
+    """The end of a file, where a model file has its mark."""
     with file.open("rb") as stream:
         stream.seek(max(0, file.stat().st_size - 128))
         return stream.read()
@@ -45,14 +46,14 @@ def _end(file: Path) -> bytes:
 
 def _model(file: Path) -> tuple[dict[str, Any], list[str]]:
     model = load(file)
-    facts = {"kind": "model"} | summary(model)
-    return facts, [f"{file}: a {type(model).__name__}", str(model.result_), *coefficients(facts)]
+    facts = {"kind": "model"} | model_facts(model)
+    return facts, [f"{file}: a {type(model).__name__}", str(model.result_), *coefficient_lines(facts)]
 
 
 def _checkpoint(folder: Path, iteration: int, run: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    # The limit stands there for each of the columns that are iterated together.
+    # The file has the limit once for each column that is iterated.
     run["kappa"] = run["kappa"][0] if len(set(run["kappa"])) == 1 else run["kappa"]
-    lines = [f"{folder}: a checkpoint after iteration {iteration}; the same command goes on from it"]
+    lines = [f"{folder}: a checkpoint after iteration {iteration}; the same command continues from it"]
     lines += [f"  {name:<14} {value}" for name, value in run.items()]
     return {"kind": "checkpoint", "iteration": iteration, "run": run}, lines
 
@@ -71,7 +72,7 @@ def _samples(file: Path, target: str | None, columns: str | None, one_hot: bool)
         "features": p,
         "dtype": str(found.matrix.dtype).removeprefix("torch."),
         "storage": type(found.matrix).__name__.lower(),
-        "target": _target(found.y),
+        "target": _target_facts(found.y),
         "constant": constant,
         "columns": [
             {"name": name, "mean": a, "spread": s}
@@ -79,7 +80,7 @@ def _samples(file: Path, target: str | None, columns: str | None, one_hot: bool)
         ],
     }
     lines = [f"{file}: {m:,} samples x {p:,} features, {facts['dtype']}, {facts['storage']}"]
-    lines.append(f"  target     {_said(facts['target'])}")
+    lines.append(f"  target     {_target_text(facts['target'])}")
     if constant:
         lines.append(f"  constant   {', '.join(constant[:MOST_SHOWN])}{', ...' if len(constant) > MOST_SHOWN else ''}")
     width = max([6, *(len(name) for name in names[:MOST_SHOWN])])
@@ -91,7 +92,7 @@ def _samples(file: Path, target: str | None, columns: str | None, one_hot: bool)
     return facts, lines
 
 
-def _target(y: np.ndarray | None) -> dict[str, Any] | None:
+def _target_facts(y: np.ndarray | None) -> dict[str, Any] | None:
     """Classes with their counts, or the range of numbers."""
     if y is None:
         return None
@@ -101,7 +102,7 @@ def _target(y: np.ndarray | None) -> dict[str, Any] | None:
     return {"least": float(y.min()), "mean": float(y.mean()), "most": float(y.max())}
 
 
-def _said(target: dict[str, Any] | None) -> str:
+def _target_text(target: dict[str, Any] | None) -> str:
     if target is None:
         return "none"
     if "values" in target:

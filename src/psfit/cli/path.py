@@ -1,4 +1,4 @@
-"""``psfit path``: all limits at once; with ``--cv`` or ``--criterion`` the best of them as a model file."""
+"""``psfit path``: one fit for all limits; with ``--cv`` or ``--criterion`` the best of them as a model file."""
 
 import sys
 from enum import Enum
@@ -7,24 +7,33 @@ from typing import Annotated, Any
 
 import typer
 
-from psfit import estimators
 from psfit.admm.bicadmm import BiCADMM
 from psfit.cli import options
+from psfit.cli.output import (
+    EXIT_CODES,
+    Printer,
+    coefficient_lines,
+    exit_if_stopped,
+    file_facts,
+    model_facts,
+    require_picture,
+    save_picture,
+)
+from psfit.cli.parsing import file_source, parse_limits, parse_numbers
 from psfit.cli.report import write_report
-from psfit.cli.say import EXIT_CODES, Speaker, coefficients, draw, end, require_picture, summary, written
 from psfit.comm import Grid, GridSpec
 from psfit.common.output_files import require_writable, write_lines
 from psfit.common.progress import Progress
 from psfit.common.status import Status
 from psfit.data import FileSource
-from psfit.estimators.path import Path as KappaPath
-from psfit.estimators.path import model_for, sparse_path
+from psfit.estimators import SparsePath, sparse_path
+from psfit.estimators.factory import make_estimator
 from psfit.estimators.persistence.model_file import save
-from psfit.estimators.selection import SelectingModel
+from psfit.estimators.selecting import SelectingModel
 from psfit.reporting import require_page
 
 Criterion = Enum("Criterion", {name: name for name in ("aic", "bic", "ebic", "gic")}, type=str)  # type: ignore[misc]
-CHOICE = "Choice of kappa"
+CHOICE_PANEL = "Choice of kappa"
 
 
 def path(
@@ -39,20 +48,22 @@ def path(
     intercept: options.Intercept = True,
     sparsity: options.SparsityOption = options.Sparsity.element,  # type: ignore[attr-defined]
     cv: Annotated[
-        int | None, typer.Option(help="Choose by cross-validation in so many folds.", rich_help_panel=CHOICE)
+        int | None, typer.Option(help="Choose by cross-validation with this many folds.", rich_help_panel=CHOICE_PANEL)
     ] = None,
     scoring: Annotated[
         str | None,
-        typer.Option(help="A scorer of scikit-learn's; minus the mean loss if not given.", rich_help_panel=CHOICE),
+        typer.Option(help="A scorer of scikit-learn; minus the mean loss if not given.", rich_help_panel=CHOICE_PANEL),
     ] = None,
     one_standard_error: Annotated[
         bool,
         typer.Option(
-            "--one-standard-error", help="Take the simplest model within one standard error.", rich_help_panel=CHOICE
+            "--one-standard-error",
+            help="Take the simplest model within one standard error.",
+            rich_help_panel=CHOICE_PANEL,
         ),
     ] = False,
     criterion: Annotated[
-        Criterion | None, typer.Option(help="Choose by an information criterion.", rich_help_panel=CHOICE)
+        Criterion | None, typer.Option(help="Choose by an information criterion.", rich_help_panel=CHOICE_PANEL)
     ] = None,
     target: options.Target = None,
     weight: options.Weight = None,
@@ -65,7 +76,8 @@ def path(
     picture: Annotated[
         Path | None,
         typer.Option(
-            help="Where to draw coefficients, or the choice, against kappa (.png).", rich_help_panel=options.SAYING
+            help="Where to draw coefficients, or the choice, against kappa (.png).",
+            rich_help_panel=options.OUTPUT_PANEL,
         ),
     ] = None,
     report: options.Report = None,
@@ -82,12 +94,12 @@ def path(
     quiet: options.Quiet = False,
     config: options.Config = None,
 ) -> None:
-    """Fit every limit kappa at once, and choose one if asked to."""
+    """Fit all limits kappa in one run; with --cv or --criterion, choose one of them."""
     spec = GridSpec(nodes=nodes, blocks=blocks, device=device, dtype=dtype, backend=backend, timeout=timeout)
     grid = spec.build()
     chooses = cv is not None or criterion is not None
 
-    def prepared() -> tuple[Speaker, FileSource, dict[str, Any], dict[str, Any]]:
+    def prepare() -> tuple[Printer, FileSource, dict[str, Any], dict[str, Any]]:
         if cv is not None and criterion is not None:
             raise ValueError("--cv and --criterion exclude each other; use one of them")
         if not chooses and (scoring is not None or one_standard_error):
@@ -96,34 +108,35 @@ def path(
         require_writable("--out", out)
         require_picture("--picture", picture)
         require_page("--report", report)
-        speaker = Speaker(grid, json, quiet)
-        tried = {"kappas": options.limits(kappas), "gammas": options.numbers("--gammas", gammas)}
+        printer = Printer(grid, json, quiet)
+        tried = {"kappas": parse_limits(kappas), "gammas": parse_numbers("--gammas", gammas)}
         shared = {
             "fit_intercept": intercept,
             "standardize": standardize,
             "sparsity": sparsity.value,
             "solver": BiCADMM(effort=effort.value, time_limit=time_limit, interruptible=True),
-            "grid": spec,
+            "grid": grid,
             "certify": certify,
-            "verbose": int(speaker.talks),
+            "verbose": int(printer.for_people),
         }
-        return speaker, options.file_source(data, target, weight, columns, one_hot, memory), tried, shared
+        return printer, file_source(data, target, weight, columns, one_hot, memory), tried, shared
 
-    speaker, source, tried, shared = grid.together(prepared)
+    printer, source, tried, shared = grid.together(prepare)
     if chooses:
-        how = {"criterion": "cv" if criterion is None else criterion.value, "cv": cv, "scoring": scoring}
-        model = _selecting(loss.value).set_params(**tried, **how, one_standard_error=one_standard_error, **shared)
+        how: dict[str, Any] = {"criterion": "cv" if criterion is None else criterion.value, "cv": cv}
+        how |= {"scoring": scoring, "one_standard_error": one_standard_error}
+        model: Any = make_estimator(loss.value, selecting=True).set_params(**tried, **how, **shared)
         _fit_choice(model, source, grid)
-        facts, lines = _choose(model, speaker, out, picture)
+        facts, lines = _write_choice(model, printer, out, picture)
         lines += write_report(model, source, grid, report)
         ended: Status | None = model.result_.status
     else:
         found = sparse_path(source, **tried, loss=loss.value, **shared)
-        facts, lines = _show(found, speaker, out, picture)
+        facts, lines = _write_path(found, printer, out, picture)
         lines += write_report(found, source, grid, report)
         ended = found.ended
-    speaker.say(facts | written(out=out, report=report), lines)
-    end(ended, grid)
+    printer.print(facts | file_facts(out=out, report=report), lines)
+    exit_if_stopped(ended, grid)
 
 
 def _require_ending(out: Path | None, chooses: bool) -> None:
@@ -133,15 +146,8 @@ def _require_ending(out: Path | None, chooses: bool) -> None:
         raise ValueError(f"--out: {kind} needs a file that ends with {ending}")
 
 
-def _selecting(loss: str) -> SelectingModel:
-    """The estimator that chooses its limit for this loss."""
-    plain = model_for(loss)
-    model: SelectingModel = getattr(estimators, type(plain).__name__ + "CV")()
-    return model.set_params(loss=loss) if "loss" in model.get_params() else model
-
-
 def _fit_choice(model: SelectingModel, source: FileSource, grid: Grid) -> None:
-    """Choose and fit; a choice that Ctrl-C cuts short is none, and that is all there is to say."""
+    """Choose and fit; if Ctrl-C stops the choice, print that and exit."""
     phase = "the set-up"
 
     def note(progress: Progress) -> None:
@@ -152,42 +158,42 @@ def _fit_choice(model: SelectingModel, source: FileSource, grid: Grid) -> None:
         model.set_params(callback=note).fit(source)
     except KeyboardInterrupt:
         if grid.world.rank == 0:
-            said = f"stopped by Ctrl-C during {phase}; a choice needs all models, so nothing is kept"
-            print(f"psfit: {said}", file=sys.stderr)
+            message = f"stopped by Ctrl-C during {phase}; a choice needs all models, so nothing is kept"
+            print(f"psfit: {message}", file=sys.stderr)
         raise typer.Exit(EXIT_CODES[Status.INTERRUPTED]) from None
     finally:
         model.set_params(callback=None)
 
 
-def _choose(
-    model: SelectingModel, speaker: Speaker, out: Path | None, picture: Path | None
+def _write_choice(
+    model: SelectingModel, printer: Printer, out: Path | None, picture: Path | None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Write the model and the picture; what to say of the choice."""
-    choice, facts = model.selection_, summary(model)
-    lines = coefficients(facts)
-    if speaker.first and out is not None:
+    """Write the model and the picture; return the facts and the lines to print."""
+    choice, facts = model.selection_, model_facts(model)
+    lines = coefficient_lines(facts)
+    if printer.first and out is not None:
         save(model, out)
         lines.append(f"  model      {out}")
-    if speaker.first and picture is not None:
+    if printer.first and picture is not None:
         from psfit.reporting.plots import plot_selection
 
-        lines.append(draw(plot_selection(choice), picture))
+        lines.append(save_picture(plot_selection(choice), picture))
     return {"label": choice.label, "table": choice.rows(), "chosen": facts}, lines
 
 
-def _show(
-    found: KappaPath, speaker: Speaker, out: Path | None, picture: Path | None
+def _write_path(
+    found: SparsePath, printer: Printer, out: Path | None, picture: Path | None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Write the table and the picture; what to say of the path."""
+    """Write the table and the picture; return the facts and the lines to print."""
     rows = found.rows()
     lines = []
-    if speaker.first and out is not None:
+    if printer.first and out is not None:
         flat = [row | {"features": "; ".join(map(str, row["features"]))} for row in rows]
         write_lines(out, [flat[0].keys(), *(row.values() for row in flat)])
         lines.append(f"  table      {out}")
-    if speaker.first and picture is not None:
+    if printer.first and picture is not None:
         from psfit.reporting.plots import plot_path
 
-        lines.append(draw(plot_path(found, float(found.gammas[-1])), picture))
+        lines.append(save_picture(plot_path(found, float(found.gammas[-1])), picture))
     ended = found.ended and found.ended.name
     return {"loss": found.loss, "seconds": found.seconds, "ended": ended, "table": rows}, lines

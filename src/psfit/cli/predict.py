@@ -3,13 +3,12 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from psfit.cli.tables import ENDINGS, print_table, write_table
 from psfit.common.output_files import require_writable
 from psfit.estimators.persistence.model_file import load
-from psfit.estimators.scores import answering
+from psfit.estimators.predictors import Predictions, compute_predictors
 
 
 def predict(
@@ -27,17 +26,18 @@ def predict(
     require_writable("--out", out, ENDINGS)
     for given in (model, data):
         if out is not None and out.exists() and given.exists() and out.samefile(given):
-            raise ValueError(f"--out: {out} is what is read; name another file")
+            raise ValueError(f"--out: {out} is one of the files to read; name another file")
     fitted: Any = load(model)
     if proba and not hasattr(fitted, "predict_proba"):
         raise ValueError(f"--proba: {type(fitted).__name__} has no probabilities; leave it out")
-    # The file is read once, whatever is asked about it.
-    known: Any = answering(fitted, fitted._predictor(data))
-    predicted = np.asarray(known.predict(None))
+    # The file is read only once, for labels and probabilities together.
+    learned = fitted.learned_
+    known = Predictions(learned.target, compute_predictors(fitted, learned.features, fitted.result_, data))
+    predicted = known.predict()
     several = predicted.ndim > 1
     columns = {f"prediction_{k}": one for k, one in enumerate(predicted.T)} if several else {"prediction": predicted}
     if proba:
-        shares = known.predict_proba(None).T
+        shares = known.predict_proba().T
         columns |= {f"probability_{label}": one for label, one in zip(fitted.classes_, shares, strict=True)}
     if out is None:
         print_table(columns)

@@ -1,4 +1,4 @@
-"""``psfit report``: a model file as a page for people; and the pages that other commands write on the way."""
+"""``psfit report``: an HTML page about a model file; and the pages that other commands write."""
 
 import shlex
 import sys
@@ -9,11 +9,12 @@ import typer
 
 from psfit import reporting
 from psfit.cli import options
+from psfit.cli.parsing import file_source
 from psfit.comm import Grid, GridSpec
 from psfit.data import FileSource
 from psfit.estimators.model import SparseModel
-from psfit.estimators.path import Path as KappaPath
 from psfit.estimators.persistence.model_file import load
+from psfit.estimators.results import SparsePath
 
 
 def report(
@@ -39,16 +40,16 @@ def report(
     fitted = grid.together(lambda: load(model))
     samples = None
     if data:
-        source = options.file_source(data, target, weight, memory=memory)
+        source = file_source(data, target, weight, memory=memory)
         samples = reporting.describe(fitted, source, grid=grid)
     if grid.world.rank == 0:
-        reporting.write_page(out, reporting.page(fitted, samples))
+        reporting.write_page(out, reporting.render_page(fitted, samples))
         if not quiet:
             print(f"  report     {out}")
 
 
-def write_report(subject: SparseModel | KappaPath, source: FileSource, grid: Grid, file: Path | None) -> list[str]:
-    """Write the page about what was just fitted, if there is a file for it; what to say of that.
+def write_report(subject: SparseModel | SparsePath, source: FileSource, grid: Grid, file: Path | None) -> list[str]:
+    """Write the page about what was just fitted, if a file is named; return the lines to print.
 
     All ranks must call this: the samples are read again for their summary.
     """
@@ -56,5 +57,5 @@ def write_report(subject: SparseModel | KappaPath, source: FileSource, grid: Gri
         return []
     samples = reporting.describe(subject, source, grid=grid)
     if grid.world.rank == 0:
-        reporting.write_page(file, reporting.page(subject, samples, shlex.join(["psfit", *sys.argv[1:]])))
+        reporting.write_page(file, reporting.render_page(subject, samples, shlex.join(["psfit", *sys.argv[1:]])))
     return [f"  report     {file}"]

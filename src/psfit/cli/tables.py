@@ -1,4 +1,4 @@
-"""Tables that commands write, in the format that the name of the file asks for."""
+"""Tables that commands write; the ending of the file's name decides the format."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +22,7 @@ ENDINGS = (*DELIMITERS, *COLUMNAR)
 
 
 def write_table(path: Path, columns: dict[str, np.ndarray]) -> None:
-    """Columns of the same length, by name."""
+    """Write columns of the same length, given by name."""
     ending = path.suffix.lower()
     if ending in DELIMITERS:
         write_lines(path, _rows(columns), DELIMITERS[ending])
@@ -34,7 +34,7 @@ def write_table(path: Path, columns: dict[str, np.ndarray]) -> None:
 
 
 def print_table(columns: dict[str, np.ndarray]) -> None:
-    """The same as CSV on the screen, line by line: a reader may go away in between."""
+    """Print columns as CSV, line by line, so that a reader may stop early."""
     sys.stdout.writelines(table_lines(_rows(columns)))
 
 
@@ -44,7 +44,7 @@ def _rows(columns: dict[str, np.ndarray]) -> Iterator[Iterable[Any]]:
 
 
 def _arrow(values: np.ndarray) -> pa.Array:
-    """One column; labels of several types become texts, as they are in lines of text."""
+    """One column; labels of several types become text, as in a CSV file."""
     try:
         return pa.array(values.tolist() if values.dtype == object else values)
     except (pa.ArrowInvalid, pa.ArrowTypeError):

@@ -14,12 +14,12 @@ Reduction = Literal["sum", "max", "min"]
 
 
 class PeerLostError(RuntimeError):
-    """Another rank does not answer any more."""
+    """Another rank does not answer."""
 
 
 @dataclass
 class Traffic:
-    """What one rank has handed to its communicators, and in which phase of the work it is."""
+    """How much one rank has given to its communicators, and in which phase of the work it is."""
 
     phase: str = "set-up"
     reductions: int = 0
@@ -76,33 +76,33 @@ class Communicator(ABC):
         """The group of all ranks that call this with the same colour, in the same order; every rank must call it."""
 
     def meet(self) -> None:
-        """Learn who the peers are; every rank must call it."""
+        """Exchange the processes of all ranks; every rank must call it."""
         places = self.all_gather(own_place().encode())
         self.peers = Peers(self.rank, self.size, tuple(place.decode() for place in places))
 
     @abstractmethod
     def abort(self, error: BaseException) -> None:
-        """Let go of the other ranks after a failure here, so that none of them waits for this one."""
+        """Tell the other ranks that this one has failed, so that none of them waits for it."""
 
     @abstractmethod
     def _all_reduce(self, tensor: Tensor, op: Reduction) -> Tensor:
-        """`all_reduce` between at least two ranks; leaves its argument as it is."""
+        """`all_reduce` between at least two ranks; does not change its argument."""
 
     @abstractmethod
     def _broadcast(self, tensor: Tensor, root: int) -> Tensor:
-        """`broadcast` between at least two ranks; leaves its argument as it is."""
+        """`broadcast` between at least two ranks; does not change its argument."""
 
-    def _colors(self, color: int) -> tuple[int, ...]:
-        """The colours of all ranks, by which a group that was made before is known again."""
+    def _gather_colors(self, color: int) -> tuple[int, ...]:
+        """The colours of all ranks: the key under which a group is kept for later use."""
         colors = torch.zeros(self.size, dtype=torch.int64)
         colors[self.rank] = color
         return tuple(self.all_reduce(colors).tolist())
 
-    def _lost(self, reason: str) -> PeerLostError:
-        """The error of a rank whose peers are gone."""
+    def _peer_lost_error(self, reason: str) -> PeerLostError:
+        """The error of a rank that has lost its peers."""
         peers = self.peers
         return PeerLostError(
             f"rank {peers.rank} of {peers.size} lost contact with {peers.describe_lost()} during {self.traffic.phase} "
-            f"({reason}); the first message of the rank that failed tells why. With a checkpoint, start again to go on "
-            "from it"
+            f"({reason}); the first message of the rank that failed has the cause. With a checkpoint, start again to "
+            "continue from it"
         )

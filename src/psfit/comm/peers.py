@@ -1,38 +1,38 @@
-"""Who the other ranks are, as processes, so that a rank that is lost can be named."""
+"""The processes of the other ranks, so that a message can name the rank that was lost."""
 
 import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-# A connection closes a moment before the process is seen to have ended.
+# Seconds to wait: a connection closes a moment before the system shows that the process has ended.
 WAIT = 1.0
 PAUSE = 0.02
-# States of a process that does no more work: ended, or stopped.
+# States of a process that works no more: ended, or stopped.
 GONE = {"Z": "has ended", "X": "has ended", "T": "is stopped", "t": "is stopped"}
 
 
 @dataclass(frozen=True)
 class Peers:
-    """All ranks of a job: this one's number, how many there are, and where and as which process each of them runs."""
+    """All ranks of a job: this rank's number, the number of ranks, and the machine and process of each."""
 
     rank: int
     size: int
     places: tuple[str, ...] = ()
 
     def describe_lost(self) -> str:
-        """Those that are known to be gone; "another rank" where it is not known which one."""
+        """The ranks that have ended or stopped; "another rank" if it is not known which."""
         end = time.monotonic() + WAIT
-        lost = self._lost()
+        lost = self._find_lost()
         while not lost and self.places and time.monotonic() < end:
             time.sleep(PAUSE)
-            lost = self._lost()
+            lost = self._find_lost()
         if lost:
             return " and ".join(f"rank {rank} (its process {reason})" for rank, reason in lost.items())
         return f"rank {1 - self.rank}" if self.size == 2 else "another rank"
 
-    def _lost(self) -> dict[int, str]:
-        """Ranks on this machine whose processes do no more work, with what is known of them."""
+    def _find_lost(self) -> dict[int, str]:
+        """The ranks on this machine whose processes have ended or stopped, with which of the two."""
         if not self.places:
             return {}
         here = self.places[self.rank].split()[0]
@@ -41,7 +41,7 @@ class Peers:
 
 
 def own_place() -> str:
-    """The machine, as far as its processes can see each other, and the number of this process there."""
+    """The machine (or container) of this process, and its process number there."""
     return f"{_machine()} {os.getpid()}"
 
 
@@ -53,7 +53,7 @@ def _machine() -> str:
 
 
 def _state(process: str) -> str:
-    """The letter that the system has for the state of a process; X if there is none."""
+    """The system's letter for the state of a process; X if the process does not exist."""
     try:
         return Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

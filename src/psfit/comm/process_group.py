@@ -1,4 +1,4 @@
-"""Ranks connected by torch.distributed: gloo between CPUs, NCCL between GPUs, or whatever the caller has set up."""
+"""Ranks connected by torch.distributed: gloo between CPUs, NCCL between GPUs, or what the caller has set up."""
 
 import atexit
 import os
@@ -15,13 +15,13 @@ from psfit.comm.base import Communicator, Reduction, Traffic
 from psfit.comm.peers import Peers
 from psfit.comm.rendezvous import fresh_store
 
-# Where launchers say which of a host's ranks this is: torchrun, Open MPI, MPICH, Slurm.
+# Environment variables with the rank's number on its host: of torchrun, Open MPI, MPICH, Slurm.
 LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 
 
 class ProcessGroup(Communicator):
-    """A torch.distributed group; `owned` says that PsFiT itself has joined the job and may leave it."""
+    """A torch.distributed group; `owned` means that PsFiT itself has joined the job and may leave it."""
 
     def __init__(
         self,
@@ -40,12 +40,12 @@ class ProcessGroup(Communicator):
         _MEMBERS.add(self)
 
     def split(self, color: int) -> Communicator:
-        colors = self._colors(color)
+        colors = self._gather_colors(color)
         if colors in self._parts:
             return self._parts[colors]
         ranks = dist.get_process_group_ranks(self.group)
         mine = None
-        # Every rank takes part in making every group, also those it will not belong to.
+        # Every rank must take part in making every group, also groups that it does not belong to.
         for value in sorted(set(colors)):
             members = [rank for rank, other in zip(ranks, colors, strict=True) if other == value]
             made = dist.new_group(members, timeout=timedelta(seconds=self.timeout))
@@ -59,29 +59,29 @@ class ProcessGroup(Communicator):
             _leave()
 
     def _all_reduce(self, tensor: Tensor, op: Reduction) -> Tensor:
-        return self._moved(tensor, lambda own: dist.all_reduce(own, OPERATIONS[op], group=self.group))
+        return self._apply_to_copy(tensor, lambda own: dist.all_reduce(own, OPERATIONS[op], group=self.group))
 
     def _broadcast(self, tensor: Tensor, root: int) -> Tensor:
-        return self._moved(tensor, lambda own: dist.broadcast(own, group=self.group, group_src=root))
+        return self._apply_to_copy(tensor, lambda own: dist.broadcast(own, group=self.group, group_src=root))
 
-    def _moved(self, tensor: Tensor, apply: Callable[[Tensor], object]) -> Tensor:
-        """`apply` to a copy of the tensor that lies where the backend can reach it."""
+    def _apply_to_copy(self, tensor: Tensor, apply: Callable[[Tensor], object]) -> Tensor:
+        """`apply` to a copy of the tensor on a device that the backend can use."""
         own = tensor.contiguous().clone()
         if dist.get_backend(self.group) == "nccl" and not own.is_cuda:
             own = own.to(self.device)
         try:
             apply(own)
         except RuntimeError as error:
-            raise self._lost(str(error).splitlines()[0]) from None
+            raise self._peer_lost_error(str(error).splitlines()[0]) from None
         return own.to(tensor.device)
 
 
-def launched() -> bool:
-    """Whether this process is one of several that torchrun (or the caller) has connected or is about to connect."""
+def is_launched() -> bool:
+    """Whether torchrun (or the caller) has started this process as one of several."""
     return dist.is_available() and (dist.is_initialized() or int(os.environ.get("WORLD_SIZE", "1")) > 1)
 
 
-def connected() -> bool:
+def is_connected() -> bool:
     """Whether this process, or the one that it was forked from, has joined other ranks."""
     return bool(_WORLDS)
 
@@ -133,10 +133,10 @@ def _join(device: torch.device, timeout: float) -> None:
 
 @atexit.register
 def _leave() -> None:
-    """Let go of the groups, and leave the job if PsFiT itself joined it.
+    """Release the groups, and leave the job if PsFiT itself joined it.
 
-    The threads of a group must have ended before the interpreter does, or they end the program with an abort. They
-    live as long as anybody holds the group: also one of the caller's own, which the caller may have taken down.
+    The threads of a group must end before the interpreter does, or they end the program with an abort. They run as
+    long as any object refers to the group. This holds for the caller's own group, too.
     """
     owned = any(world.owned for world in _WORLDS)
     _WORLDS.clear()
@@ -146,7 +146,7 @@ def _leave() -> None:
         dist.destroy_process_group()
 
 
-# Groups of all ranks of the present job, by device and time limit: making groups takes messages, so they are made once.
+# Groups of all ranks of this job, one for each device and time limit; making a group takes messages, so they are kept.
 _WORLDS: list[ProcessGroup] = []
-# Every communicator that may still hold a group.
+# Every communicator that may still refer to a group.
 _MEMBERS: WeakSet[ProcessGroup] = WeakSet()

@@ -1,9 +1,9 @@
-"""Meeting again after a restart: a corner of the launcher's store that earlier, dead ranks have never written to.
+"""A part of the launcher's store that ranks before a restart have not written to.
 
-torchrun keeps its store when it restarts ranks, and with it the addresses of those that died; a group made from these
-waits for the dead. So the first rank makes up a name for this meeting and hands it to every rank that is alive now:
+torchrun keeps its store when it restarts ranks, with the addresses of the ranks that have ended; a group made from
+these addresses waits forever. So the first rank makes a new name and gives it to every rank that runs now:
 
-    rank r   writes a number that nobody else knows to  hello/r,  and waits for a reply that repeats it
+    rank r   writes a random number to  hello/r,  and waits for a reply that repeats it
     rank 0   replies to every hello, again if it changes, until all ranks have acknowledged the name
 """
 
@@ -17,16 +17,16 @@ PAUSE = 0.01
 
 
 def fresh_store(store: dist.Store, rank: int, size: int, timeout: float) -> dist.Store:
-    """The part of `store` that belongs to the ranks which are here now."""
+    """The part of `store` that belongs to the ranks that run now."""
     deadline = time.monotonic() + timeout
-    name = _host(store, size, deadline) if rank == 0 else _greet(store, rank, deadline)
+    name = _give_name(store, size, deadline) if rank == 0 else _get_name(store, rank, deadline)
     return dist.PrefixStore(name, store)
 
 
-def _host(store: dist.Store, size: int, deadline: float) -> str:
+def _give_name(store: dist.Store, size: int, deadline: float) -> str:
     name, answered = uuid.uuid4().hex, dict.fromkeys(range(1, size), "")
 
-    def all_here() -> bool:
+    def all_have_it() -> bool:
         for rank, before in list(answered.items()):
             if store.check([f"ack/{name}/{rank}"]):
                 del answered[rank]
@@ -37,18 +37,18 @@ def _host(store: dist.Store, size: int, deadline: float) -> str:
                     answered[rank] = hello
         return not answered
 
-    _wait(all_here, deadline, lambda: f"ranks {sorted(answered)} did not come")
+    _wait(all_have_it, deadline, lambda: f"ranks {sorted(answered)} did not start")
     return name
 
 
-def _greet(store: dist.Store, rank: int, deadline: float) -> str:
+def _get_name(store: dist.Store, rank: int, deadline: float) -> str:
     hello = uuid.uuid4().hex
     store.set(f"hello/{rank}", hello)
 
-    def replied() -> bool:
+    def has_reply() -> bool:
         return store.check([f"reply/{rank}"]) and store.get(f"reply/{rank}").decode().startswith(hello)
 
-    _wait(replied, deadline, lambda: "rank 0 did not come")
+    _wait(has_reply, deadline, lambda: "rank 0 did not start")
     name = store.get(f"reply/{rank}").decode().split()[1]
     store.set(f"ack/{name}/{rank}", "")
     return name

@@ -1,4 +1,4 @@
-"""The communicator of a single process: a real object of size one, so that no caller ever branches."""
+"""The communicator of a single process: an object of size one, so that callers need no special case."""
 
 from torch import Tensor
 
@@ -7,7 +7,7 @@ from psfit.comm.peers import Peers
 
 
 class Serial(Communicator):
-    """One rank; every reduction returns what it was given."""
+    """One rank; every reduction returns its argument."""
 
     rank = 0
     size = 1

@@ -1,4 +1,4 @@
-"""What passes between the host's memory and that of a GPU, counted and timed."""
+"""Copies between the memory of the host and of a GPU, counted and timed."""
 
 import time
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Moved(NamedTuple):
-    """Bytes and seconds to the device, and back to the host."""
+    """Bytes and seconds of the copies to the device, and back to the host."""
 
     sent_bytes: int = 0
     sent_seconds: float = 0.0
@@ -19,13 +19,13 @@ class Moved(NamedTuple):
 
 @dataclass
 class Transfers:
-    """A counter for all copies of one rank. Where the device is the host there are none."""
+    """A counter of all copies of one rank. If the device is the host, there are none."""
 
     moved: Moved = field(default_factory=Moved)
-    under_way: list[tuple[torch.cuda.Event, torch.cuda.Event]] = field(default_factory=list)
+    pending: list[tuple[torch.cuda.Event, torch.cuda.Event]] = field(default_factory=list)
 
     def send(self, values: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
-        """The numbers on a device, in a precision; the same tensor if they are there already."""
+        """The values on a device, in a precision; the same tensor if they are there already."""
         if values.device.type == device.type:
             return values.to(device=device, dtype=dtype)
         began = time.perf_counter()
@@ -35,7 +35,7 @@ class Transfers:
         return sent
 
     def fetch(self, values: Tensor) -> Tensor:
-        """The numbers on the host. The time is that of the copy, not of the work that leads to them."""
+        """The values on the host. The time is that of the copy, without the work that made the values."""
         if values.device.type == "cpu":
             return values
         torch.cuda.synchronize(values.device)
@@ -44,15 +44,15 @@ class Transfers:
         self._add(Moved(0, 0.0, fetched.nbytes, time.perf_counter() - began))
         return fetched
 
-    def sending(self, count: int, start: torch.cuda.Event, end: torch.cuda.Event) -> None:
-        """So many bytes are on their way, between two events of a stream of their own."""
+    def add_started(self, count: int, start: torch.cuda.Event, end: torch.cuda.Event) -> None:
+        """Count a copy of `count` bytes that has started, between two events of its stream."""
         self._add(Moved(count))
-        self.under_way.append((start, end))
+        self.pending.append((start, end))
 
     def so_far(self) -> Moved:
-        """All that has arrived by now."""
-        arrived = [pair for pair in self.under_way if pair[1].query()]
-        self.under_way = [pair for pair in self.under_way if pair not in arrived]
+        """All copies that have ended by now."""
+        arrived = [pair for pair in self.pending if pair[1].query()]
+        self.pending = [pair for pair in self.pending if pair not in arrived]
         self._add(Moved(0, sum(start.elapsed_time(end) for start, end in arrived) / 1e3))
         return self.moved
 

@@ -1,7 +1,7 @@
-"""What arguments may be: small rules that read a value, and one error that names the argument and what is allowed.
+"""Which values arguments may have: rules that read a value, and one error that names the argument and what is allowed.
 
-A rule gives back the value in Python's own types, so that a number of any kind (NumPy's, say) is the same from there
-on. Rules are joined by ``|``: ``integer(1) | NONE``.
+A rule returns the value in Python's own types, so that all code after it sees the same types, also for NumPy numbers.
+``|`` joins rules: ``integer(1) | NONE``.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,18 +16,18 @@ MOST_SHOWN = 80
 
 
 class ArgumentError(ValueError, TypeError):
-    """An argument is not what it may be: of a wrong type or out of range, which often is the same mistake."""
+    """An argument has a wrong type or is out of range; both are often the same mistake."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What is `allowed`, in words, and how to `read` it; whatever cannot be read makes that raise."""
+    """What is `allowed`, in words, and how to `read` it; `read` raises an error for any other value."""
 
     allowed: str
     read: Callable[[Any], Any]
 
     def __call__(self, name: str, value: Any) -> Any:
-        """The value as it was meant, or an error."""
+        """The value in Python's own types; raises an error if it is not allowed."""
         try:
             return self.read(value)
         except (TypeError, ValueError, OverflowError):
@@ -44,12 +44,12 @@ class Rule:
 
 
 def check(owner: object, rules: Mapping[str, Rule]) -> dict[str, Any]:
-    """All of an object's arguments that have rules, as they were meant."""
+    """Read all arguments of an object that have rules."""
     return {name: rule(name, getattr(owner, name)) for name, rule in rules.items()}
 
 
 def describe(value: Any) -> str:
-    """A value in an error message, not longer than a line."""
+    """A value as an error message shows it, in at most one line."""
     try:
         text = " ".join(repr(value).split())
     except ValueError:
@@ -59,7 +59,7 @@ def describe(value: Any) -> str:
 
 
 def number(allowed: str, test: Callable[[float], bool]) -> Rule:
-    """A number, but no truth value, that passes a test as a float."""
+    """A number (not True or False) that passes a test as a float."""
 
     def read(value: Any) -> float:
         _require(isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool))
@@ -70,7 +70,7 @@ def number(allowed: str, test: Callable[[float], bool]) -> Rule:
 
 
 def integer(least: int, floats: bool = False) -> Rule:
-    """A whole number from `least` on; of type int, or also `floats` that are whole."""
+    """A whole number of at least `least`, of an integer type; with `floats` also whole floats."""
     types = (int, np.integer, float, np.floating) if floats else (int, np.integer)
 
     def read(value: Any) -> int:
@@ -82,23 +82,23 @@ def integer(least: int, floats: bool = False) -> Rule:
 
 
 def one_of(*options: str) -> Rule:
-    """One of some words."""
+    """One of the given words."""
 
     def read(value: Any) -> str:
         _require(isinstance(value, str) and value in options)
         return str(value)
 
-    said = ", ".join(map(repr, options[:-1]))
-    return Rule(f"{said} or {options[-1]!r}" if said else repr(options[-1]), read)
+    others = ", ".join(map(repr, options[:-1]))
+    return Rule(f"{others} or {options[-1]!r}" if others else repr(options[-1]), read)
 
 
 def instance(allowed: str, *types: type) -> Rule:
-    """An object of one of some types."""
+    """An object of one of the given types."""
     return satisfying(allowed, lambda value: isinstance(value, types))
 
 
 def satisfying(allowed: str, test: Callable[[Any], bool]) -> Rule:
-    """Whatever passes a test."""
+    """Any value that passes a test."""
 
     def read(value: Any) -> Any:
         _require(test(value))
@@ -108,7 +108,7 @@ def satisfying(allowed: str, test: Callable[[Any], bool]) -> Rule:
 
 
 def several(allowed: str, each: Rule) -> Rule:
-    """A list, or anything else to go through, of one or more values that follow a rule. Read as a list."""
+    """A list, or another iterable, of one or more values that follow a rule; read as a list."""
 
     def read(value: Any) -> list[Any]:
         _require(not isinstance(value, (str, bytes, dict)))
@@ -128,7 +128,7 @@ NONE = satisfying("None", lambda value: value is None)
 BOOLEAN = Rule("True or False", lambda value: bool(instance("", bool, np.bool_).read(value)))
 CALLABLE = satisfying("a callable", callable)
 POSITIVE = number("a positive number", lambda value: 0 < value < inf)
-# Its inverse must be a number, too, and a subnormal number has hardly any digits.
+# The inverse must be finite, too, and a subnormal number has few digits.
 GAMMA = number(
     "a positive number from 2.3e-308 to 1.7e308 (a large one means hardly any ridge)",
     lambda value: bool(np.finfo(float).tiny <= value) and isfinite(value),

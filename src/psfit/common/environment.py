@@ -1,4 +1,4 @@
-"""What a figure depends on: the machine and the versions, to be written beside every measurement."""
+"""The machine and the versions of the libraries, to be written beside every measurement."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn")
 
 
 def environment() -> dict[str, str]:
-    """Name and value of each, for people to read."""
+    """Name and value of each fact, as text."""
     return {
         "machine": _processor(),
         "cores": str(len(os.sched_getaffinity(0))),
@@ -26,7 +26,7 @@ def environment() -> dict[str, str]:
     }
 
 
-# Both take milliseconds, which small fits would notice.
+# Both take milliseconds, which is long for a small fit.
 @cache
 def _versions() -> dict[str, str]:
     return {name: version(name) for name in LIBRARIES}
@@ -34,7 +34,7 @@ def _versions() -> dict[str, str]:
 
 @cache
 def _processor() -> str:
-    """The name that Linux gives the processor; some kinds have none there."""
+    """The processor's name as Linux knows it; the architecture if Linux has no name."""
     about = Path("/proc/cpuinfo")
     lines = about.read_text().splitlines() if about.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]

@@ -1,4 +1,4 @@
-"""Writing files that are either whole or not there, and tables that spreadsheets do not take for formulas."""
+"""Output files that are either complete or absent, and tables that spreadsheets do not read as formulas."""
 
 import csv
 import io
@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-# What a spreadsheet takes for the beginning of a formula.
+# A spreadsheet reads a text that begins with one of these as a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def write_whole(path: Path, fill: Callable[[BinaryIO], object]) -> None:
-    """Let `fill` write the file beside its place, and move it there once it is on disk."""
+    """Let `fill` write a temporary file in the same folder, and rename it when it is on disk."""
     partial, file = _create_beside(path)
     try:
         with file:
@@ -27,7 +27,7 @@ def write_whole(path: Path, fill: Callable[[BinaryIO], object]) -> None:
 
 
 def require_writable(option: str, path: Path | None, endings: tuple[str, ...] = ()) -> None:
-    """Refuse an output that could not be written in the end, before the work for it begins."""
+    """Refuse an output that cannot be written, before the work for it begins."""
     if path is None:
         return
     if endings and path.suffix.lower() not in endings:
@@ -46,31 +46,31 @@ def require_writable(option: str, path: Path | None, endings: tuple[str, ...] = 
 
 
 def _create_beside(path: Path) -> tuple[Path, BinaryIO]:
-    """A new file in the same folder: never one that is there already, or that a link leads to."""
+    """Create a new file in the same folder; never use a file that exists, and never follow a link."""
     partial = path.with_name(f".psfit-{secrets.token_hex(8)}.partial")
     handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666)
     return partial, os.fdopen(handle, "wb")
 
 
 def table_lines(rows: Iterable[Iterable[Any]], delimiter: str = ",") -> Iterator[str]:
-    """Rows of cells as lines of CSV; texts that a spreadsheet would calculate get an apostrophe in front."""
+    """Rows of cells as lines of CSV; a text that a spreadsheet would calculate gets an apostrophe in front."""
     line = io.StringIO(newline="")
-    # Cells with either half of this end of a line are quoted; the lines themselves end as they do elsewhere.
+    # The writer quotes cells that have either character of this line end; the lines themselves end with "\n".
     writer = csv.writer(line, delimiter=delimiter, lineterminator="\r\n")
     for row in rows:
-        writer.writerow([_harmless(cell) for cell in row])
+        writer.writerow([_escape_formula(cell) for cell in row])
         yield line.getvalue().removesuffix("\r\n") + "\n"
         line.seek(0)
         line.truncate()
 
 
 def write_lines(path: Path, rows: Iterable[Iterable[Any]], delimiter: str = ",") -> None:
-    """The same as a file."""
+    """Write rows of cells as a CSV file."""
     write_whole(path, lambda file: file.writelines(line.encode() for line in table_lines(rows, delimiter)))
 
 
-def _harmless(cell: Any) -> Any:
-    """A cell as it is, unless it is text that begins like a formula; a text that is a number is none."""
+def _escape_formula(cell: Any) -> Any:
+    """Put an apostrophe before text that begins like a formula; text that is a number stays as it is."""
     if not isinstance(cell, str) or not cell.startswith(FORMULA):
         return cell
     try:

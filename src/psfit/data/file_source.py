@@ -1,4 +1,4 @@
-"""`FileSource`: samples in files, of which every rank reads only its own part."""
+"""`FileSource`: samples in files; every rank reads only its own part."""
 
 import hashlib
 import json
@@ -11,18 +11,28 @@ import torch
 
 from psfit.comm import Grid, even_bounds
 from psfit.data import memory
-from psfit.data.io import UNLIKE, DataFileError, JoinedRows, Part, Pieces, Wanted, find, learn, open_file
+from psfit.data.io import (
+    FILES_DIFFER,
+    DataFileError,
+    JoinedRows,
+    Part,
+    Pieces,
+    ReadRequest,
+    find_files,
+    learn_schema,
+    open_file,
+)
 from psfit.data.matrix import DesignMatrix
-from psfit.data.schema import Schema, twice
+from psfit.data.schema import Schema, first_duplicate
 from psfit.data.sparse import Sparse
-from psfit.data.streamed import Rows, Streamed
+from psfit.data.streamed import RowReader, Streamed
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples of this rank: the features where the solver wants them, targets and weights as they were written.
+    """Samples of this rank: the features on the solver's device, targets and weights as the file has them.
 
-    `schema` says how they were read, the same on all ranks.
+    `schema` is how they were read, the same on all ranks.
     """
 
     matrix: DesignMatrix
@@ -37,8 +47,8 @@ class FileSource:
     """Samples in a file, in the files of a folder, or in several files: pass it to `fit` in place of arrays.
 
     Under torchrun or mpirun every rank reads its own files if there are at least as many files as ranks, else its own
-    range of rows (of bytes, where rows are lines of text). Data that do not fit in memory stay on disk and are read in
-    passes; text is parsed once.
+    range of rows (of bytes, if rows are lines of text). Data that do not fit in memory stay on disk and are read again
+    in each pass; text is parsed once.
 
     Parameters
     ----------
@@ -48,16 +58,16 @@ class FileSource:
         files of one format.
     target : str, int or None
         The target: a column of a table (by default the last), an array of an archive (by default y), a column number
-        of a ``.npy`` file, or the name of a ``.npy`` file beside it.
+        of a ``.npy`` file, or the name of another ``.npy`` file.
     sample_weight : str or None
         The same for sample weights.
     columns : sequence of str or None
         Use only these features.
     one_hot : bool, default=False
         Turn each column of text into one column for every text in it, named ``column=text``. A column is text if any
-        of its cells in any file is; then all of them are taken as they are written.
+        of its cells in any file is; then all its cells are read as text.
     memory : int, str or None
-        Bytes (or text such as ``"2GB"``) that the features may take in memory; None takes half of what is free.
+        Bytes (or text such as ``"2GB"``) that the features may take in memory; None means half of what is free.
     """
 
     path: str | Path | tuple[str | Path, ...]
@@ -76,7 +86,7 @@ class FileSource:
             if isinstance(getattr(self, name), list):
                 object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
-            raise ValueError(f"columns names {twice(self.columns)!r} twice; name each feature once")
+            raise ValueError(f"columns names {first_duplicate(self.columns)!r} twice; name each feature once")
 
     def read(
         self,
@@ -90,13 +100,13 @@ class FileSource:
     ) -> Samples:
         """Read the samples of this rank to its device.
 
-        For a fitted model `features` is the number of its features, `names` are those to read, in their order, and
-        `schema` is what the fit has learnt about the columns. `numeric` wants numbers as targets. All ranks must call
-        this; if it fails on one, it fails on all with the reason.
+        For a fitted model, `features` is the number of its features, `names` are the features to read, in order, and
+        `schema` is what the fit has learned about the columns. With `numeric`, targets must be numbers. All ranks must
+        call this; if it fails on one rank, it fails on all with the reason.
         """
         fitted = features is not None
         known = schema if schema is not None and schema.columns else None
-        wanted = Wanted(
+        wanted = ReadRequest(
             target=self.target,
             weight=self.sample_weight,
             columns=names or self.columns,
@@ -108,28 +118,28 @@ class FileSource:
         )
         budget = memory.budget(torch.device("cpu")) if self.memory is None else memory.parse(self.memory)
         pieces = grid.together(lambda: self._pieces(wanted, grid))
-        found = _agreed(pieces, schema, labelled, grid)
-        part = grid.together(lambda: _joined([file.part(a, b, found, budget) for file, a, b in pieces]))
+        found = _agree_on_schema(pieces, schema, labelled, grid)
+        part = grid.together(lambda: _join_parts([file.part(a, b, found, budget) for file, a, b in pieces]))
         grid.together(lambda: _require_rows(part, grid))
         _require_same(part, grid)
         if not scipy.sparse.issparse(part.features):
-            return Samples(self._placed(part.features, grid), part.y, part.weight, part.names, found)
+            return Samples(self._place(part.features, grid), part.y, part.weight, part.names, found)
         first = _first_index(part, grid, found.first_index, features) if part.open_ended else None
-        matrix = _sparse(part, grid, first, features or 0)
+        matrix = _make_sparse(part, grid, first, features or 0)
         return Samples(matrix, part.y, part.weight, part.names, replace(found, first_index=first))
 
-    def _pieces(self, wanted: Wanted, grid: Grid) -> Pieces:
-        """The files that hold this rank's samples, each with the range of them.
+    def _pieces(self, wanted: ReadRequest, grid: Grid) -> Pieces:
+        """The files that have this rank's samples, each with a range.
 
-        Where every rank can have files of its own, it looks at no other: they may lie on other machines.
+        If every rank can have its own files, it opens no others: they may be on other machines.
         """
         paths = self.path if isinstance(self.path, tuple) else (self.path,)
         ranks, rank = grid.nodes.comm.size, grid.nodes.comm.rank
         if len(paths) < ranks or ranks == 1:
-            paths = tuple(find(paths))
+            paths = tuple(find_files(paths))
         if len(paths) >= ranks > 1:
             bounds = even_bounds(len(paths), ranks)
-            own = [open_file(path, wanted) for path in find(paths[bounds[rank] : bounds[rank + 1]])]
+            own = [open_file(path, wanted) for path in find_files(paths[bounds[rank] : bounds[rank + 1]])]
             return [(file, 0, file.length) for file in own]
         files = [open_file(Path(path), wanted) for path in paths]
         mine = grid.rows(sum(file.length for file in files))
@@ -141,50 +151,52 @@ class FileSource:
             first += file.length
         return pieces or [(files[0], 0, 0)]
 
-    def _placed(self, rows: Rows, grid: Grid) -> DesignMatrix:
-        """In the device's memory if there is room, else as rows that pass by."""
+    def _place(self, rows: RowReader, grid: Grid) -> DesignMatrix:
+        """The rows in the device's memory if there is room, else a matrix that reads them in every pass."""
         double = grid.world.all_reduce(torch.tensor([float(rows.dtype != np.float32)]), "max")
         dtype = grid.dtype or (torch.float64 if bool(double > 0) else torch.float32)
         room = memory.budget(grid.device) if self.memory is None else memory.parse(self.memory)
         matrix = Streamed(rows, grid.device, dtype, room, transfers=grid.transfers)
         fits = matrix.shape[0] * matrix.shape[1] * dtype.itemsize <= room
-        # All ranks take the same road, or they would wait for each other at different places.
+        # All ranks must take the same branch, or they would wait for each other at different places.
         if bool(grid.world.all_reduce(torch.tensor([float(not fits)])) > 0):
             return matrix
         return grid.together(matrix.resident)
 
 
-def _agreed(pieces: Pieces, known: Schema | None, labelled: bool, grid: Grid) -> Schema:
-    """What the model knows about the columns, or else what all files of all ranks tell."""
+def _agree_on_schema(pieces: Pieces, known: Schema | None, labelled: bool, grid: Grid) -> Schema:
+    """The schema that the model knows, or else the one learned from all files of all ranks."""
     if known is not None and known.columns and (known.target is not None or not labelled):
         return known
-    found = learn(pieces, grid)
+    found = learn_schema(pieces, grid)
     if known is None:
         return found
     return replace(found, columns=known.columns or found.columns, first_index=known.first_index)
 
 
-def _joined(parts: list[Part]) -> Part:
-    """The parts of several files as one."""
+def _join_parts(parts: list[Part]) -> Part:
+    """Join the parts of several files."""
     first = parts[0]
     if len(parts) == 1:
         return first
     if any(_outline(part) != _outline(first) for part in parts):
-        raise DataFileError(UNLIKE)
+        raise DataFileError(FILES_DIFFER)
     if scipy.sparse.issparse(first.features):
         width = max(part.features.shape[1] for part in parts)
-        features = scipy.sparse.vstack([_widened(part.features, width) for part in parts], format="csr")
+        features = scipy.sparse.vstack([_widen(part.features, width) for part in parts], format="csr")
     else:
         features = JoinedRows([part.features for part in parts])
-    y = None if first.y is None else _joined_targets([part.y for part in parts if part.y is not None])
+    y = None if first.y is None else _join_targets([part.y for part in parts if part.y is not None])
     weight = None if first.weight is None else np.concatenate([p.weight for p in parts if p.weight is not None])
     return Part(features, y, weight, first.names, first.open_ended)
 
 
-def _joined_targets(several: list[np.ndarray]) -> np.ndarray:
-    """The targets of several files; numbers among texts would become texts that depend on their type, as 1 and 1.0."""
+def _join_targets(several: list[np.ndarray]) -> np.ndarray:
+    """Join the targets of several files. Text and numbers cannot be joined: 1 and 1.0 would be different texts."""
     if len({target.dtype.kind in "biuf" for target in several}) > 1:
-        raise DataFileError("path: the targets are text in some files and numbers in others; write them alike")
+        raise DataFileError(
+            "path: the targets are text in some files and numbers in others; write all as text or all as numbers"
+        )
     return np.concatenate(several)
 
 
@@ -195,10 +207,10 @@ def _outline(part: Part) -> list[object]:
 
 
 def _require_same(part: Part, grid: Grid) -> None:
-    """Refuse files that are unlike those of another rank."""
+    """Refuse files that differ from those of another rank."""
     mine = hashlib.sha256(json.dumps(_outline(part)).encode()).digest()
     if len(set(grid.world.all_gather(mine))) > 1:
-        raise DataFileError(UNLIKE)
+        raise DataFileError(FILES_DIFFER)
 
 
 def _require_rows(part: Part, grid: Grid) -> None:
@@ -210,11 +222,12 @@ def _require_rows(part: Part, grid: Grid) -> None:
 
 
 def _first_index(part: Part, grid: Grid, known: int | None, features: int | None) -> int:
-    """What all ranks call the first column: zero if some rank saw a zero, else one.
+    """The number of the first column on all ranks: zero if a zero occurs on some rank, else one.
 
-    A fitted model may know it. If it does not, its last feature must occur, or a shifted file would pass unseen.
+    A fitted model may know it. If it does not, its last feature must occur, or files that count in another way would
+    not be noticed.
     """
-    # In double precision, which holds every number of columns as it is.
+    # Double precision holds every number of columns exactly.
     zeros = bool((part.features.indices == 0).any())
     seen = torch.tensor([part.features.shape[1], zeros], dtype=torch.float64)
     width, zero = grid.world.all_reduce(seen, "max").tolist()
@@ -222,23 +235,23 @@ def _first_index(part: Part, grid: Grid, known: int | None, features: int | None
         return known
     if features is not None and not zero and width <= features:
         raise DataFileError(
-            "path: nothing in the svmlight files tells whether their columns count from zero or from one, and the "
-            "model was not fitted to such files; read them with sklearn.datasets.load_svmlight_file(path, "
+            "path: the svmlight files do not show whether their columns count from zero or from one, and the model "
+            "was not fitted to such files; read them with sklearn.datasets.load_svmlight_file(path, "
             f"n_features={features}, zero_based=...) and pass the matrix"
         )
     return 0 if zero else 1
 
 
-def _sparse(part: Part, grid: Grid, first_index: int | None, features: int) -> Sparse:
-    """Columns that all ranks agree on: as many as the widest has, or the model."""
+def _make_sparse(part: Part, grid: Grid, first_index: int | None, features: int) -> Sparse:
+    """The sparse matrix with the same columns on all ranks: as many as the widest part has, or the model."""
     csr = part.features
     if first_index is not None:
         width = int(grid.world.all_reduce(torch.tensor([csr.shape[1]], dtype=torch.float64), "max"))
-        csr = _widened(csr, max(width, features + first_index))[:, first_index:]
+        csr = _widen(csr, max(width, features + first_index))[:, first_index:]
     if not csr.shape[1]:
-        raise DataFileError("path: the files hold labels, but no feature; write index:value pairs after them")
+        raise DataFileError("path: the files have labels, but no feature; write index:value pairs after them")
     return Sparse.of(csr, grid.device, grid.dtype, grid.transfers)
 
 
-def _widened(csr: scipy.sparse.csr_matrix, width: int) -> scipy.sparse.csr_matrix:
+def _widen(csr: scipy.sparse.csr_matrix, width: int) -> scipy.sparse.csr_matrix:
     return scipy.sparse.csr_matrix((csr.data, csr.indices, csr.indptr), shape=(csr.shape[0], width))

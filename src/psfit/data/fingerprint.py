@@ -1,8 +1,8 @@
-"""A number for the entries of a matrix: matrices with other entries have, as good as certainly, another number.
+"""A number for the entries of a matrix: matrices with other entries have, almost certainly, another number.
 
 A row is read as words of 64 bits, and its number is the sum of the words times fixed keys. These numbers are mixed with
-the rows' places and summed up, all modulo 2^64. So rows can be counted as they pass by, on any device, and the result
-does not depend on how they are cut into blocks. It tells data apart that were mistaken, not forged.
+the places of the rows and summed, all modulo 2^64. So rows can be added block by block, on any device, and the result
+does not depend on the blocks. It finds data that were changed by mistake, but gives no protection against forgery.
 """
 
 import torch
@@ -11,14 +11,14 @@ from torch.nn.functional import pad
 
 SEED = 20240229
 LOWER_HALF = (1 << 32) - 1
-# Words at a time: what suits a cache, or keeps a GPU busy.
+# Words that are added at a time: as many as fit a cache, or keep a GPU busy.
 PIECE = {"cpu": 1 << 18, "cuda": 1 << 24}
-# Flat arrays are cut into rows of so many bytes.
+# Flat arrays are cut into rows of this many bytes.
 ROW_BYTES = 4096
 
 
 class Fingerprint:
-    """The number of rows that come one after the other, from row `first` on."""
+    """The number for rows that are added in order, from row `first` on."""
 
     def __init__(self, first: int = 0) -> None:
         self.next = first
@@ -26,7 +26,7 @@ class Fingerprint:
         self._keys = torch.empty(0, dtype=torch.int64)
 
     def add(self, start: int, block: Tensor) -> None:
-        """Count the rows of a block that begins at row `start`, as far as they are the next ones."""
+        """Add the rows of a block that begins at row `start`; rows that were added before are left out."""
         known = self.next - start
         if not 0 <= known < len(block):
             return
@@ -36,7 +36,7 @@ class Fingerprint:
 
     def _add(self, rows: Tensor) -> None:
         words = _words(rows)
-        # Words whose lower halves are all zeros would leave the upper halves of the keys without effect.
+        # If the lower halves of all words were zero, the upper halves of the keys would have no effect.
         words = words ^ ((words >> 32) & LOWER_HALF)
         keys = self._keys_for(words)
         sums = words @ keys if words.device.type == "cpu" else (words * keys).sum(dim=1)
@@ -70,7 +70,7 @@ def _words(rows: Tensor) -> Tensor:
 
 
 def _mix(words: Tensor) -> Tensor:
-    """Words that look random, the same for the same argument."""
+    """Words that look random; equal arguments give equal words."""
     words = (words + 1) * 0x1E3779B97F4A7C15
     words = (words ^ (words >> 30)) * 0x3F58476D1CE4E5B9
     words = (words ^ (words >> 27)) * 0x14D049BB133111EB

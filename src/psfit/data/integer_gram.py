@@ -1,12 +1,12 @@
-"""Second moments on the integer units of a GPU, which multiply an order of magnitude faster than its float64 ones.
+"""Second moments on the integer units of a GPU, which multiply about ten times faster than its float64 units.
 
 Every column of a strip is divided by its largest magnitude and cut into two signed digits,
 
     a = s (q1 + q2 / B) + rest,      |q| <= 127,  B = 254,  |rest| <= s / (2 B).
 
 Products of digits are exact in 8-bit multiplications with 32-bit sums. So the result is the exact Gram matrix of the
-rounded columns, and how far these are from the true ones is measured on the way: errors of that kind move a singular
-value of the matrix by no more than the length of all rests together.
+rounded columns. The distance to the true columns is measured, too: rounding changes a singular value of the matrix by
+no more than the norm of all rests together.
 """
 
 from itertools import pairwise
@@ -17,18 +17,18 @@ from torch import Tensor
 from psfit.kernels import kernel
 
 LARGEST, BASE = 127, 254
-# Products are worth their overhead from so many columns on.
+# With fewer columns, the products are not worth their overhead.
 LEAST_COLUMNS = 512
-# 127^2 times this many rows still fits into 32 bits.
+# 127^2 times this many rows fits into 32 bits.
 MOST_ROWS = 1 << 17
-# Symmetric products are made by blocks, of whole vectors, of which those above the diagonal are left out.
+# A symmetric product is computed in blocks; those above the diagonal are left out. Widths are multiples of VECTOR.
 BLOCKS, VECTOR = 4, 32
 # The oldest GPUs with 8-bit tensor cores.
 LEAST_CAPABILITY = (7, 5)
 
 
 def available(columns: int, dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether moments of such data can be made here."""
+    """Whether this device can compute moments of such data in integers."""
     if device.type != "cuda" or dtype != torch.float32 or columns < LEAST_COLUMNS or not hasattr(torch, "_int_mm"):
         return False
     return torch.cuda.get_device_capability(device) >= LEAST_CAPABILITY and kernel("cut", device) is not None
@@ -51,7 +51,7 @@ def integer_moments(values: Tensor, about: Tensor, weight: Tensor, right: Tensor
     sums : Tensor (p, r)
         ``D' right``, in plain float64.
     rests : Tensor (p,)
-        The weighted squares of what was rounded off each column of ``D``.
+        The weighted squares of the rounding errors of each column of ``D``.
     """
     p = values.shape[1]
     gram = torch.zeros(p, p, dtype=torch.float64, device=values.device)

@@ -1,7 +1,7 @@
-"""The design matrix, wherever it lies.
+"""The design matrix, independent of its storage.
 
-Everything above this file sees a `DesignMatrix` and never asks how it is stored. A kind of matrix supplies its products
-and its rows as strips; Gram matrices and column statistics follow from the strips.
+Code outside this package uses a `DesignMatrix` and does not know how it is stored. A kind of matrix supplies its
+products and its rows as strips; Gram matrices and column statistics are computed from the strips.
 """
 
 from abc import ABC, abstractmethod
@@ -12,11 +12,11 @@ from torch import Tensor
 
 from psfit.data.fingerprint import Fingerprint
 from psfit.data.integer_gram import available, integer_moments
+from psfit.data.mixed_precision import MixedPrecisionStrip
 from psfit.data.strip import DenseStrip, Strip
-from psfit.data.widened import WidenedStrip
 from psfit.kernels.linalg import few_columns, few_sums
 
-# Rows are worked on in strips of so many bytes: what suits a cache, or keeps a GPU busy without filling it.
+# The bytes of a strip: as many as fit a cache, or keep a GPU busy without filling its memory.
 STRIP_BYTES = 16 << 20
 MOST_STRIP_BYTES = 2 << 30
 MEMORY_SHARE = 1 / 32
@@ -29,31 +29,31 @@ class DesignMatrix(ABC):
     dtype: torch.dtype
     device: torch.device
 
-    # Whether the last column lies on this rank.
+    # Whether this rank has the last column.
     ends_here = True
-    # Whether every pass reads the data from afar, so that passes are what a fit costs.
+    # Whether every pass reads the data again, so that the number of passes decides the time of a fit.
     streamed = False
-    # Whether strips subtract means entry by entry; a sparse matrix corrects its products instead.
+    # Whether strips subtract means from each entry; a sparse matrix corrects its products instead.
     centres_entries = True
 
     @property
     def own(self) -> tuple[slice, "DesignMatrix"]:
-        """The columns that lie on this rank: their range, and their matrix."""
+        """The columns of this rank: their range, and their matrix."""
         return slice(0, self.shape[1]), self
 
     @property
     def has_integer_products(self) -> bool:
-        """Whether Gram matrices can be made on the integer units of a GPU."""
+        """Whether Gram matrices can be computed on the integer units of a GPU."""
         return self.centres_entries and available(self.shape[1], self.dtype, self.device)
 
     @property
     def column_room(self) -> int:
-        """How many of the columns could be held in memory at once."""
+        """How many columns fit in memory at the same time."""
         return self.shape[1]
 
     @property
     def rows_read(self) -> int:
-        """Rows that had to be fetched so far, from first to last."""
+        """How many rows have been read so far, over all passes."""
         return 0
 
     @abstractmethod
@@ -77,14 +77,14 @@ class DesignMatrix(ABC):
         """Rows ``start`` to ``stop - 1`` as a dense tensor of the given precision."""
 
     def refined(self, shift: Tensor) -> tuple["DesignMatrix", Tensor]:
-        """The same numbers for exact products with columns far from zero: in float64, ``shift (n,)`` subtracted.
+        """The matrix for exact products with columns far from zero: in float64, with ``shift (n,)`` subtracted.
 
-        What could not be subtracted from the entries, because it would not fit in memory, is returned as well.
+        Also returns the part of the shift that was not subtracted, because the result would not fit in memory.
         """
         return self, shift
 
     def strips(self, dtype: torch.dtype | None = None) -> Iterator[tuple[slice, Strip]]:
-        """All rows, a bounded number of bytes at a time: pairs of a row range and a strip of the given precision."""
+        """All rows in strips of bounded size: pairs of a row range and a strip in the given precision."""
         dtype = dtype or self.dtype
         m, n = self.shape
         height = max(256, _strip_bytes(self.device) // (max(n, 1) * dtype.itemsize))
@@ -93,7 +93,7 @@ class DesignMatrix(ABC):
             yield slice(start, stop), DenseStrip(self.chunk(start, stop, dtype))
 
     def strips_beside(self, index: Tensor) -> Iterator[tuple[slice, Strip, Strip]]:
-        """Strips of the columns on this rank, each with the columns ``index`` of the whole matrix for the same rows."""
+        """Strips of this rank's columns, each with a strip of the columns ``index`` of the whole matrix."""
         for at, strip in self.strips():
             yield at, strip, strip.columns(index)
 
@@ -115,11 +115,11 @@ class DesignMatrix(ABC):
         return sums, squares
 
     def await_fingerprint(self) -> Callable[[], str]:
-        """`fingerprint`, for which passes made before it is called may count."""
+        """A function that returns `fingerprint`; passes that are made before its call may already count for it."""
         return self.fingerprint
 
     def fingerprint(self) -> str:
-        """A number that tells the entries on this rank from others."""
+        """A number for the entries on this rank; other entries have another number."""
         number = Fingerprint()
         for at, strip in self.strips():
             number.add(at.start, strip.dense())
@@ -157,8 +157,8 @@ class Dense(DesignMatrix):
 class Affine(DesignMatrix):
     """Columns ``(a_j - shift_j) / scale_j`` of another matrix and, unless `constant` is zero, a last column of it.
 
-    Centring, scaling and the intercept are never written into the data: the caller's memory is used as it is, and a
-    sparse matrix stays sparse. With `integers`, Gram matrices in the data's precision may come from integer products.
+    Centring, scaling and the intercept do not change the data: the caller's memory is used, and a sparse matrix stays
+    sparse. With `integers`, Gram matrices in the data's precision may come from integer products.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class Affine(DesignMatrix):
         return self._like(self.base.rows(start, stop), slice(None), self.constant)
 
     def _like(self, base: DesignMatrix, index: slice | Tensor, constant: float) -> "Affine":
-        """Another matrix in the units of some of these columns."""
+        """Another matrix with the shifts and scales of some of these columns."""
         return Affine(base, self.shift[index], self.scale[index], constant, self.integers)
 
     def gram(self, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
@@ -239,9 +239,9 @@ class Affine(DesignMatrix):
         return strip.standardised(self.shift, self.scale, self.constant).values
 
     def strips(self, dtype: torch.dtype | None = None) -> Iterator[tuple[slice, Strip]]:
-        if isinstance(self.base, Dense) and WidenedStrip.suits(self.base.values, dtype or self.dtype):
+        if isinstance(self.base, Dense) and MixedPrecisionStrip.applies_to(self.base.values, dtype or self.dtype):
             for at, strip in self.base.strips():
-                yield at, WidenedStrip(strip.dense(), self.shift, self.scale, self.constant)
+                yield at, MixedPrecisionStrip(strip.dense(), self.shift, self.scale, self.constant)
             return
         for at, strip in self.base.strips(dtype):
             yield at, strip.standardised(self.shift, self.scale, self.constant)

@@ -1,4 +1,4 @@
-"""How much memory this process may still use: the machine's, the control group's and the process's own limit."""
+"""How much memory is free for this process, by the limits of the machine, of its control groups and of the process."""
 
 import math
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-# The share of what is free that data may take; the rest is for factors, predictors and the interpreter.
+# The share of the free memory that data may take; the rest is for factors, predictors and the interpreter.
 SHARE = 0.5
 
 
@@ -56,7 +56,7 @@ def _machine() -> int:
 
 
 def _process() -> int:
-    """What the limits on address space and on data leave."""
+    """The bytes that the limits on address space and on data leave."""
     pages = [int(count) for count in Path("/proc/self/statm").read_text().split()]
     size, data = pages[0] * resource.getpagesize(), pages[5] * resource.getpagesize()
     left = [1 << 62]
@@ -68,7 +68,7 @@ def _process() -> int:
 
 
 def _control_groups() -> list[int]:
-    """What the memory limits of the process's control groups leave, in either version of their files."""
+    """The bytes that the memory limits of the process's control groups leave, in version 1 or 2 of their files."""
     left = [1 << 62]
     for line in _lines(Path("/proc/self/cgroup")):
         _, kinds, name = line.split(":", 2)
@@ -88,7 +88,7 @@ def _control_groups() -> list[int]:
 
 
 def _file_cache(folder: Path) -> int:
-    """Pages of files, which give way."""
+    """Bytes of cached files, which the system can free."""
     for line in _lines(folder / "memory.stat"):
         name, value = line.split()
         if name in ("inactive_file", "total_inactive_file"):

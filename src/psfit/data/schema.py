@@ -1,4 +1,4 @@
-"""What a fit has learnt about the columns of its files, so that other files are read alike."""
+"""What a fit has learned about the columns of its files, so that other files are read in the same way."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,18 +11,18 @@ KINDS: tuple[Kind, ...] = ("number", "boolean", "category")
 
 
 class SchemaError(ValueError):
-    """Columns that cannot be told apart, or that are not there."""
+    """Two features have the same name, or a column does not exist."""
 
 
-def twice(names: Sequence[str]) -> str:
-    """The first name that occurs twice, where one does."""
+def first_duplicate(names: Sequence[str]) -> str:
+    """The first name that occurs more than once; there must be one."""
     counts = Counter(names)
     return next(name for name in names if counts[name] > 1)
 
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature: a column of numbers, or whether a column holds a certain level."""
+    """A feature: a column of numbers, or whether a column has a certain level."""
 
     name: str
     column: str
@@ -37,9 +37,9 @@ class Column:
     ----------
     name : str
     kind : {"number", "boolean", "category"}
-        Numbers and booleans are one feature; a category is one for each level.
+        Numbers and booleans give one feature; a category gives one for each level.
     levels : tuple of str
-        The texts that a category may hold, sorted.
+        The texts of a category, sorted.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Column:
 
     @property
     def features(self) -> list[Feature]:
-        """The features that are made of the column."""
+        """The features that the column gives."""
         if self.kind == "category":
             return [Feature(f"{self.name}={level}", self.name, level) for level in self.levels]
         return [Feature(self.name, self.name)]
@@ -56,18 +56,18 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """How the files of a fit were read; the files to predict from are read in the same way, by name.
+    """How the files of a fit were read; files for prediction are read in the same way, by name.
 
     Parameters
     ----------
     columns : tuple of Column
-        The columns behind the features; empty where columns have no kinds: in arrays and svmlight files.
+        The columns that give the features; empty for arrays and svmlight files, whose columns have no kinds.
     target : {"number", "boolean", "category"} or None
         The kind of the target; a category is read as text.
     first_index : {0, 1} or None
-        What svmlight files call their first column; None for other formats.
+        The number of the first column in svmlight files; None for other formats.
     target_name : str or None
-        The column of the target; other files have it there too, unless another is named.
+        The column of the target; other files are read with the same one, unless another is named.
     """
 
     columns: tuple[Column, ...] = ()
@@ -78,10 +78,10 @@ class Schema:
     def __post_init__(self) -> None:
         names = [feature.name for column in self.columns for feature in column.features]
         if len(set(names)) < len(names):
-            raise SchemaError(f"two features would be called {twice(names)!r}; rename one of their columns")
+            raise SchemaError(f"two features would be called {first_duplicate(names)!r}; rename one of their columns")
 
     def features(self, asked: Sequence[str] | None = None) -> list[Feature]:
-        """All features, or those asked for: by their own names, or all of a column by the column's name."""
+        """All features, or those asked for; the name of a column stands for all its features."""
         every = {feature.name: [feature] for column in self.columns for feature in column.features}
         if asked is None:
             return [feature for found in every.values() for feature in found]
@@ -89,15 +89,15 @@ class Schema:
         known = whole | every
         for name in asked:
             if name not in known:
-                raise SchemaError(f"columns={name!r}: no column has this name, and no level of a column makes it")
+                raise SchemaError(f"columns={name!r}: there is no column and no level of a column with this name")
         return [feature for name in asked for feature in known[name]]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as values that JSON can hold."""
+        """The schema as values that JSON can hold."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> "Schema":
-        """What `to_dict` gave."""
+        """The schema from what `to_dict` returned."""
         columns = (Column(one["name"], one["kind"], tuple(one["levels"])) for one in found["columns"])
         return cls(tuple(columns), found["target"], found["first_index"], found.get("target_name"))

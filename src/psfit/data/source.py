@@ -9,19 +9,9 @@ import torch
 from torch import Tensor
 
 from psfit.comm import even_bounds
+from psfit.data.form_maker import FormMaker
 from psfit.data.matrix import DesignMatrix
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """What the squared loss needs to know of each node, in float64: ``A'WA (N, n, n)`` and ``A'Wb (N, n, c)``.
-
-    The Gram matrices may belong to rounded columns; `rounded` is then the squared length of all that was rounded off.
-    """
-
-    gram: Tensor
-    cross: Tensor
-    rounded: float
+from psfit.data.quadratic_form import QuadraticForm
 
 
 @dataclass(frozen=True)
@@ -39,22 +29,31 @@ class Source:
         Weights of the samples' losses.
     bounds : tuple of int or None
         Where one node's rows end and the next one's begin; None deals them out evenly.
-    grams : dict
-        Gram matrices by bounds and precision, kept here once they are made; copies with other targets share them.
-    statistics : Statistics or None
-        Gathered while the data were read, where another look at them would be dear.
+
+    Attributes
+    ----------
+    forms : FormMaker
+        What makes the quadratic forms of the samples and keeps them; copies with some of the targets share it.
+    picked : list of int
+        Which of the targets that `forms` knows are these.
     """
 
     matrix: DesignMatrix
     target: Tensor
     weight: Tensor
     bounds: tuple[int, ...] | None = None
-    grams: dict[tuple[tuple[int, ...], torch.dtype], Tensor] = field(default_factory=dict, repr=False, compare=False)
-    statistics: Statistics | None = None
+    forms: FormMaker = field(init=False, repr=False, compare=False)
+    picked: list[int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "target", self.target.double())
         object.__setattr__(self, "weight", self.weight.double())
+        self._share(FormMaker(self.matrix, self.target, self.weight), list(range(self.outputs)))
+
+    def _share(self, forms: FormMaker, picked: list[int]) -> "Source":
+        object.__setattr__(self, "forms", forms)
+        object.__setattr__(self, "picked", picked)
+        return self
 
     @cached_property
     def working_target(self) -> Tensor:
@@ -73,10 +72,13 @@ class Source:
 
     def with_outputs(self, outputs: list[int]) -> "Source":
         """The same samples with some of the targets, or with copies of them."""
-        known = self.statistics
-        if known is not None:
-            known = replace(known, cross=known.cross[:, :, outputs])
-        return replace(self, target=self.target[:, outputs], statistics=known)
+        part = replace(self, target=self.target[:, outputs])
+        return part._share(self.forms, [self.picked[k] for k in outputs])
+
+    def with_forms(self, known: QuadraticForm) -> "Source":
+        """The same samples whose nodes' forms were made while the data were read."""
+        forms = FormMaker(self.matrix, self.target, self.weight, known)
+        return replace(self)._share(forms, list(range(self.outputs)))
 
     def split(self, nodes: int, precise: bool = False) -> "NodeSplit":
         """Deal the rows to `nodes` nodes."""
@@ -140,30 +142,22 @@ class NodeSplit:
         return torch.stack([A.gram(weights[a:b], weights.dtype) for A, (a, b) in parts])
 
     @property
-    def gram(self) -> Tensor:
-        """The nodes' Gram matrices under the sample weights, in the data's precision."""
-        return self.gram_in(self.source.matrix.dtype)
-
-    def gram_in(self, dtype: torch.dtype) -> Tensor:
-        """The same in another precision; made once and shared by all who ask."""
-        known, statistics = self.source.grams, self.source.statistics
-        if (self.bounds, dtype) not in known:
-            if statistics is not None:
-                made = statistics.gram.to(dtype)
-            elif self.precise and dtype != torch.float64:
-                made = self.gram_in(torch.float64).to(dtype)
-            else:
-                made = self.weighted_gram(self.source.weight.to(dtype))
-            known[self.bounds, dtype] = made
-        return known[self.bounds, dtype]
+    def G(self) -> Tensor:
+        """``2 A_i'W_i A_i (N, n, n)`` of every node, in the data's precision; made once and shared by all who ask."""
+        return self.source.forms.curvatures(self.bounds, self.source.matrix.dtype, self.precise)
 
     @property
-    def cross(self) -> Tensor:
-        """``A_i'D_i b_i`` of every node, ``(N, n, c)``."""
+    def Q(self) -> Tensor:
+        """``2 A_i'W_i b_i (N, n, c)`` of every node, in the data's precision."""
         source = self.source
-        if source.statistics is not None:
-            return source.statistics.cross.to(source.matrix.dtype)
-        return self.rmv((source.weight * source.target).to(source.matrix.dtype))
+        if source.forms.known is not None:
+            return source.forms.known.Q[:, :, source.picked].to(source.matrix.dtype)
+        return 2 * self.rmv((source.weight * source.target).to(source.matrix.dtype))
+
+    @property
+    def powers(self) -> Tensor:
+        """Weighted squares of every node's targets, ``(N, c)``."""
+        return self.sum_rows(self.source.weight * self.source.target.square())
 
     def sum_rows(self, V: Tensor) -> Tensor:
         """Sums over each node's rows: ``(m, k) -> (N, k)``."""

@@ -1,4 +1,4 @@
-"""Sparse design matrices: compressed rows, on any device, never expanded as a whole."""
+"""Sparse design matrices: compressed rows on any device; the whole matrix is never made dense."""
 
 import warnings
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from psfit.data.strip import DenseStrip, Strip
 
 
 class Csr:
-    """Compressed sparse rows and, once they are needed, those of the transpose."""
+    """Compressed sparse rows and, when it is needed, their transpose."""
 
     def __init__(self, matrix: Tensor) -> None:
         self.matrix = matrix
@@ -25,9 +25,9 @@ class Csr:
 
     @classmethod
     def of(cls, starts: Tensor, places: Tensor, values: Tensor, shape: tuple[int, int]) -> "Csr":
-        """From the three arrays of the format: where rows start, the columns of the entries, the entries."""
+        """From the three arrays of the format: the starts of rows, the columns of the entries, the entries."""
         with warnings.catch_warnings():
-            # torch calls the format a beta, in words that differ from version to version.
+            # torch warns that the format is a beta; the text differs between versions.
             warnings.simplefilter("ignore", UserWarning)
             return cls(torch.sparse_csr_tensor(starts, places, values, size=shape, check_invariants=False))
 
@@ -45,16 +45,16 @@ class Csr:
         return self.matrix.values()
 
     @cached_property
-    def transposed(self) -> "Csr":
+    def transpose(self) -> "Csr":
         """The transpose in the same format."""
         starts, places, values = self.starts, self.places, self.values
         shape = (self.shape[1], self.shape[0])
         if values.device.type == "cpu":
-            rows = self._in_scipy.tocsc()
+            rows = self._scipy_matrix.tocsc()
             arrays = [torch.from_numpy(array) for array in (rows.indptr, rows.indices, rows.data)]
             other = Csr.of(arrays[0].to(starts.dtype), arrays[1].to(places.dtype), arrays[2], shape)
         else:
-            # Stable, so that the entries of a row stay in order.
+            # A stable sort keeps the entries of a row in order.
             order = torch.argsort(places, stable=True)
             starts_of = torch.searchsorted(
                 places[order], torch.arange(shape[0] + 1, device=places.device, dtype=places.dtype)
@@ -64,15 +64,15 @@ class Csr:
         return other
 
     @property
-    def _in_scipy(self) -> scipy.sparse.csr_matrix:
-        """The same numbers on the host, in the same memory."""
+    def _scipy_matrix(self) -> scipy.sparse.csr_matrix:
+        """The matrix as SciPy's, in the same memory."""
         arrays = self.values.numpy(), self.places.numpy(), self.starts.numpy()
         return scipy.sparse.csr_matrix(arrays, shape=self.shape)
 
     def times(self, other: "Csr") -> Tensor:
-        """The product with another matrix, dense; on the host by SciPy, since torch never frees such products there."""
+        """The dense product with another matrix; on the host by SciPy, since torch never frees such products there."""
         if self.values.device.type == "cpu":
-            return torch.from_numpy((self._in_scipy @ other._in_scipy).toarray())
+            return torch.from_numpy((self._scipy_matrix @ other._scipy_matrix).toarray())
         return (self.matrix @ other.matrix).to_dense()
 
     @property
@@ -86,10 +86,10 @@ class Csr:
         return Csr.of(self.starts, self.places, values, self.shape)
 
     def to(self, dtype: torch.dtype) -> "Csr":
-        """The same in another precision."""
+        """The matrix in another precision."""
         if dtype == self.values.dtype:
             return self
-        other, back = self.with_values(self.values.to(dtype)), self.transposed
+        other, back = self.with_values(self.values.to(dtype)), self.transpose
         return _pair(other, back.with_values(back.values.to(dtype)))
 
     def rows(self, start: int, stop: int) -> "Csr":
@@ -98,7 +98,7 @@ class Csr:
         starts = self.starts[start : stop + 1] - first
         return Csr.of(starts, self.places[first:last], self.values[first:last], (stop - start, self.shape[1]))
 
-    def chosen_rows(self, index: Tensor) -> "Csr":
+    def take_rows(self, index: Tensor) -> "Csr":
         """Some rows, by index."""
         counts = self.starts.diff()[index]
         starts = torch.cat([counts.new_zeros(1), counts.cumsum(0).to(counts.dtype)])
@@ -108,12 +108,12 @@ class Csr:
 
     def columns(self, index: Tensor) -> "Csr":
         """Some columns, by index."""
-        return self.transposed.chosen_rows(index).transposed
+        return self.transpose.take_rows(index).transpose
 
 
-def _pair(csr: Csr, transposed: Csr) -> Csr:
-    """Let two matrices that are each other's transposes know of it."""
-    csr.__dict__["transposed"], transposed.__dict__["transposed"] = transposed, csr
+def _pair(csr: Csr, transpose: Csr) -> Csr:
+    """Set two matrices as each other's transposes."""
+    csr.__dict__["transpose"], transpose.__dict__["transpose"] = transpose, csr
     return csr
 
 
@@ -126,7 +126,7 @@ class SparseStrip(Strip):
 
     @classmethod
     def plain(cls, csr: Csr) -> "SparseStrip":
-        """As it is."""
+        """Without shift, scale and constant column."""
         zero = torch.zeros(csr.shape[1], dtype=csr.values.dtype, device=csr.values.device)
         return cls(csr, zero, zero + 1, 0.0)
 
@@ -135,10 +135,10 @@ class SparseStrip(Strip):
         return self.csr.matrix @ Y + (self.constant * X[len(self.scale) :].sum(dim=0) - self.shift @ Y)
 
     def rmv(self, R: Tensor) -> Tensor:
-        return self._corrected(self.csr.transposed.matrix @ R, R.sum(dim=0))
+        return self._correct(self.csr.transpose.matrix @ R, R.sum(dim=0))
 
-    def _corrected(self, raw: Tensor, totals: Tensor) -> Tensor:
-        """``A' R`` from the products with the bare entries and the sums over rows."""
+    def _correct(self, raw: Tensor, totals: Tensor) -> Tensor:
+        """``A' R`` from the products with the raw entries and the sums over rows."""
         G = (raw - self.shift.unsqueeze(1) * totals) / self.scale.unsqueeze(1)
         return torch.cat([G, self.constant * totals.unsqueeze(0)]) if self.constant else G
 
@@ -149,13 +149,13 @@ class SparseStrip(Strip):
         if not isinstance(other, SparseStrip):
             return self.rmv(weight * other.dense())
         weighted = other.csr.with_values(weight[other.csr.entry_rows, 0] * other.csr.values)
-        raw = self.csr.transposed.times(weighted)
-        # First the means of the other strip leave the products, then those of this one.
-        bare = self.csr.transposed.matrix @ weight
+        raw = self.csr.transpose.times(weighted)
+        # First the products are corrected for the means of the other strip, then for those of this one.
+        bare = self.csr.transpose.matrix @ weight
         half = (raw - bare * other.shift) / other.scale
         if other.constant:
             half = torch.cat([half, other.constant * bare], dim=1)
-        return self._corrected(half, other.rmv(weight)[:, 0])
+        return self._correct(half, other.rmv(weight)[:, 0])
 
     def sums(self, R: Tensor, about: Tensor) -> Tensor:
         return self.rmv(R) - about.unsqueeze(1) * R.sum(dim=0)
@@ -163,11 +163,11 @@ class SparseStrip(Strip):
     def squares(self, R: Tensor, about: Tensor | None = None) -> Tensor:
         n = len(self.scale)
         about = self.shift.new_zeros(self.shape[1]) if about is None else about.to(self.shift)
-        # Columns without use have an infinite scale, which leaves zeros of them wherever their centre is.
+        # A column that is not used has an infinite scale, which makes it zero for every centre.
         centre = self.shift + torch.where(self.scale.isinf(), 0.0, about[:n] * self.scale)
-        back = self.csr.transposed
+        back = self.csr.transpose
         rows = back.entry_rows
-        # Squares of what is stored, and those of all zeros together.
+        # The squares of the stored entries, and of all zeros together.
         stored = back.with_values((back.values - centre[rows]).square()).matrix @ R
         zeros = R.sum(dim=0) - back.with_values(torch.ones_like(back.values)).matrix @ R
         squares = (stored + centre.square().unsqueeze(1) * zeros) / self.scale.square().unsqueeze(1)
@@ -187,7 +187,7 @@ class SparseStrip(Strip):
         return SparseStrip(self.csr.columns(inner), self.shift[inner], self.scale[inner], constant)
 
     def rows(self, index: Tensor) -> "SparseStrip":
-        return SparseStrip(self.csr.chosen_rows(index), self.shift, self.scale, self.constant)
+        return SparseStrip(self.csr.take_rows(index), self.shift, self.scale, self.constant)
 
     def standardised(self, shift: Tensor, scale: Tensor, constant: float) -> "SparseStrip":
         if self.constant:
@@ -201,7 +201,7 @@ class SparseStrip(Strip):
 
 
 def _canonical(matrix: "scipy.sparse.csr_matrix | Tensor") -> list[Tensor]:
-    """Starts, columns and entries; entries stored twice mean their sum, and squares of them would be wrong."""
+    """Starts, columns and entries; entries that are stored twice are summed, or their squares would be wrong."""
     if isinstance(matrix, Tensor):
         arrays = [matrix.crow_indices(), matrix.col_indices(), matrix.values()]
         if is_canonical(*arrays[:2]):
@@ -215,7 +215,7 @@ def _canonical(matrix: "scipy.sparse.csr_matrix | Tensor") -> list[Tensor]:
     arrays = [torch.from_numpy(np.asarray(a)) for a in (matrix.indptr, matrix.indices, matrix.data)]
     if is_canonical(*arrays[:2]):
         return arrays
-    # A matrix of its own: what SciPy remembers about the caller's may be out of date.
+    # A new matrix: the flags that SciPy keeps on the caller's matrix may be wrong.
     own = scipy.sparse.csr_matrix((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape, copy=True)
     own.sum_duplicates()
     return [torch.from_numpy(a) for a in (own.indptr, own.indices, own.data)]
@@ -238,11 +238,11 @@ class Sparse(DesignMatrix):
         dtype: torch.dtype | None,
         transfers: Transfers | None = None,
     ) -> "Sparse":
-        """From SciPy's or torch's format; the caller's memory where device and precision allow it."""
+        """From SciPy's or torch's format; in the caller's memory if device and precision allow it."""
         arrays = _canonical(checked(matrix))
         send = (transfers or Transfers()).send
         starts, places, values = (send(array, device, array.dtype) for array in arrays)
-        # The libraries below are fastest with short indices.
+        # The libraries are fastest with short indices.
         short = max(len(values), *matrix.shape) < 2**31
         index = torch.int32 if short else torch.int64
         values = values.to(dtype or values.dtype)
@@ -252,7 +252,7 @@ class Sparse(DesignMatrix):
         return self.csr.matrix @ X
 
     def rmv(self, R: Tensor) -> Tensor:
-        return self.csr.transposed.matrix @ R
+        return self.csr.transpose.matrix @ R
 
     def columns(self, index: slice | Tensor) -> "Sparse":
         if isinstance(index, slice):

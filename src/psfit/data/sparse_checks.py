@@ -1,4 +1,4 @@
-"""Sparse matrices, checked before compiled code follows their indices: it does so without looking where they point."""
+"""Checks of sparse matrices: compiled code uses their indices without any check of its own."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,16 +9,16 @@ from torch import Tensor
 
 from psfit.data import memory
 
-# Vectors with an entry for each row or column that a fit holds at the same time, at the least, in bytes for each entry.
-VECTORS = 64
+# Bytes that a fit needs at least for each row or column, for all vectors of that length together.
+VECTOR_BYTES = 64
 COMPRESSED = ("csr", "csc", "bsr")
 REMEDY = "build it again from rows, columns and values (scipy.sparse.coo_array)"
 
 
 def checked(matrix: Any, name: str = "X") -> Any:
-    """The same matrix of SciPy's or torch's, once all of its indices are known to lie inside its shape.
+    """Check that all indices of a matrix (SciPy's or torch's) lie inside its shape; return the matrix.
 
-    Formats that are no plain arrays of indices come back as coordinates.
+    A format that does not consist of arrays of indices is returned as coordinates.
     """
     if isinstance(matrix, Tensor):
         arrays = {"indptr": matrix.crow_indices(), "indices": matrix.col_indices(), "data": matrix.values()}
@@ -36,31 +36,34 @@ def checked(matrix: Any, name: str = "X") -> Any:
 def check_arrays(form: str, arrays: Mapping[str, Any], shape: tuple[int, ...], name: str = "X") -> None:
     """Refuse arrays of a format (SciPy's names for both) that do not make a matrix of this shape."""
     if len(shape) != 2 or min(shape) < 0:
-        raise ValueError(f"{name}: {shape} is no shape of a matrix")
+        raise ValueError(f"{name}: {shape} is not the shape of a matrix")
     require_room(shape, name)
     for key in arrays.keys() - {"data"}:
         if not _are_indices(arrays[key]):
-            raise ValueError(f"{name}: the sparse matrix is damaged: its {key} is no list of whole numbers; {REMEDY}")
-    fault = _fault_of_coordinates(arrays, shape) if form == "coo" else _fault_of_starts(form, arrays, shape)
+            raise ValueError(
+                f"{name}: the sparse matrix is damaged: its {key} is not a list of whole numbers; {REMEDY}"
+            )
+    fault = _find_fault_in_coordinates(arrays, shape) if form == "coo" else _find_fault_in_starts(form, arrays, shape)
     if fault is not None:
         raise ValueError(f"{name}: the sparse matrix is damaged: {fault}; {REMEDY}")
 
 
 def require_room(shape: tuple[int, ...], name: str = "X") -> None:
-    """Refuse a shape that needs vectors beyond all memory: a wrong index makes one easily."""
+    """Refuse a shape whose vectors do not fit in memory: often one wrong index is the cause."""
     longest = max(shape)
-    if longest * VECTORS > memory.available():
+    size = longest * VECTOR_BYTES
+    if size > memory.available():
         what = "columns" if longest == shape[1] else "rows"
         raise ValueError(
-            f"{name}: {longest:,} {what} need several vectors of that length, at least {longest * VECTORS / 1e9:,.1f} "
-            "GB in all, more than is free; look for a wrong index"
+            f"{name}: {longest:,} {what} need several vectors of that length, at least {size / 1e9:,.1f} GB in all, "
+            "more than is free; look for a wrong index"
         )
 
 
 def is_canonical(starts: Tensor, places: Tensor) -> bool:
-    """Whether the columns of every row rise: none is stored twice."""
+    """Whether the columns of every row increase, so that no entry is stored twice."""
     rising = places.diff() > 0
-    # Where a row begins anything may follow; empty rows at either end begin at no entry.
+    # The first entry of a row may have any column; empty rows at the ends have no first entry.
     begins = starts[1:-1].long()
     rising[begins[(begins > 0) & (begins < len(places))] - 1] = True
     return bool(rising.all())
@@ -72,8 +75,8 @@ def _are_indices(values: Any) -> bool:
     return isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iu"
 
 
-def _fault_of_starts(form: str, arrays: Mapping[str, Any], shape: tuple[int, ...]) -> str | None:
-    """What is wrong with compressed rows, columns or blocks, if anything is."""
+def _find_fault_in_starts(form: str, arrays: Mapping[str, Any], shape: tuple[int, ...]) -> str | None:
+    """What is wrong with compressed rows, columns or blocks; None if nothing is."""
     starts, places, entries = (arrays[key] for key in ("indptr", "indices", "data"))
     blocks = tuple(entries.shape[1:]) if form == "bsr" else (1, 1)
     if (
@@ -91,18 +94,18 @@ def _fault_of_starts(form: str, arrays: Mapping[str, Any], shape: tuple[int, ...
     if int(starts[0]) != 0 or int(starts[-1]) != len(places):
         return f"its indptr goes from {int(starts[0])} to {int(starts[-1])}, not from 0 to {len(places)}"
     if bool((starts[1:] < starts[:-1]).any()):
-        return "its indptr falls somewhere"
-    return _fault_of_range(places, minor, "row" if form == "csc" else "column")
+        return "its indptr decreases"
+    return _find_fault_in_range(places, minor, "row" if form == "csc" else "column")
 
 
-def _fault_of_coordinates(arrays: Mapping[str, Any], shape: tuple[int, ...]) -> str | None:
+def _find_fault_in_coordinates(arrays: Mapping[str, Any], shape: tuple[int, ...]) -> str | None:
     rows, columns, entries = (arrays[key] for key in ("row", "col", "data"))
     if entries.ndim != 1 or not len(rows) == len(columns) == len(entries):
         return f"it has {len(rows)} rows and {len(columns)} columns for entries of shape {tuple(entries.shape)}"
-    return _fault_of_range(rows, shape[0], "row") or _fault_of_range(columns, shape[1], "column")
+    return _find_fault_in_range(rows, shape[0], "row") or _find_fault_in_range(columns, shape[1], "column")
 
 
-def _fault_of_range(places: Any, count: int, what: str) -> str | None:
+def _find_fault_in_range(places: Any, count: int, what: str) -> str | None:
     if not len(places):
         return None
     for extreme in (int(places.min()), int(places.max())):

@@ -1,7 +1,7 @@
-"""A node's matrix whose columns are spread over the ranks of its blocks.
+"""A node's matrix whose columns are divided between the ranks of its blocks.
 
-The predictors of all columns are sums over these ranks. What needs columns side by side (the few of a support, a chunk
-of rows for a Gram matrix) gathers them inside the node; nothing of it goes to other nodes.
+The predictors of all columns are sums over these ranks. Where columns of several ranks are needed together (those of a
+support, some rows for a Gram matrix), the ranks of the node gather them; other nodes get nothing of it.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from psfit.data.matrix import Dense, DesignMatrix
 
 
 class Spread(DesignMatrix):
-    """Columns `at` of `width` in all are `part`, here; the others lie on the other ranks of the feature axis.
+    """A matrix of `width` columns: this rank has the columns `at` as `part`, other ranks of the feature axis the rest.
 
     Every rank of the axis must make the same calls.
     """
@@ -50,41 +50,41 @@ class Spread(DesignMatrix):
         return self.axis.total(self.part.mv(X[self.at]))
 
     def rmv(self, R: Tensor) -> Tensor:
-        return self._gathered(self.part.rmv(R))
+        return self._gather(self.part.rmv(R))
 
     def columns(self, index: slice | Tensor) -> DesignMatrix:
         if isinstance(index, Tensor):
-            return self._side_by_side(index)
+            return self._gather_columns(index)
         start, stop, _ = index.indices(self.shape[1])
         if (start, stop) == (0, self.shape[1]):
             return self
         if self.at.start <= start and stop <= self.at.stop:
             return self.part.columns(slice(start - self.at.start, stop - self.at.start))
-        return self._side_by_side(torch.arange(start, stop, device=self.device))
+        return self._gather_columns(torch.arange(start, stop, device=self.device))
 
     def rows(self, start: int, stop: int) -> "Spread":
         return Spread(self.part.rows(start, stop), self.at, self.shape[1], self.axis)
 
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
-        return self._gathered(self.part.chunk(start, stop, dtype).T).T
+        return self._gather(self.part.chunk(start, stop, dtype).T).T
 
     def refined(self, shift: Tensor) -> tuple["Spread", Tensor]:
         part, left = self.part.refined(shift[self.at])
-        return Spread(part, self.at, self.shape[1], self.axis), self._gathered(left)
+        return Spread(part, self.at, self.shape[1], self.axis), self._gather(left)
 
     def column_moments(self, weights: Tensor, about: Tensor) -> tuple[Tensor, Tensor]:
         local = torch.stack(self.part.column_moments(weights, about[self.at]), dim=1)
-        sums, squares = self._gathered(local).unbind(dim=1)
+        sums, squares = self._gather(local).unbind(dim=1)
         return sums, squares
 
-    def _gathered(self, local: Tensor) -> Tensor:
-        """An array over all columns ``(width, ...)`` from the ranks' own parts."""
+    def _gather(self, local: Tensor) -> Tensor:
+        """An array over all columns ``(width, ...)``, gathered from the ranks."""
         whole = local.new_zeros(self.shape[1], *local.shape[1:])
         whole[self.at] = local
         return self.axis.total(whole)
 
-    def _side_by_side(self, index: Tensor) -> DesignMatrix:
-        """Some columns as a matrix that every rank of the node holds."""
+    def _gather_columns(self, index: Tensor) -> DesignMatrix:
+        """Some columns as a matrix, the same on every rank of the node."""
         here = (index >= self.at.start) & (index < self.at.stop)
         mine = self.part.columns(index[here] - self.at.start)
         values = torch.zeros(self.shape[0], len(index), dtype=self.dtype, device=self.device)

@@ -1,7 +1,7 @@
-"""A design matrix whose rows stay where they are, on disk or in host memory, and pass by in blocks.
+"""A design matrix whose rows stay on disk or in host memory and are read in blocks, again in every pass.
 
-While one block is worked on, a thread reads the next ones. On their way to a GPU they go through a small ring of pinned
-buffers, so that reading, copying and computing overlap.
+While one block is used, a thread reads the next ones. Blocks for a GPU go through a small ring of pinned buffers, so
+that reading, copying and computing overlap.
 """
 
 import os
@@ -22,19 +22,19 @@ from psfit.data.matrix import Dense, DesignMatrix
 from psfit.data.strip import DenseStrip, Strip
 
 BLOCK_BYTES = 32 << 20
-# Numbers that an iteration keeps for every sample beside the columns it works on.
+# Numbers that an iteration keeps for every sample, besides the columns that it uses.
 WORKING_NUMBERS = 60
-# Blocks read ahead; a ring has one buffer more, for the block that is being copied.
+# Blocks that are read in advance; a ring has one more buffer, for the block that is being copied.
 AHEAD = 2
 
 
-class Rows(ABC):
-    """Rows of numbers that can be read in ranges, again and again."""
+class RowReader(ABC):
+    """Rows of numbers that can be read in ranges, any number of times."""
 
     shape: tuple[int, int]
     dtype: np.dtype
     rows_read = 0
-    # How many threads may read at a time.
+    # How many threads may read at the same time.
     readers = 1
 
     @abstractmethod
@@ -42,10 +42,10 @@ class Rows(ABC):
         """Rows ``start`` to ``stop - 1``, all columns."""
 
 
-class ArrayRows(Rows):
+class ArrayRows(RowReader):
     """An array in memory, or a memory map."""
 
-    # One thread copies memory at a fraction of what a GPU can take.
+    # One thread copies memory more slowly than a GPU can receive it.
     readers = max(1, min(8, (os.cpu_count() or 1) // 2))
 
     def __init__(self, values: np.ndarray) -> None:
@@ -56,8 +56,8 @@ class ArrayRows(Rows):
         return self.values[start:stop]
 
 
-class BinaryRows(Rows):
-    """Numbers row by row in a file, read in ranges; unlike those of a memory map, its pages never count as memory."""
+class BinaryRows(RowReader):
+    """Numbers in a file, row by row, read in ranges; unlike a memory map, the file does not count as memory."""
 
     def __init__(self, file: Any, offset: int, dtype: np.dtype, shape: tuple[int, int]) -> None:
         self.file, self.offset, self.dtype, self.shape = file, offset, dtype, shape
@@ -70,22 +70,22 @@ class BinaryRows(Rows):
         while left:
             count = os.preadv(self.file.fileno(), [left], at)
             if count == 0:
-                raise ValueError(f"{getattr(self.file, 'name', 'the file')} ends within its rows; it was cut short")
+                raise ValueError(f"{getattr(self.file, 'name', 'the file')} ends before its last row; it was cut short")
             left, at = left[count:], at + count
         return values
 
 
 class Streamed(DesignMatrix):
-    """Rows ``first`` to ``first + count - 1`` of `rows`, all columns or those of `index`, as they pass by.
+    """Rows ``first`` to ``first + count - 1`` of `rows`, all columns or those of `index`, read in every pass.
 
-    `budget` is how many bytes of a few chosen columns may be kept in memory.
+    `budget` is the number of bytes that chosen columns may take in memory.
     """
 
     streamed = True
 
     def __init__(
         self,
-        rows: Rows,
+        rows: RowReader,
         device: torch.device,
         dtype: torch.dtype,
         budget: int,
@@ -96,7 +96,7 @@ class Streamed(DesignMatrix):
     ) -> None:
         self.source, self.device, self.dtype, self.budget = rows, device, dtype, budget
         self.first, self.index, self.transfers = first, index, transfers or Transfers()
-        # What has passed by so far, once somebody waits for it.
+        # The fingerprint of the rows read so far, if it was asked for.
         self.number: Fingerprint | None = None
         height = rows.shape[0] - first if count is None else count
         self.shape = (height, rows.shape[1] if index is None else len(index))
@@ -127,7 +127,7 @@ class Streamed(DesignMatrix):
             index = torch.arange(n)[index]
         index = index.cpu()
         if self.shape[0] * len(index) * self.dtype.itemsize <= self.budget:
-            return Dense(self._gathered(index))
+            return Dense(self._gather_columns(index))
         whole = index if self.index is None else self.index[index]
         return self._part(self.first, self.shape[0], whole)
 
@@ -145,14 +145,14 @@ class Streamed(DesignMatrix):
 
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         self.source.rows_read += stop - start
-        return self.transfers.send(self._read(start, stop), self.device, dtype)
+        return self.transfers.send(self._read_block(start, stop), self.device, dtype)
 
     def strips(self, dtype: torch.dtype | None = None) -> Iterator[tuple[slice, Strip]]:
         for at, block in self.blocks():
             yield at, DenseStrip(block.to(dtype or self.dtype))
 
     def resident(self) -> Dense:
-        """All of it in the device's memory."""
+        """Read the whole matrix into the device's memory."""
         whole = torch.empty(self.shape, dtype=self.dtype, device=self.device)
         for at, block in self.blocks():
             whole[at] = block
@@ -180,21 +180,21 @@ class Streamed(DesignMatrix):
             pass
         return str(number)
 
-    def _gathered(self, index: Tensor) -> Tensor:
+    def _gather_columns(self, index: Tensor) -> Tensor:
         chosen = torch.empty(self.shape[0], len(index), dtype=self.dtype, device=self.device)
         index = index.to(self.device)
-        # No columns are there without a look at the data: those of an empty support.
+        # For an empty support nothing is read.
         for at, block in self.blocks() if len(index) else ():
             chosen[at] = block[:, index]
         return chosen
 
     def fetch(self, start: int, stop: int) -> np.ndarray:
-        """Rows of this range as they lie, all columns."""
+        """The rows of a range as they are stored, all columns."""
         return self.source.read(self.first + start, self.first + stop)
 
-    def _read(self, start: int, stop: int) -> Tensor:
+    def _read_block(self, start: int, stop: int) -> Tensor:
         values = self.fetch(start, stop)
-        # A copy: memory maps are read-only, and the pages must come from disk in this thread and no other.
+        # A copy: a memory map is read-only, and this thread must be the one that reads the pages from disk.
         block = torch.from_numpy(values.astype(_NUMPY[self.dtype], order="C"))
         return block if self.index is None else block[:, self.index]
 
@@ -203,7 +203,7 @@ class Streamed(DesignMatrix):
             waiting: deque[Future[Tensor]] = deque()
             for k, at in enumerate(ranges):
                 for ahead in ranges[k + len(waiting) : k + AHEAD]:
-                    waiting.append(reader.submit(self._read, ahead.start, ahead.stop))
+                    waiting.append(reader.submit(self._read_block, ahead.start, ahead.stop))
                 yield at, waiting.popleft().result()
 
     def _to_gpu(self, ranges: list[slice]) -> Iterator[tuple[slice, Tensor]]:
@@ -221,7 +221,7 @@ class Streamed(DesignMatrix):
 
 
 class _Ring:
-    """Pinned buffers that blocks pass through on their way to a GPU, on a stream of their own."""
+    """Pinned buffers through which blocks are copied to a GPU, on a separate stream."""
 
     def __init__(self, matrix: Streamed, height: int, count: int) -> None:
         self.matrix = matrix
@@ -231,7 +231,7 @@ class _Ring:
         self.stream = torch.cuda.Stream(matrix.device)
 
     def send(self, number: int, at: slice) -> tuple[Tensor, torch.cuda.Event]:
-        """Read a block and start its copy; the event tells when it has arrived."""
+        """Read a block and start its copy; the event marks the end of the copy."""
         place = number % len(self.buffers)
         before = self.copied[place]
         if before is not None:
@@ -242,11 +242,11 @@ class _Ring:
         values = values if matrix.index is None else values[:, matrix.index.numpy()]
         np.copyto(buffer.numpy(), values, casting="same_kind")
         with torch.cuda.stream(self.stream):
-            leaves, arrived = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            leaves.record(self.stream)
+            started, arrived = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            started.record(self.stream)
             block = buffer.to(matrix.device, non_blocking=True)
             arrived.record(self.stream)
-        matrix.transfers.sending(buffer.nbytes, leaves, arrived)
+        matrix.transfers.add_started(buffer.nbytes, started, arrived)
         self.copied[place] = arrived
         return block, arrived
 

@@ -1,7 +1,7 @@
-"""Strips: some rows of a design matrix in memory, in one precision, and all products that anything here makes of them.
+"""Strips: some rows of a design matrix in memory, in one precision, with all products that a fit needs.
 
-A matrix hands out its rows as strips one after the other, however it is stored. Whoever sums over samples works on
-strips and never asks what kind they are.
+A matrix of any storage gives its rows as strips, one after the other. Code that sums over samples uses strips and does
+not know their kind.
 """
 
 from abc import ABC, abstractmethod
@@ -10,8 +10,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-# From so many columns on, a Gram matrix is made of blocks of which half are transposes of others.
-HALVED_FROM = 2048
+# From this many columns on, a Gram matrix is computed in blocks, and those above the diagonal are transposes.
+BLOCKS_FROM = 2048
 BLOCKS = 4
 
 
@@ -46,7 +46,7 @@ class Strip(ABC):
 
     @abstractmethod
     def magnitudes(self, X: Tensor) -> Tensor:
-        """At least ``|A| |X|``, and all that rounding in `mv` is proportional to."""
+        """At least ``|A| |X|``: rounding errors of `mv` are proportional to it."""
 
     def mv_with_sizes(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """`mv` and `magnitudes`."""
@@ -88,7 +88,7 @@ class DenseStrip(Strip):
 
     def gram(self, weights: Tensor) -> Tensor:
         n = self.shape[1]
-        if n < HALVED_FROM:
+        if n < BLOCKS_FROM:
             return self.cross([self], weights)
         # Only the blocks on and below the diagonal: five eighths of the work.
         weighted, bounds = weights * self.values, [n * k // BLOCKS for k in range(BLOCKS + 1)]

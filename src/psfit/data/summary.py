@@ -1,4 +1,4 @@
-"""What the columns of all nodes look like, from sums alone."""
+"""Means and spreads of the columns over all nodes, from sums alone."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ import torch
 from psfit.comm import Grid
 from psfit.data.matrix import DesignMatrix
 
-# The first rows of each node say where the columns lie; squares about there do not cancel.
+# Rows of each node that give a first mean; squares about this mean do not lose digits.
 FEW = 1000
 # A spread below this share of the mean is rounding: the column is constant.
 CONSTANT = 1e-13

@@ -1,4 +1,4 @@
-"""Generated problems of the paper's kind, for examples, tests and benchmarks."""
+"""Generated problems like those of the paper, for examples, tests and benchmarks."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,7 +14,7 @@ MARGIN = 2.0
 
 @dataclass(frozen=True)
 class Synthetic:
-    """Data ``A (m, n)``, ``b (m, 1)`` and the coefficients ``x (n, 1)`` behind them, of which kappa are not zero."""
+    """Data ``A (m, n)``, ``b (m, 1)`` and their true coefficients ``x (n, 1)``, of which kappa are not zero."""
 
     A: Tensor
     b: Tensor
@@ -33,7 +33,7 @@ def paper_recipe(
     dtype: torch.dtype = torch.float64,
     device: torch.device | str = "cpu",
 ) -> Synthetic:
-    """The paper's regression data: normal entries, columns of unit norm in every node, a sparse truth, normal noise.
+    """The paper's regression data: normal entries, columns of unit norm in every node, sparse true coefficients, noise.
 
     ``kappa = round(n (1 - sparsity_level))`` coefficients at random places are standard normal.
     """
@@ -50,8 +50,8 @@ def paper_recipe(
     return Synthetic(A, b, x, kappa)
 
 
-def drawn_signs(made: Synthetic, *, seed: int = 1) -> Tensor:
-    """Labels -1 and +1, shape ``(m, 1)``, drawn from a logistic model of the same data with the same truth."""
+def draw_signs(made: Synthetic, *, seed: int = 1) -> Tensor:
+    """Draw labels -1 and +1, shape ``(m, 1)``, from a logistic model with the same data and true coefficients."""
     generator = torch.Generator(device=made.A.device).manual_seed(seed)
     eta = made.A @ made.x
     chance = torch.sigmoid(MARGIN * eta / eta.std())

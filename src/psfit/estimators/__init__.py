@@ -1,4 +1,4 @@
-"""Estimators: the scikit-learn face of PsFiT; scikit-learn lives here and nowhere lower."""
+"""Estimators: the interface of scikit-learn; no package below this one knows scikit-learn."""
 
 from psfit.estimators.classification import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
 from psfit.estimators.cv import (
@@ -8,16 +8,17 @@ from psfit.estimators.cv import (
     SparseSoftmaxRegressionCV,
     SparseSVCCV,
 )
-from psfit.estimators.path import Path, sparse_path
+from psfit.estimators.path import sparse_path
 from psfit.estimators.regression import SparseLinearRegression, SparsePoissonRegression
-from psfit.estimators.stability import Stability, stability_selection
+from psfit.estimators.results import SparsePath, Stability
+from psfit.estimators.stability import stability_selection
 
 __all__ = [
-    "Path",
     "SparseLinearRegression",
     "SparseLinearRegressionCV",
     "SparseLogisticRegression",
     "SparseLogisticRegressionCV",
+    "SparsePath",
     "SparsePoissonRegression",
     "SparsePoissonRegressionCV",
     "SparseSVC",

@@ -3,13 +3,13 @@
 import numpy as np
 from scipy.special import gammaln
 
+from psfit.losses import Loss
+
 CRITERIA = ("aic", "bic", "ebic", "gic")
-# Losses that are negative logarithms of likelihoods, up to constants; the square is one with an unknown variance.
-LIKELIHOODS = ("squared", "logistic", "softmax", "poisson")
 
 
-def information(
-    criterion: str, loss: str, losses: np.ndarray, weight: float, chosen: np.ndarray, free: np.ndarray, size: int
+def criterion_values(
+    criterion: str, loss: Loss, losses: np.ndarray, weight: float, chosen: np.ndarray, free: np.ndarray, size: int
 ) -> np.ndarray:
     """Values ``(J,)`` of a criterion, smaller is better, up to a constant.
 
@@ -24,7 +24,8 @@ def information(
     free : ndarray (J,)
         Free parameters: nonzero coefficients and intercepts.
     """
-    if loss == "squared":
+    if loss.quadratic:
+        # The variance is not known: its best value stands in the likelihood.
         tiny = np.finfo(float).tiny
         deviance = (weight * np.log(np.maximum(losses / weight, tiny))).sum(axis=1)
     else:

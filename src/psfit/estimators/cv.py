@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from psfit.admm.bicadmm import BiCADMM
-from psfit.comm import GridSpec
+from psfit.comm import Grid, GridSpec
 from psfit.common.progress import Callback
 from psfit.estimators.classification import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
 from psfit.estimators.regression import SparseLinearRegression, SparsePoissonRegression
-from psfit.estimators.selection import SelectingModel
+from psfit.estimators.selecting import SelectingModel
 from psfit.problem import Sparsity
 
 
@@ -30,7 +30,7 @@ class SparseLinearRegressionCV(SelectingModel, SparseLinearRegression):
         huber_delta: float = 1.35,
         sparsity: Sparsity = "element",
         solver: BiCADMM | None = None,
-        grid: GridSpec | None = None,
+        grid: GridSpec | Grid | None = None,
         certify: bool = True,
         verbose: int = 0,
         callback: Callback | None = None,
@@ -74,7 +74,7 @@ class _SelectingClassifier(SelectingModel):
         class_weight: dict[Any, float] | str | None = None,
         sparsity: Sparsity = "element",
         solver: BiCADMM | None = None,
-        grid: GridSpec | None = None,
+        grid: GridSpec | Grid | None = None,
         certify: bool = True,
         verbose: int = 0,
         callback: Callback | None = None,
@@ -124,7 +124,7 @@ class SparseSVCCV(_SelectingClassifier, SparseSVC):
         class_weight: dict[Any, float] | str | None = None,
         sparsity: Sparsity = "element",
         solver: BiCADMM | None = None,
-        grid: GridSpec | None = None,
+        grid: GridSpec | Grid | None = None,
         certify: bool = True,
         verbose: int = 0,
         callback: Callback | None = None,

@@ -1,4 +1,4 @@
-"""How a fit shows where it is: a live line in a terminal or notebook, else plain lines at growing distances."""
+"""The progress of a fit: a line that changes in a terminal or notebook, else plain lines at growing intervals."""
 
 import math
 import sys
@@ -12,64 +12,70 @@ from rich.live import Live
 from rich.text import Text
 
 from psfit.admm.loop import StoppedError
+from psfit.comm import Grid
 from psfit.common.progress import Callback, Progress
 from psfit.common.status import Status
 from psfit.pipeline.path import Points
 
 REFRESHES_PER_SECOND = 4
 # Seconds between plain lines: a few at least, and a share of the time so far, so that long runs do not fill logs.
-LEAST_DISTANCE = 2.0
+LEAST_INTERVAL = 2.0
 SHARE = 0.05
 
 
+def prints(verbose: int, grid: Grid) -> bool:
+    """Whether this rank prints what all of them do: the first one, if anything is to be printed."""
+    return verbose > 0 and grid.world.rank == 0
+
+
 @contextmanager
-def shown(wanted: bool, callback: Callback | None = None) -> Iterator[Callback | None]:
-    """What a fit should call: the user's callback, and a display if it is wanted."""
-    if not wanted:
+def show_progress(verbose: int, grid: Grid, callback: Callback | None = None) -> Iterator[Callback | None]:
+    """Give a fit what it should call: the user's callback, and a display on the first rank if `verbose`."""
+    if not prints(verbose, grid):
         yield callback
         return
     console = Console(stderr=True)
     if console.is_jupyter:
         # A notebook lets a line of its standard output be overwritten; other displays need widgets.
-        yield _both(callback, _Overwritten())
+        yield _call_both(callback, _OverwrittenLine())
         sys.stdout.write("\n")
     elif console.is_terminal:
         with _LiveLine(console) as line:
-            yield _both(callback, line)
+            yield _call_both(callback, line)
     else:
-        yield _both(callback, _PlainLines())
+        yield _call_both(callback, _PlainLines())
 
 
-def within(callback: Callback | None, label: str) -> Callback | None:
-    """The callback for one of several fits, whose phases it hears with a label."""
+def add_label(callback: Callback | None, label: str) -> Callback | None:
+    """The callback for one of several fits, which puts a label before the phases."""
     if callback is None:
         return None
     return lambda progress: callback(replace(progress, phase=f"{label}, {progress.phase}"))
 
 
-def require_whole(paths: list[Points]) -> list[Points]:
-    """Paths to compare, unless the callback has asked for their end: those that were cut short say nothing."""
+def require_complete(paths: list[Points]) -> list[Points]:
+    """Paths to compare; an error if the callback has ended one of them, since an incomplete path cannot be compared."""
     if any(path.ended is Status.INTERRUPTED for path in paths):
         raise StoppedError("the callback asked to stop before all models could be compared; there is no answer")
     return paths
 
 
-def _both(first: Callback | None, second: Callable[[Progress], None]) -> Callback:
+def _call_both(first: Callback | None, second: Callable[[Progress], None]) -> Callback:
     def call(progress: Progress) -> bool | None:
-        wish = None if first is None else first(progress)
+        stop = None if first is None else first(progress)
         second(progress)
-        return wish
+        return stop
 
     return call
 
 
 class _LiveLine:
-    """One line of a terminal, drawn again a few times a second while it counts the time."""
+    """One line of a terminal, written again a few times a second, with the time so far."""
 
     def __init__(self, console: Console) -> None:
-        self.progress, self.heard = Progress(), time.perf_counter()
+        self.progress, self.received = Progress(), time.perf_counter()
         self.live = Live(
-            get_renderable=self._drawn,
+            get_renderable=self._render,
             console=console,
             refresh_per_second=REFRESHES_PER_SECOND,
             transient=True,
@@ -85,15 +91,15 @@ class _LiveLine:
         self.live.stop()
 
     def __call__(self, progress: Progress) -> None:
-        self.progress, self.heard = progress, time.perf_counter()
+        self.progress, self.received = progress, time.perf_counter()
 
-    def _drawn(self) -> Text:
-        seconds = self.progress.seconds + time.perf_counter() - self.heard
-        line = described(replace(self.progress, seconds=seconds))
+    def _render(self) -> Text:
+        seconds = self.progress.seconds + time.perf_counter() - self.received
+        line = describe(replace(self.progress, seconds=seconds))
         return Text(line, no_wrap=True, overflow="ellipsis")
 
 
-class _Overwritten:
+class _OverwrittenLine:
     """A line of standard output that the next one replaces."""
 
     def __init__(self) -> None:
@@ -102,7 +108,7 @@ class _Overwritten:
     def __call__(self, progress: Progress) -> None:
         now = time.perf_counter()
         if now - self.last >= 1 / REFRESHES_PER_SECOND:
-            line = described(progress)
+            line = describe(progress)
             sys.stdout.write(f"\r{line:<{self.width}}")
             sys.stdout.flush()
             self.last, self.width = now, len(line)
@@ -112,17 +118,17 @@ class _PlainLines:
     """A line at every new phase, at every better answer of a search tree, and from time to time."""
 
     def __init__(self) -> None:
-        self.last, self.shown = -math.inf, Progress(phase="")
+        self.last, self.printed = -math.inf, Progress(phase="")
 
     def __call__(self, progress: Progress) -> None:
-        waited = progress.seconds - self.last >= max(LEAST_DISTANCE, SHARE * progress.seconds)
-        better = progress.explored > 0 and progress.objective < self.shown.objective
-        if waited or better or progress.phase != self.shown.phase:
-            print(described(progress), file=sys.stderr, flush=True)
-            self.last, self.shown = progress.seconds, progress
+        waited = progress.seconds - self.last >= max(LEAST_INTERVAL, SHARE * progress.seconds)
+        better = progress.explored > 0 and progress.objective < self.printed.objective
+        if waited or better or progress.phase != self.printed.phase:
+            print(describe(progress), file=sys.stderr, flush=True)
+            self.last, self.printed = progress.seconds, progress
 
 
-def described(progress: Progress) -> str:
+def describe(progress: Progress) -> str:
     """One line with what is known."""
     parts = [f"{progress.seconds:7.1f} s  {progress.phase}"]
     if progress.total:

@@ -55,7 +55,7 @@ def split(docstring: str) -> tuple[str, dict[str, Entries]]:
 
 
 def _properties(cls: type) -> Entries:
-    """What is known after a fit, by the properties that tell it."""
+    """What is known after a fit, from the properties of the class."""
     found = {name: value for name, value in vars(cls).items() if isinstance(value, property) and name.endswith("_")}
     return {name: f"{name}\n{indent(inspect.cleandoc(value.__doc__ or ''), '    ')}" for name, value in found.items()}
 

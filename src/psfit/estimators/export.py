@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
-from sklearn.svm import LinearSVC
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from psfit.common.output_files import write_lines, write_whole
@@ -17,24 +16,11 @@ if TYPE_CHECKING:
 def as_sklearn(model: "SparseModel") -> Any:
     """scikit-learn's model with the same predictions."""
     check_is_fitted(model)
-    loss, coef, intercept = model.result_.loss, model.result_.coef.T, model.result_.intercept
-    if loss == "softmax" and len(coef) == 2:
-        # Of two classes only the difference matters, and scikit-learn stores no more.
-        coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
-    kinds = {"logistic": LogisticRegression, "softmax": LogisticRegression, "poisson": PoissonRegressor}
-    kinds |= {"hinge": LinearSVC, "squared_hinge": LinearSVC, "squared": LinearRegression, "huber": LinearRegression}
-    if loss not in kinds:
-        raise ValueError(f"scikit-learn has no model for the {loss} loss; use coef_ and intercept_")
-    other = kinds[loss]()
-    if hasattr(model, "classes_"):
-        other.classes_, other.coef_, other.intercept_ = model.classes_, coef, intercept
-    else:
-        other.coef_, other.intercept_ = model.coef_, model.intercept_
-    if loss == "poisson":
-        other._base_loss = other._get_loss()
-    other.n_features_in_ = model.n_features_in_
-    if hasattr(model, "feature_names_in_"):
-        other.feature_names_in_ = model.feature_names_in_
+    features, target = model.learned_.features, model.learned_.target
+    other = target.to_sklearn(model.result_.coef, model.result_.intercept)
+    other.n_features_in_ = features.count
+    if features.names is not None:
+        other.feature_names_in_ = features.names
     return other
 
 

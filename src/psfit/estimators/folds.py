@@ -1,19 +1,17 @@
 """Folds: every node draws its own among its own samples, so that nothing about them has to leave it."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import is_classifier
 from sklearn.model_selection import check_cv
 from torch import Tensor
 
 from psfit.comm import Grid
-from psfit.estimators.model import Posed
-from psfit.estimators.reading import summed
+from psfit.estimators.posing import Posed
+from psfit.estimators.reading import sum_over_nodes
 
 
 @dataclass(frozen=True)
@@ -24,46 +22,40 @@ class Folds:
     test: Tensor
 
     @classmethod
-    def drawn(cls, cv: Any, y: np.ndarray, groups: Any, classifier: bool, bounds: Iterable[int], grid: Grid) -> "Folds":
-        """The splits of `cv` inside each of the nodes hosted here, whose rows end at the `bounds`."""
-        train, test = grid.together(lambda: _drawn(cv, y, groups, classifier, list(bounds)))
+    def draw(cls, cv: Any, posed: Posed, groups: Any) -> "Folds":
+        """The splits of `cv` inside each of the nodes hosted here."""
+        grid, bounds = posed.grid, posed.source.split(len(posed.grid.nodes.hosted)).bounds
+        classifier = not posed.learned.target.numeric
+        train, test = grid.together(lambda: _split(cv, posed.y, groups, classifier, list(bounds)))
         if not grid.same(torch.tensor([float(len(train))])):
             raise ValueError(f"cv={cv!r} draws {len(train)} splits on this rank and another number on others")
         # The ranks that share a node share its rows; a splitter without a seed would deal them differently.
         masks = grid.blocks.comm.broadcast(torch.from_numpy(np.stack([train, test])).to(torch.uint8)).bool()
         return cls(masks[0], masks[1])
 
-    def require_use(self, model: Any, posed: Posed) -> None:
-        """Refuse splits without samples that count, and those that a model cannot learn from."""
+    def require_enough(self, posed: Posed) -> None:
+        """Refuse splits without samples that count, and those from which such targets cannot be learned."""
         counting = (posed.weights > 0).astype(float)[:, None]
         for kind, masks in (("trains on", self.train), ("tests on", self.test)):
-            empty = _counted(masks, counting, posed.grid)[:, 0] == 0
+            empty = _sum(masks, counting, posed.grid)[:, 0] == 0
             if empty.any():
                 raise ValueError(f"cv: part {int(empty.argmax())} {kind} no sample whose weight is not zero")
-        if is_classifier(model):
-            members = (posed.y[:, None] == model.classes_) * counting
-            counts = _counted(self.train, members, posed.grid)
-            if (counts == 0).any():
-                part, place = (int(index[0]) for index in np.nonzero(counts == 0))
-                raise ValueError(
-                    f"y: part {part} of the samples to train on holds none of class {model.classes_[place]}, which is "
-                    "too rare; use fewer or stratified folds, or leave it out"
-                )
-        if posed.problem.loss.name == "poisson" and posed.problem.fit_intercept:
-            events = _counted(self.train, posed.y.reshape(-1, 1) * counting, posed.grid)[:, 0]
-            if (events == 0).any():
-                raise ValueError(
-                    f"y is zero for all samples of part {int((events == 0).argmax())} to train on: the intercept has "
-                    "no finite optimum; use fewer or shuffled folds"
-                )
+        target = posed.learned.target
+        needed = target.needs(posed.y, posed.problem.fit_intercept)
+        if not needed.shape[1]:
+            return
+        lacking = _sum(self.train, needed * counting, posed.grid) == 0
+        if lacking.any():
+            part, column = (int(index[0]) for index in np.nonzero(lacking))
+            raise ValueError(target.describe_lack(column, part))
 
 
-def _counted(masks: Tensor, columns: np.ndarray, grid: Grid) -> np.ndarray:
+def _sum(masks: Tensor, columns: np.ndarray, grid: Grid) -> np.ndarray:
     """Sums ``(S, k)`` of ``columns (m, k)`` over the samples of each mask, on all nodes."""
-    return summed(grid, (masks.double() @ torch.from_numpy(columns).double()).numpy())
+    return sum_over_nodes(grid, (masks.double() @ torch.from_numpy(columns).double()).numpy())
 
 
-def _drawn(cv: Any, y: np.ndarray, groups: Any, classifier: bool, bounds: list[int]) -> tuple[np.ndarray, np.ndarray]:
+def _split(cv: Any, y: np.ndarray, groups: Any, classifier: bool, bounds: list[int]) -> tuple[np.ndarray, np.ndarray]:
     rows = len(y)
     if groups is not None:
         groups = np.asarray(groups)
@@ -71,9 +63,9 @@ def _drawn(cv: Any, y: np.ndarray, groups: Any, classifier: bool, bounds: list[i
             raise ValueError(f"groups has shape {groups.shape}, but there are {rows} samples")
     listed = cv is not None and not isinstance(cv, (int, np.integer)) and not hasattr(cv, "split")
     splitter = check_cv(cv, y if y.ndim == 1 else None, classifier=classifier)
-    # Splits that are given, not drawn, speak of all rows of the rank.
+    # Splits that are given, not drawn, are about all rows of the rank.
     ranges = [(0, rows)] if listed else list(pairwise(bounds))
-    drawn = []
+    nodes = []
     for start, stop in ranges:
         mine = None if groups is None else groups[start:stop]
         try:
@@ -82,10 +74,10 @@ def _drawn(cv: Any, y: np.ndarray, groups: Any, classifier: bool, bounds: list[i
             raise ValueError(f"cv={cv!r}, on the {stop - start} samples of a node: {error}") from None
         if not splits:
             raise ValueError(f"cv={cv!r} holds no splits (any more: an iterator serves only one fit)")
-        drawn.append(np.stack([_masks(pair, stop - start) for pair in splits], axis=1))
-    if len({part.shape[1] for part in drawn}) > 1:
+        nodes.append(np.stack([_masks(pair, stop - start) for pair in splits], axis=1))
+    if len({part.shape[1] for part in nodes}) > 1:
         raise ValueError(f"cv={cv!r} draws different numbers of splits on different nodes")
-    train, test = np.concatenate(drawn, axis=2)
+    train, test = np.concatenate(nodes, axis=2)
     return train, test
 
 

@@ -1,4 +1,4 @@
-"""What kinds of values are numbers: everything else is refused by the name of the argument, before it is converted."""
+"""Checks that values are numbers or labels, before they are converted; errors name the argument."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,9 +12,9 @@ IMPUTE = "impute or drop such entries (sklearn.impute.SimpleImputer)"
 
 
 def require_numbers(values: Any, name: str, remedy: str = ENCODE) -> None:
-    """Refuse what is no array of real numbers: text (the `remedy` says what to do), dates, complex numbers, masks.
+    """Refuse text (the `remedy` says what to do), dates, complex numbers and masks.
 
-    NaN passes, since tables mark missing numbers by it; it is refused where all numbers are looked at.
+    NaN passes here, since tables mark missing numbers by it; `require_finite` refuses it later.
     """
     for label, part in _parts(values, name):
         _require_kind(part, label)
@@ -23,7 +23,7 @@ def require_numbers(values: Any, name: str, remedy: str = ENCODE) -> None:
             raise _dates(label, part.dtype)
         if kind in "USTO" and np.size(part):
             cells = list(enumerate(np.asarray(part, dtype=object).ravel()))
-            # Texts that are numbers come last: where some are none, these are what is wrong.
+            # Texts that read as numbers come last: if other texts are there, the message should show one of those.
             for place, value in sorted(cells, key=lambda cell: _reads_as_number(cell[1])):
                 _require_number(value, label, place // _width(part), remedy)
 
@@ -38,7 +38,7 @@ def require_labels(values: Any, name: str) -> None:
 
 
 def _parts(values: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """What has one type: the columns of a table, of which only those that may be no numbers; else all of it."""
+    """The parts that have one type each: the columns of a table that may not be numbers; else all values."""
     if isinstance(values, Tensor) or values is None:
         return
     if scipy.sparse.issparse(values):
@@ -98,7 +98,7 @@ def _require_number(value: Any, label: str, row: int, remedy: str) -> None:
     except TypeError as error:
         raise TypeError(f"{label} is not numeric in row {row}: {error}") from None
     except (OverflowError, ValueError) as error:
-        raise ValueError(f"{label} has no number of float64 in row {row}: {error}") from None
+        raise ValueError(f"{label} does not fit in float64 in row {row}: {error}") from None
 
 
 def _require_there(value: Any, label: str, row: int) -> None:

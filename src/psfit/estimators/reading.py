@@ -1,19 +1,26 @@
 """Reading what users pass in: arrays and tables through scikit-learn, tensors in place, sparse matrices, files."""
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse
 import torch
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_n_features,
+    _check_sample_weight,
+    _get_feature_names,
+    check_array,
+)
 from torch import Tensor
 
 from psfit.comm import Grid
 from psfit.data import Dense, DesignMatrix, FileSource, Sparse, Streamed, memory
 from psfit.data.io.base import CheckedRows
+from psfit.data.schema import Schema
 from psfit.data.sparse_checks import checked
 from psfit.data.streamed import ArrayRows
 from psfit.estimators.kinds import complex_error, require_numbers
@@ -41,22 +48,58 @@ def as_file(X: Any, y: Any = None, sample_weight: Any = None, target: Any = None
     return None
 
 
-def read_design(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """Numbers, samples by features: an array, a tensor or a sparse matrix; checked against what was fitted unless
-    `reset`.
+@dataclass(frozen=True, eq=False)
+class Features:
+    """The columns of X: how many there are, their names if it had names, and how files were read."""
+
+    count: int
+    names: np.ndarray | None = None
+    schema: Schema | None = None
+
+
+class Fitted(Protocol):
+    """A model or a path: what new samples are compared with. `feature_names_in_` is there if names are known."""
+
+    @property
+    def n_features_in_(self) -> int: ...
+
+
+def read_new(X: Any, owner: str) -> tuple[Any, Features]:
+    """Numbers to fit, samples by features: an array, a tensor or a sparse matrix; and what is known of its columns.
+
+    Messages name the `owner`, the estimator or procedure that asks.
     """
-    if isinstance(X, Tensor):
-        values: Any = _read_tensor(estimator, X, reset)
-    elif _is_large(X):
-        values = _read_memory_map(estimator, X, reset)
-    else:
-        if scipy.sparse.issparse(X):
-            X = checked(X)
-        require_numbers(X, "X")
-        values = validate_data(
-            estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False
-        )
+    values = _read_values(X, owner)
+    return values, Features(values.shape[1], _get_feature_names(X))
+
+
+def read_known(X: Any, fitted: Fitted) -> Any:
+    """Numbers to predict, whose columns must be those of the fit."""
+    if not isinstance(X, Tensor) and not _is_large(X):
+        _check_feature_names(fitted, X, reset=False)
+    values = _read_values(X, type(fitted).__name__)
+    _check_n_features(fitted, values, reset=False)
     return values
+
+
+def _read_values(X: Any, owner: str) -> Any:
+    if isinstance(X, Tensor):
+        return _read_tensor(X)
+    return _read_memory_map(X) if _is_large(X) else _read_array(X, owner)
+
+
+def _read_array(X: Any, owner: str) -> Any:
+    if scipy.sparse.issparse(X):
+        X = checked(X)
+    require_numbers(X, "X")
+    return check_array(
+        X,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        ensure_all_finite=False,
+        estimator=owner,
+        input_name="X",
+    )
 
 
 def place(values: Any, grid: Grid) -> DesignMatrix:
@@ -111,7 +154,7 @@ def read_weights(sample_weight: Any, samples: int) -> np.ndarray:
     return weights
 
 
-def summed(grid: Grid, values: np.ndarray) -> np.ndarray:
+def sum_over_nodes(grid: Grid, values: np.ndarray) -> np.ndarray:
     """The sum over all nodes of what each rank knows of its own."""
     return np.asarray(grid.nodes.total(torch.as_tensor(values)).cpu().numpy())
 
@@ -134,65 +177,50 @@ def _is_large(X: Any) -> bool:
     return isinstance(X, np.memmap) and X.nbytes > memory.budget(torch.device("cpu"))
 
 
-def _read_tensor(estimator: Any, X: Tensor, reset: bool) -> Tensor:
+def _read_tensor(X: Tensor) -> Tensor:
     if X.layout not in (torch.strided, torch.sparse_csr):
         raise TypeError(f"X: tensors of layout {X.layout} are not supported; pass X.to_sparse_csr() or X.to_dense()")
     if X.ndim != 2:
         raise ValueError(f"X must have two dimensions, samples by features; it has {X.ndim}. Use X.reshape(-1, 1)")
     if X.is_complex():
         raise complex_error("X", X.dtype)
-    _learn_shape(estimator, X, reset)
+    _require_some(X)
     X = X.detach()
     return X if X.dtype in FLOATS else X.to(torch.float32 if X.is_floating_point() else torch.float64)
 
 
-def _read_memory_map(estimator: Any, X: np.memmap, reset: bool) -> np.memmap:
+def _read_memory_map(X: np.memmap) -> np.memmap:
     if X.ndim != 2 or X.dtype.kind not in "biuf":
         raise ValueError(f"X must be numbers in two dimensions; it is {X.dtype} in {X.ndim}")
     if min(X.strides) < 0:
         raise ValueError("X: a reversed memory map that does not fit in memory; pass it in the order of the file")
-    _learn_shape(estimator, X, reset)
+    _require_some(X)
     return X
 
 
-def forget_names(estimator: Any) -> None:
-    """Names of an earlier fit do not belong to this one."""
-    estimator.__dict__.pop("feature_names_in_", None)
-
-
-def _learn_shape(estimator: Any, X: Any, reset: bool) -> None:
-    """What scikit-learn's own checks would do about the number of features."""
+def _require_some(X: Any) -> None:
     if X.shape[0] == 0 or X.shape[1] == 0:
         raise ValueError(f"X is empty: {X.shape[0]} sample(s) by {X.shape[1]} feature(s)")
-    if reset:
-        estimator.n_features_in_ = X.shape[1]
-        forget_names(estimator)
-    elif X.shape[1] != estimator.n_features_in_:
-        raise ValueError(
-            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
-            f"{estimator.n_features_in_} features as input"
-        )
 
 
-def require_finite(estimator: Any, matrix: DesignMatrix) -> None:
+def require_finite(matrix: DesignMatrix, names: np.ndarray | None) -> None:
     """Refuse NaN and infinity where the data lie now; rows that pass by are checked on their way."""
     if isinstance(matrix, Sparse):
         bad = ~matrix.csr.values.isfinite()
         if bool(bad.any()):
             first = int(bad.nonzero()[0, 0])
             row = int((matrix.csr.starts <= first).sum()) - 1
-            raise _not_finite(estimator, float(matrix.csr.values[first]), row, int(matrix.csr.places[first]))
+            raise _not_finite(names, float(matrix.csr.values[first]), row, int(matrix.csr.places[first]))
     elif isinstance(matrix, Dense) and not bool(matrix.values.sum().isfinite()):
         # A sum can overflow although no entry is infinite; only then, and on bad data, look at every entry.
         bad = ~matrix.values.isfinite()
         if bool(bad.any()):
             column = int(bad.any(dim=0).nonzero()[0, 0])
             row = int(bad[:, column].nonzero()[0, 0])
-            raise _not_finite(estimator, float(matrix.values[row, column]), row, column)
+            raise _not_finite(names, float(matrix.values[row, column]), row, column)
 
 
-def _not_finite(estimator: Any, value: float, row: int, column: int) -> ValueError:
-    names = getattr(estimator, "feature_names_in_", None)
+def _not_finite(names: np.ndarray | None, value: float, row: int, column: int) -> ValueError:
     label = f"{column}" if names is None else f"{column} ({names[column]!r})"
     kind = "NaN" if value != value else "infinity"
     return ValueError(

@@ -1,6 +1,5 @@
 """Scores of many models on samples that they have not seen."""
 
-import copy
 from itertools import pairwise
 from typing import Any
 
@@ -10,21 +9,18 @@ from sklearn.metrics import check_scoring
 from torch import Tensor
 
 from psfit.estimators.folds import Folds
-from psfit.estimators.model import Posed, SparseModel
-from psfit.estimators.reading import summed
+from psfit.estimators.posing import Posed
+from psfit.estimators.predictors import Predictions
+from psfit.estimators.reading import sum_over_nodes
 from psfit.pipeline.subsamples import loss_sums, predictors
 
 
-def scorer_of(model: SparseModel, scoring: Any) -> Any:
+def find_scorer(scoring: Any) -> Any:
     """scikit-learn's scorer of that name, or None."""
-    if scoring is None:
-        return None
-    return check_scoring(model, scoring=scoring)
+    return None if scoring is None else check_scoring(None, scoring=scoring)
 
 
-def held_out_scores(
-    model: SparseModel, scorer: Any, posed: Posed, folds: Folds, coefs: Tensor, intercepts: Tensor
-) -> np.ndarray:
+def score_held_out(scorer: Any, posed: Posed, folds: Folds, coefs: Tensor, intercepts: Tensor) -> np.ndarray:
     """Scores ``(S, J)`` of the models ``coefs (S, J, p, c)`` and ``intercepts (S, J, c)`` of each split.
 
     Without a scorer it is minus the mean loss, of which only sums leave a node. A scorer sees the samples of one node
@@ -34,8 +30,8 @@ def held_out_scores(
         sums, weights = loss_sums(posed.problem, posed.source, posed.grid, folds.test, coefs, intercepts)
         return np.asarray((-sums.mean(dim=2) / weights.unsqueeze(1)).numpy())
     seen, weighted = _predictors(posed, folds, coefs, intercepts), posed.weighted
-    local = posed.grid.together(lambda: _scored(model, scorer, posed, weighted, folds, seen))
-    total = summed(posed.grid, local)
+    local = posed.grid.together(lambda: _score(scorer, posed, weighted, folds, seen))
+    total = sum_over_nodes(posed.grid, local)
     return np.asarray(total[:, :-1] / total[:, -1:])
 
 
@@ -48,12 +44,10 @@ def _predictors(posed: Posed, folds: Folds, coefs: Tensor, intercepts: Tensor) -
     return [np.concatenate(parts) if parts else empty for parts in found]
 
 
-def _scored(
-    model: SparseModel, scorer: Any, posed: Posed, weighted: bool, folds: Folds, seen: list[np.ndarray]
-) -> np.ndarray:
+def _score(scorer: Any, posed: Posed, weighted: bool, folds: Folds, seen: list[np.ndarray]) -> np.ndarray:
     """For each split the models' scores times their weights, summed over the nodes hosted here; then the weights."""
-    source, grid = posed.source, posed.grid
-    bounds = source.split(len(grid.nodes.hosted)).bounds
+    target = posed.learned.target
+    bounds = posed.source.split(len(posed.grid.nodes.hosted)).bounds
     total = np.zeros((len(seen), seen[0].shape[1] + 1))
     for split, values in enumerate(seen):
         rows = np.flatnonzero(folds.test[split].cpu().numpy())
@@ -65,7 +59,7 @@ def _scored(
             extra = {"sample_weight": posed.weights[at]} if weighted else {}
             try:
                 scores = [
-                    float(scorer(answering(model, values[start:stop, j]), None, posed.y[at], **extra))
+                    float(scorer(Predictions(target, values[start:stop, j]), None, posed.y[at], **extra))
                     for j in range(values.shape[1])
                 ]
             except (TypeError, ValueError, AttributeError) as error:
@@ -77,18 +71,7 @@ def _scored(
     return total
 
 
-def answering(model: SparseModel, predictor: np.ndarray) -> SparseModel:
-    """The model of certain predictors, whatever it is asked about."""
-    known = copy.copy(model)
-    for learned in ("result_", "kappa_", "gamma_", "selection_"):
-        # Those of an earlier fit; nothing may take them for this model's.
-        if hasattr(known, learned):
-            delattr(known, learned)
-    known._predictor = lambda X: predictor  # type: ignore[method-assign]
-    return known
-
-
-def models_of(paths: list[list[Any]]) -> tuple[Tensor, Tensor]:
+def stack_models(paths: list[list[Any]]) -> tuple[Tensor, Tensor]:
     """Coefficients ``(S, J, p, c)`` and intercepts ``(S, J, c)`` of paths: for each split one for each gamma."""
     coefs = np.stack([np.concatenate([points.coefs for points in path]) for path in paths])
     intercepts = np.stack([np.concatenate([points.intercepts for points in path]) for path in paths])

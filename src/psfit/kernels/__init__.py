@@ -1,7 +1,7 @@
-"""Kernels for GPUs, in Triton, for the few places where torch's own operations leave speed behind.
+"""Kernels for GPUs, in Triton, for the few places where torch's own operations are too slow.
 
-Triton comes with the CUDA build of torch, and needs a C compiler. Without them, or on a CPU, `kernel` finds nothing and
-the callers go the plain way; both ways compute the same.
+Triton comes with the CUDA build of torch, and needs a C compiler. Without them, or on a CPU, `kernel` returns None and
+the callers use torch's operations; both compute the same.
 """
 
 import os
@@ -14,12 +14,12 @@ import torch
 
 
 def kernel(name: str, device: torch.device) -> Any:
-    """The function of that name in the module of the same name, or None where it cannot run."""
-    return _loaded(name) if device.type == "cuda" else None
+    """The function of that name in the module of the same name; None if it cannot run."""
+    return _load(name) if device.type == "cuda" else None
 
 
 @cache
-def _loaded(name: str) -> Any:
+def _load(name: str) -> Any:
     if not os.environ.get("CC") and not any(shutil.which(compiler) for compiler in ("gcc", "clang", "cc")):
         return None
     try:

@@ -1,7 +1,7 @@
-"""Work that is the same each time, as a CUDA graph: dozens of small kernels, launched all at once.
+"""Work that is the same each time, as a CUDA graph: one launch for dozens of small kernels.
 
-An iteration on a GPU is made of kernels that take microseconds each, less than it takes to launch them one by one.
-Where every iteration does the same work on one device and asks the host for nothing, it is recorded once and replayed.
+The kernels of an iteration take microseconds each, less than the time to launch them one by one. If every iteration
+does the same work on one device and does not wait for the host, it is recorded once and replayed.
 """
 
 import gc
@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 Tensors = dict[str, Tensor]
-# The first calls run as they are: they warm up the libraries, and short runs are not worth a recording.
+# The first calls are not recorded: they initialise the libraries, and a recording is not worth it for short runs.
 PLAIN_CALLS = 2
 
 
 class Replay:
-    """A function of tensors by name, to be applied again and again to its own result.
+    """A function of named tensors that is applied repeatedly to its own result.
 
-    All results live in the same buffers: the next call overwrites them. Only those named in `fresh` are new each time.
+    All results are in the same buffers: the next call overwrites them. Only those named in `fresh` are new tensors.
     """
 
     def __init__(self, function: Callable[[Tensors], Tensors], fresh: tuple[str, ...] = ()) -> None:
@@ -28,7 +28,7 @@ class Replay:
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self, tensors: Tensors) -> Tensors:
-        """The result for the same names as the arguments, and perhaps more."""
+        """The results: the same names as the arguments, and possibly more."""
         self.calls += 1
         if self.calls <= PLAIN_CALLS:
             return self.function(tensors)
@@ -44,7 +44,7 @@ class Replay:
     def _record(self, tensors: Tensors) -> None:
         self.inputs = {name: value.clone() for name, value in tensors.items()}
         self.graph = torch.cuda.CUDAGraph()
-        with _uncollected(), torch.cuda.graph(self.graph):
+        with _without_garbage_collection(), torch.cuda.graph(self.graph):
             found = self.function(self.inputs)
             for name, buffer in self.inputs.items():
                 buffer.copy_(found[name])
@@ -52,8 +52,8 @@ class Replay:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """No garbage collection for a while: the end of another graph within a recording would spoil it."""
+def _without_garbage_collection() -> Iterator[None]:
+    """No garbage collection inside: deleting another graph during a recording would make it fail."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -8,13 +8,13 @@ from torch import Tensor
 
 from psfit.kernels import kernel
 
-# A product with more columns than this is an ordinary one.
+# A product with more columns uses torch's own operation.
 MOST_COLUMNS = 16
 
-# Newton's decrement, as a root of its share of the objective, below which a step that gains nothing is the last: this
-# power of the machine epsilon, 2e-5 in float64 and 8e-3 in float32.
+# The residual of Newton's method is the root of its decrement as a share of the objective. Below this power of the
+# machine epsilon (2e-5 in float64, 8e-3 in float32), a step that gains nothing is the last.
 NEAR = 0.3
-# And the one below which it tells how much there is left to gain.
+# Below this residual, the decrement estimates how much there is left to gain.
 CLOSE = 0.3
 
 Evaluation = tuple[Tensor, Tensor, Tensor]
@@ -23,8 +23,8 @@ Evaluation = tuple[Tensor, Tensor, Tensor]
 def cholesky(H: Tensor) -> Tensor:
     """Lower Cholesky factor of positive semidefinite matrices ``(..., d, d)``.
 
-    Duplicate columns and a negligible ridge make `H` singular to rounding; the smallest shift of the diagonal that
-    lets every factor exist is then added, relative to each matrix's own diagonal.
+    With duplicate columns and a very small ridge, `H` is singular up to rounding. Then the smallest shift for which
+    all factors exist is added to the diagonal, relative to each matrix's own diagonal.
     """
     factor, info = torch.linalg.cholesky_ex(H)
     shift = torch.finfo(H.dtype).eps
@@ -47,7 +47,7 @@ def few_sums(A: Tensor, R: Tensor) -> Tensor:
     """``A' R`` of ``A (m, n)`` and ``R (m, c)`` with few columns, at the speed of reading `A` if possible."""
     backward = kernel("backward", A.device)
     if backward is None or A.dtype != torch.float32 or not 1 < R.shape[1] <= MOST_COLUMNS:
-        # For a few columns the libraries do better on this side.
+        # For a few columns the libraries are faster in this order.
         return (R.T @ A).T
     sums: Tensor = backward(A, R)
     return sums
@@ -60,7 +60,7 @@ def solve_spd(H: Tensor, rhs: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class NewtonResult:
-    """The point, its value, the relative size of the gradient left over; and how often the Hessian was made."""
+    """The point, its value, the relative size of the remaining gradient, and the number of Hessians."""
 
     x: Tensor
     value: Tensor
@@ -69,9 +69,9 @@ class NewtonResult:
 
 
 def is_hopeless(value: Tensor, residual: Tensor, give_up: float) -> Tensor:
-    """Whether an objective is so far above `give_up` that four times the decrease a step promises would not reach it.
+    """Whether an objective is so far above `give_up` that four times the predicted decrease would not reach it.
 
-    Far from the minimum a step promises too little, and nothing is hopeless.
+    Far from the minimum the predicted decrease is too small, and the answer is always no.
     """
     decrement = residual.square() * value.abs()
     return (residual < CLOSE) & (value - 2 * decrement > give_up)
@@ -96,15 +96,15 @@ def newton(
     value : callable
         ``x (B, d) -> value (B,)`` alone, for the line search.
     x : Tensor (B, d)
-        Where to start.
+        The start.
     tol : float
-        Stop when the Newton decrement ``g'H^-1 g`` is below ``tol^2`` times the objective, everywhere; or when rounding
-        keeps it from shrinking any further.
+        Stop when the Newton decrement ``g'H^-1 g`` is below ``tol^2`` times the objective in all problems, or when it
+        cannot get smaller because of rounding.
     give_up : float
-        Stop where it is hopeless to get below this value.
+        Stop if the problem cannot get below this value.
     least_pivot : float
-        Stop where a pivot of the Hessian's factor is less than this share of its diagonal entry: the variables are
-        nearly dependent, and steps cannot be trusted.
+        Stop if a pivot of the Hessian's factor is less than this share of its diagonal entry: then the variables are
+        almost dependent, and steps are not reliable.
     """
     damping = x.new_zeros(len(x))
     ended = torch.zeros_like(damping, dtype=torch.bool)
@@ -126,15 +126,15 @@ def newton(
             shifted = hessian + torch.diag_embed(damping.unsqueeze(-1) * _diagonal_unit(hessian))
             direction = -solve_spd(shifted, gradient.unsqueeze(-1)).squeeze(-1)
             decrement = -(gradient * direction).sum(dim=-1)
-        # The full step nearly always holds, so the next point is evaluated at once and not tried first.
+        # The full step is almost always accepted, so the next point is evaluated with its Hessian at once.
         ahead = evaluate(x + direction)
         step = _backtrack(value, x, ahead[0], current, direction, decrement, scale)
         whole = bool((step == 1).all())
         x = x + step.unsqueeze(-1) * direction
         evaluation = ahead if whole else evaluate(x)
         evaluations += 1 if whole else 2
-        # Where no step helps, the curvature ahead is larger than the Hessian says: stay closer, then let go again.
-        # Close to the minimum it is rounding that hides the decrease, and there is nothing left to gain.
+        # If no step helps, the curvature ahead is larger than the Hessian's: raise the damping, and lower it later.
+        # Close to the minimum, rounding hides the decrease, and there is nothing left to gain.
         eps = torch.finfo(x.dtype).eps
         unmoved = (step == 0) | (current - evaluation[0] <= 8 * eps * scale)
         ended = ended | (unmoved & (residual < eps**NEAR))
@@ -145,15 +145,15 @@ def newton(
 
 
 def smallest_pivot(factor: Tensor, H: Tensor) -> float:
-    """The least share of a diagonal entry of `H` that elimination of the variables before it has left."""
+    """The smallest pivot of the factor, as a share of its diagonal entry in `H`."""
     pivots = factor.diagonal(dim1=-2, dim2=-1).square()
     return float((pivots / H.diagonal(dim1=-2, dim2=-1).clamp(min=torch.finfo(H.dtype).tiny)).min())
 
 
 def _diagonal_unit(H: Tensor) -> Tensor:
-    """A positive size for each diagonal entry: its own, or the mean where that is larger.
+    """A positive size for each diagonal entry: its own, or the mean if that is larger.
 
-    A share eps of it is a normal number, since many processors and libraries take subnormal ones for zero.
+    The size times eps is a normal number, since many processors and libraries treat subnormal numbers as zero.
     """
     diagonal = H.diagonal(dim1=-2, dim2=-1).abs()
     limits = torch.finfo(H.dtype)
@@ -169,7 +169,7 @@ def _backtrack(
     decrement: Tensor,
     scale: Tensor,
 ) -> Tensor:
-    """The longest step of 1, 1/2, 1/4, ... that decreases each problem enough; zero where none of a dozen does.
+    """The longest step of 1, 1/2, 1/4, ... that decreases each problem enough; zero if none of twelve does.
 
     `ahead` is the value after the full step.
     """

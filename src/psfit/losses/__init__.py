@@ -1,4 +1,4 @@
-"""Losses: one small file each, all with the contract of `Loss`."""
+"""Losses: one small file each; all follow the contract of `Loss`."""
 
 from psfit.losses.base import Box, Loss
 from psfit.losses.hinge import Hinge

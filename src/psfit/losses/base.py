@@ -23,16 +23,27 @@ class Box:
 
 
 class Loss(ABC):
-    """A convex loss; sums over samples and weights belong to the caller."""
+    """A convex loss of single samples; the caller applies weights and sums over samples."""
 
     name: ClassVar[str]
     joint: ClassVar[bool] = False
     smooth: ClassVar[bool] = True
     quadratic: ClassVar[bool] = False
-    # Whether it depends on ``eta - b`` alone, so that an intercept may take the targets' mean.
+    # Whether it depends on ``eta - b`` alone, so that the mean may be subtracted from the targets.
     of_residual: ClassVar[bool] = False
-    # Whether `prox` does the same work whatever the numbers are, and never waits for one of them.
+    # Whether `prox` does the same work for all numbers, and never reads one of them on the host.
     steady: ClassVar[bool] = True
+    # What reports and criteria need to know; all of this may be left out. What the loss fits, and the loss of a sample
+    # as a formula of the predictor eta and the target y: without them, reports call the loss by its name.
+    fits: ClassVar[str | None] = None
+    formula: ClassVar[str | None] = None
+    # What each field of the class means.
+    meanings: ClassVar[dict[str, str]] = {}
+    # Whether it is the negative logarithm of a likelihood, up to constants: then there are information criteria. The
+    # square is one of a variance that is not known.
+    likelihood: ClassVar[bool] = False
+    # Whether its curvature comes as close to zero as one likes; None if that is not known.
+    curvature_vanishes: ClassVar[bool | None] = None
 
     @abstractmethod
     def value(self, eta: Tensor, b: Tensor) -> Tensor:
@@ -59,12 +70,12 @@ class Loss(ABC):
         """``sup_eta a'eta - loss(eta; b)``; infinite outside its closed domain. Shaped like `value`."""
 
     def nearest_slope(self, a: Tensor, b: Tensor) -> Tensor:
-        """The slopes ``a (m, c)``, moved into the domain of the conjugate where rounding has left them outside."""
+        """The slopes ``a (m, c)``, moved into the domain of the conjugate if rounding has left them outside."""
         return a
 
     @abstractmethod
     def typical_curvature(self, mean_target: float, outputs: int) -> float:
-        """A representative second derivative: the unit in which penalties are chosen."""
+        """A typical second derivative: the unit in which penalties are chosen."""
 
     def coupling(self, eta: Tensor, b: Tensor) -> Tensor:
         """``u (m, c)`` of a joint loss, whose second derivative is ``diag(curvature + u^2) - u u'``."""
@@ -79,9 +90,9 @@ class Loss(ABC):
         return (diagonal + u.square()).diag_embed() - u.unsqueeze(2) * u.unsqueeze(1)
 
     def broad_curvature(self, eta: Tensor, b: Tensor) -> Tensor:
-        """Curvature over moves of the usual size, ``(m, c)``: for models that compare supports.
+        """Curvature over steps of the usual size, ``(m, c)``: for models that compare supports.
 
-        A loss with kinks bends nowhere or only in a small range, and its curvature at a point says nothing.
+        A loss with kinks has curvature nowhere or only in a small range, so its curvature at a point is of no use.
         """
         return self.curvature(eta, b)
 

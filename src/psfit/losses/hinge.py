@@ -14,6 +14,9 @@ class Hinge(Loss):
     """The support vector machine; not differentiable at margin one."""
 
     name: ClassVar[str] = "hinge"
+    fits: ClassVar[str | None] = "a linear support vector machine (hinge)"
+    formula: ClassVar[str | None] = "max(0, 1 \u2212 y\u03b7), y = \u22121 or +1"
+    curvature_vanishes: ClassVar[bool | None] = True
     smooth: ClassVar[bool] = False
 
     def value(self, eta: Tensor, b: Tensor) -> Tensor:
@@ -26,7 +29,7 @@ class Hinge(Loss):
         return torch.zeros_like(eta)
 
     def prox(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
-        # In the margin t = b v the prox moves up by at most `step`, and never past the kink at one.
+        # In the margin t = b v, the prox goes up by at most `step`, and never beyond the kink at one.
         margin = b * v
         moved = torch.minimum(margin + step, torch.ones_like(margin))
         return torch.where(margin >= 1, v, b * moved)

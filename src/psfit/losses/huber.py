@@ -11,10 +11,14 @@ from psfit.losses.base import Box, Loss
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    """Regression that outliers cannot carry away: residuals beyond `delta` count linearly."""
+    """Regression with little influence of outliers: residuals above `delta` count linearly."""
 
     delta: float = 1.35
     name: ClassVar[str] = "huber"
+    fits: ClassVar[str | None] = "robust linear regression (Huber loss)"
+    formula: ClassVar[str | None] = "r\u00b2 for r = |\u03b7 \u2212 y| \u2264 \u03b4, else 2\u03b4r \u2212 \u03b4\u00b2"
+    meanings: ClassVar[dict[str, str]] = {"delta": "larger residuals count linearly"}
+    curvature_vanishes: ClassVar[bool | None] = True
     of_residual: ClassVar[bool] = True
 
     def value(self, eta: Tensor, b: Tensor) -> Tensor:
@@ -29,7 +33,7 @@ class Huber(Loss):
         return 2 * ((eta - b).abs() <= self.delta).to(eta.dtype)
 
     def broad_curvature(self, eta: Tensor, b: Tensor) -> Tensor:
-        # That of the parabola that touches the loss at both residuals of this size.
+        # The curvature of the parabola that touches the loss at both residuals of this size.
         return 2 * self.delta / (eta - b).abs().clamp(min=self.delta)
 
     def box(self, b: Tensor) -> Box:

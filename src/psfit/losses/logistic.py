@@ -18,6 +18,10 @@ class Logistic(Loss):
     """Binary classification with probabilities."""
 
     name: ClassVar[str] = "logistic"
+    fits: ClassVar[str | None] = "logistic regression"
+    formula: ClassVar[str | None] = "log(1 + exp(\u2212y\u03b7)), y = \u22121 or +1"
+    likelihood: ClassVar[bool] = True
+    curvature_vanishes: ClassVar[bool | None] = True
     steady: ClassVar[bool] = False
 
     def value(self, eta: Tensor, b: Tensor) -> Tensor:
@@ -32,19 +36,19 @@ class Logistic(Loss):
     def prox(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
         """Root of ``t - u - step sigma(-t)`` in the margins ``t = b w``, ``u = b v``.
 
-        The function increases, is convex left of zero and concave right of it, and the sign of the root is known:
-        Newton's method started on the proper side approaches the root from that side and never overshoots. In the
-        exponential tail it advances by about one a step, hence up to log(step) steps.
+        The function increases, is convex left of zero and concave right of it, and the sign of the root is known.
+        Newton's method, started on the correct side, approaches the root from that side and never overshoots. In the
+        exponential tail a step has a length of about one, so there are up to log(step) steps.
         """
         u = b * v
         t = torch.where(u + step / 2 > 0, u.clamp(min=0), (u + step).clamp(max=0))
-        # Convergence is quadratic, so a step of this size was the last that mattered; a smaller one may be noise.
+        # Convergence is quadratic: after a step of this size, the next would be only rounding.
         tolerance = torch.finfo(v.dtype).eps ** 0.75
         for k in range(1, NEWTON_STEPS + 1):
             down = torch.sigmoid(-t)
             move = (u + step * down - t) / (1 + step * down * (1 - down))
             t = t + move
-            # Reading a device number costs a synchronisation, so the test is not made at every step.
+            # Reading a number from the device needs a synchronisation, so only some steps make the test.
             if k % CHECK_EVERY == 0 and bool((move.abs() <= tolerance * (1 + t.abs())).all()):
                 break
         return b * t

@@ -15,6 +15,10 @@ class Poisson(Loss):
     """Regression of counts with a log link."""
 
     name: ClassVar[str] = "poisson"
+    fits: ClassVar[str | None] = "Poisson regression with a log link"
+    formula: ClassVar[str | None] = "exp(\u03b7) \u2212 y\u03b7"
+    likelihood: ClassVar[bool] = True
+    curvature_vanishes: ClassVar[bool | None] = True
 
     def value(self, eta: Tensor, b: Tensor) -> Tensor:
         return eta.exp() - b * eta

@@ -18,19 +18,23 @@ class Softmax(Loss):
     """Classification into several classes; its outputs form one problem."""
 
     name: ClassVar[str] = "softmax"
+    fits: ClassVar[str | None] = "softmax regression"
+    formula: ClassVar[str | None] = "log \u03a3 exp(\u03b7) \u2212 \u03b7 of the sample's class"
+    likelihood: ClassVar[bool] = True
+    curvature_vanishes: ClassVar[bool | None] = True
     steady: ClassVar[bool] = False
     joint: ClassVar[bool] = True
 
     def value(self, eta: Tensor, b: Tensor) -> Tensor:
-        # Subtracting the label's predictor first leaves nothing large to cancel. Where the label leads, its own term is
-        # one, and the others keep their digits beside it however small they are.
+        # The label's predictor is subtracted first, so that no large numbers cancel. If the label has the largest
+        # predictor, its own term is one, and `log1p` keeps the digits of the others.
         ahead = eta - (b * eta).sum(dim=1, keepdim=True)
         others = ((1 - b) * ahead.clamp(max=0).exp()).sum(dim=1, keepdim=True)
         leads = (ahead <= 0).all(dim=1, keepdim=True)
         return torch.where(leads, others.log1p(), ahead.logsumexp(dim=1, keepdim=True))
 
     def gradient(self, eta: Tensor, b: Tensor) -> Tensor:
-        # Minus the other probabilities in place of the label's minus one: the same without cancellation.
+        # For the label, minus the sum of the other probabilities: its probability minus one, without cancellation.
         others = (1 - b) * eta.softmax(dim=1)
         return others - b * others.sum(dim=1, keepdim=True)
 
@@ -46,8 +50,8 @@ class Softmax(Loss):
 
         With ``u = v + step b`` the minimiser is ``w = u - step pi``, ``pi = softmax(w)``. Given ``L =
         logsumexp(w)`` each ``r = step pi_k`` solves ``r + log r = u_k - L + log step``, a Wright omega function, and
-        ``L`` makes the probabilities sum to one. That sum is convex and decreasing in ``L`` and at least one at
-        ``max(u) - step``, so Newton's method rises monotonically to the root.
+        ``L`` is such that the probabilities sum to one. That sum is convex and decreasing in ``L`` and at least one
+        at ``max(u) - step``, so Newton's method increases to the root.
         """
         step = torch.as_tensor(step, dtype=v.dtype, device=v.device).expand(v.shape[0], 1)
         u = v + step * b

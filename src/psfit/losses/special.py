@@ -8,7 +8,7 @@ def wright_omega(x: Tensor) -> Tensor:
     """The root ``w > 0`` of ``w + log w = x``, to machine accuracy, for any ``x`` whose square is finite.
 
     Below `tail` the equation is ``w = exp(x)`` up to rounding. Elsewhere a fourth-order iteration on the residual
-    of the logarithmic form starts from the leading asymptotic terms; three rounds reach float64.
+    of the logarithmic form starts from the leading asymptotic terms; three iterations reach float64.
     """
     tail = -37.0
     inner = x.clamp(min=tail)

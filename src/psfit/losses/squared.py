@@ -14,6 +14,10 @@ class Squared(Loss):
     """Linear regression."""
 
     name: ClassVar[str] = "squared"
+    fits: ClassVar[str | None] = "linear regression"
+    formula: ClassVar[str | None] = "(\u03b7 \u2212 y)\u00b2"
+    likelihood: ClassVar[bool] = True
+    curvature_vanishes: ClassVar[bool | None] = False
     quadratic: ClassVar[bool] = True
     of_residual: ClassVar[bool] = True
 

@@ -16,7 +16,7 @@ from psfit.admm.record import Record
 from psfit.pipeline.answers import Answers
 from psfit.problem import largest
 from psfit.problem.instance import Instance
-from psfit.search.landscape import DataLandscape
+from psfit.search.objective import DataObjective
 from psfit.search.refit import Fit, refit
 from psfit.search.swaps import propose
 
@@ -33,24 +33,24 @@ def search_candidates(inst: Instance, find: Find, start: Tensor | None, store: S
     """Answers of one limit from fits that see all columns only a few times."""
     inst.watch.begin("the choice of candidates")
     order = rank_features(inst, start)
-    index = order[: inst.first_candidates].sort().values
+    index = order[: inst.costs.first_candidates].sort().values
     best: Answers | None = None
     history: list[Record] = []
     for number in range(ROUNDS):
-        part = inst.restricted(index)
-        known = None if best is None else inst.part_of(best.Z[0], index)
-        begin = None if start is None else inst.part_of(start, index)
+        part = inst.restrict(index)
+        known = None if best is None else inst.pick_rows(best.Z[0], index)
+        begin = None if start is None else inst.pick_rows(start, index)
         # Every round keeps its checkpoints to itself.
         found = find(part, begin, known, None if store is None else store.inside(f"round-{number}"))
         records = found.iteration.history
         history += [replace(record, iteration=len(history) + k + 1) for k, record in enumerate(records)]
         gained = best is None or found.objective < best.objective - inst.resolution * abs(best.objective)
         if best is None or gained:
-            best = replace(found, Z=inst.whole_of(found.Z[0], index).unsqueeze(0))
+            best = replace(found, Z=inst.fill_rows(found.Z[0], index).unsqueeze(0))
         inst.watch.begin("the search for candidates")
         if not gained or inst.watch.must_stop() or number == ROUNDS - 1:
             break
-        newcomers = _find_newcomers(inst, part, best, index)[: inst.first_candidates]
+        newcomers = _find_newcomers(inst, part, best, index)[: inst.costs.first_candidates]
         if not len(newcomers):
             break
         index = _add_newcomers(inst, best.Z[0], newcomers, index, order)
@@ -68,7 +68,7 @@ def _add_newcomers(inst: Instance, Z: Tensor, newcomers: Tensor, index: Tensor, 
     priority[index] = 2 * p + rank[index]
     priority[newcomers] = p + torch.arange(len(newcomers), device=order.device)
     priority[(Z[:p] != 0).any(dim=1)] = 0
-    size = min(inst.column_room, len(index) + len(newcomers))
+    size = min(inst.sizes.column_room, len(index) + len(newcomers))
     return priority.argsort(stable=True)[:size].sort().values
 
 
@@ -78,9 +78,9 @@ def rank_features(inst: Instance, start: Tensor | None) -> Tensor:
     scores = torch.zeros(p, dtype=torch.float64, device=inst.ridge.device)
     nothing = torch.zeros(inst.items.size, dtype=torch.bool, device=scores.device)
     for problem in range(inst.items.problems):
-        landscape = DataLandscape(inst, problem)
-        empty = landscape.fit(nothing, inst.ridge.new_zeros(len(inst.ridge), inst.items.outputs))
-        gains = landscape.domain.addition_scores(landscape.model(empty, nothing), nothing)
+        objective = DataObjective(inst, problem)
+        empty = objective.fit(nothing, inst.ridge.new_zeros(len(inst.ridge), inst.items.outputs))
+        gains = objective.domain.addition_scores(objective.model(empty, nothing), nothing)
         best = inst.items.by_feature(gains).amax(dim=1)
         # Every problem counts as much, whatever its scale.
         scores = torch.maximum(scores, best / best.max().clamp(min=torch.finfo(best.dtype).tiny))
@@ -95,13 +95,13 @@ def _find_newcomers(inst: Instance, part: Instance, best: Answers, index: Tensor
     chosen = largest(inst.items.pack(Z), inst.kappa)
     gains = torch.zeros(p, dtype=torch.float64)
     for problem, value in enumerate(best.objectives[0].tolist()):
-        fitted = Fit(Z, value, 0.0, _slopes_at(part, problem, inst.part_of(Z, index)))
+        fitted = Fit(Z, value, 0.0, _slopes_at(part, problem, inst.pick_rows(Z, index)))
         for features, block in _split_features(inst, chosen[problem]):
             support = inst.items.by_feature(chosen[problem])[features].flatten()
-            landscape = DataLandscape(block, problem)
-            model = landscape.model(replace(fitted, Z=inst.part_of(Z, features)), support)
+            objective = DataObjective(block, problem)
+            model = objective.model(replace(fitted, Z=inst.pick_rows(Z, features)), support)
             width = len(support) // len(features)
-            for swap in propose(landscape.domain, model, support):
+            for swap in propose(objective.domain, model, support):
                 feature = int(features[swap.into // width])
                 gains[feature] = max(float(gains[feature]), swap.gain / max(abs(value), 1e-300))
     gains[index.cpu()] = 0.0
@@ -130,4 +130,4 @@ def _split_features(inst: Instance, chosen: Tensor) -> Iterator[tuple[Tensor, In
         taken = inside.clone()
         taken[start : start + width] = True
         features = taken.nonzero().flatten()
-        yield features, inst.restricted(features)
+        yield features, inst.restrict(features)

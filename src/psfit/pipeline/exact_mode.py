@@ -19,7 +19,7 @@ def close_gap(inst: Instance, answers: Answers, gap_tol: float) -> tuple[Answers
     """Search for better supports than those of the one limit; the answers with what was found, and why it ended."""
     proofs: list[Proof] = []
     ends: list[Status] = []
-    node_size = inst.source.matrix.shape[1] * len(inst.items.outputs_of(0)) * 3 + inst.most_rows
+    node_size = inst.source.matrix.shape[1] * len(inst.items.outputs_of(0)) * 3 + inst.sizes.most_rows
     watch = inst.watch
     for number, value in enumerate(answers.objectives[0].tolist()):
 

@@ -9,7 +9,7 @@ from psfit.pipeline.answers import Iteration
 from psfit.pipeline.task import Task
 from psfit.problem import largest
 from psfit.problem.instance import Instance
-from psfit.search.landscape import landscape as make_landscape
+from psfit.search.objective import objective_of
 from psfit.search.refit import Fit, refit
 from psfit.search.restarts import EFFORTS, explore
 from psfit.search.support_fit import SupportFit
@@ -71,8 +71,8 @@ class OneLimitSearch:
     def __init__(self, inst: Instance, number: int, starts: list[Tensor], Z: Tensor, effort: str, passes: int) -> None:
         self.inst, self.number = inst, number
         exploration = EFFORTS[effort]
-        landscape = make_landscape(inst, number, searched=exploration is not None)
-        self.stages = explore(landscape, starts, Z, inst.resolution, exploration, passes)
+        objective = objective_of(inst, number, search=exploration is not None)
+        self.stages = explore(objective, starts, Z, inst.resolution, exploration, passes)
         self.refitted: tuple[Tensor, Fit] | None = None
 
     def first(self) -> list[SupportFit]:

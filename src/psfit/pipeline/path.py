@@ -15,7 +15,7 @@ from psfit.common.arguments import describe, integer, several
 from psfit.common.progress import Callback
 from psfit.common.status import CUT_SHORT, Status
 from psfit.data import Source
-from psfit.data.moments import Moments
+from psfit.data.raw_form import RawForm
 from psfit.pipeline.checks import require_finite
 from psfit.pipeline.run import run
 from psfit.pipeline.task import Task, agree_on_task
@@ -49,16 +49,16 @@ def solve_path(
     grid: Grid | GridSpec | None = None,
     certify: bool = True,
     brief: bool = False,
-    moments: Moments | None = None,
+    raw: RawForm | None = None,
     callback: Callback | None = None,
     keyboard: bool = False,
 ) -> list[Points]:
     """Paths over rising `kappas`, one for each of `gammas`; the `kappa` and `gamma` of the problem do not matter.
 
     With several targets (independent problems) each limit holds for each of them. A `brief` path ends at supports that
-    no swap improves, without restarts or bounds. Known `moments` of the source spare a pass. `callback` is told about
-    `Progress`; if it returns True, or the time limit comes, what is found is refitted and returned. So it is at Ctrl-C
-    with `keyboard`. Exact mode and checkpoints belong to single fits.
+    no swap improves, without restarts or bounds. A known `raw` form of the source spares a pass. `callback` is told
+    about `Progress`; if it returns True, or the time limit comes, what is found is refitted and returned. So it is at
+    Ctrl-C with `keyboard`. Exact mode and checkpoints belong to single fits.
     """
     limits = check_kappas(kappas, problem.items(source.matrix.shape[1], source.outputs))
     task = agree_on_task(
@@ -71,7 +71,7 @@ def solve_path(
         kappas=limits,
         gammas=list(gammas),
     )
-    return run_path(task, limits, gammas, moments, callback, keyboard)
+    return run_path(task, limits, gammas, raw, callback, keyboard)
 
 
 def widen(problem: Problem, source: Source, limits: Sequence[int]) -> Problem:
@@ -84,7 +84,7 @@ def run_path(
     task: Task,
     limits: Sequence[int],
     gammas: Sequence[float],
-    moments: Moments | None = None,
+    raw: RawForm | None = None,
     callback: Callback | None = None,
     keyboard: bool = False,
 ) -> list[Points]:
@@ -92,7 +92,7 @@ def run_path(
     task = replace(task, problem=replace(task.problem, gamma=gammas[0]))
     watch = task.start_watch(callback, keyboard=keyboard)
     with watch.catch_signals():
-        inst = task.pose(watch, moments)
+        inst = task.pose(watch, raw)
         if len(limits) > 1 or task.brief:
             _require_all_columns(inst)
         return task.run_on_all_ranks(lambda: [_solve_gamma(inst.at_gamma(gamma), limits, task) for gamma in gammas])
@@ -111,7 +111,7 @@ def check_kappas(kappas: Iterable[int], items: Items) -> tuple[int, ...]:
 
 def _require_all_columns(inst: Instance) -> None:
     """Refuse data of which only candidate columns can be looked at closely: each limit has candidates of its own."""
-    if inst.selective:
+    if inst.costs.uses_candidates:
         raise ValueError(
             f"X: its {inst.items.features:,} columns are too many to factor, or too far away to pass over often; "
             "fit single values of kappa, which look at candidates first, or keep fewer columns"
@@ -122,7 +122,7 @@ def _solve_gamma(inst: Instance, limits: Sequence[int], task: Task) -> Points:
     """All limits for one gamma."""
     outcome = run(inst, limits, task)
     answers = outcome.answers
-    users = [inst.to_user(Z) for Z in answers.Z]
+    users = [inst.coordinates.to_user(Z) for Z in answers.Z]
     coefs, intercepts = (torch.stack(parts) for parts in zip(*users, strict=True))
     # Objectives of a brief path are not exact and nobody reads them.
     require_finite(coefs, intercepts, *([] if task.brief else [answers.objectives]))

@@ -50,7 +50,7 @@ def run(
     store : Store, optional
         Where checkpoints of a single limit are kept.
     """
-    begin = None if start is None else inst.from_user(*start)
+    begin = None if start is None else inst.coordinates.from_user(*start).to(inst.source.matrix.dtype)
     limits = [] if kappas is None or (len(kappas) == 1 and not task.brief) else list(kappas)
     prover: Prover | None = None
     if task.certify and not task.exact:
@@ -58,7 +58,7 @@ def run(
         prover = SeveralLimitsProver(inst, gap, limits) if limits else OneLimitProver(inst, gap)
     if limits:
         answers = find_answers(inst, SeveralLimits(inst, limits, task), prover)
-    elif inst.selective:
+    elif inst.costs.uses_candidates:
 
         def find(part: Instance, start: Tensor | None, known: Tensor | None, store: Store | None) -> Answers:
             return find_answers(part, OneLimit(part, task, start, known, store), None)

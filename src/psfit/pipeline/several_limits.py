@@ -19,10 +19,9 @@ from psfit.pipeline.task import Task
 from psfit.problem import largest
 from psfit.problem.instance import Instance
 from psfit.search.joint_refit import refit_together
-from psfit.search.landscape import GramLandscape, Landscape
-from psfit.search.landscape import landscape as make_landscape
 from psfit.search.lockstep import fits_in_memory, search_in_lockstep
 from psfit.search.neighbours import pass_on, restart_limits, search_limits
+from psfit.search.objective import FormObjective, Objective, objective_of
 from psfit.search.refit import Fit
 from psfit.search.support_fit import SupportFit
 
@@ -50,7 +49,7 @@ class SeveralLimits:
     def _iterate_batch(self) -> Iteration:
         """All limits as columns of one iteration."""
         own, problems = spread(self.kappas, OWN_STARTS), self.inst.items.problems
-        many = self.inst.repeated(tuple(kappa for kappa in own for _ in range(problems)))
+        many = self.inst.with_limits(tuple(kappa for kappa in own for _ in range(problems)))
         # The limits are many columns already.
         solver = replace(self.task.solver, portfolio=False)
         setup, state = solver.init(many)
@@ -81,7 +80,7 @@ class SeveralLimitsSearch:
 
     def __init__(self, inst: Instance, number: int, kappas: list[int], starts: dict[int, Tensor], task: Task) -> None:
         self.inst, self.number, self.kappas, self.starts, self.task = inst, number, kappas, starts, task
-        self.landscape = make_landscape(inst, number)
+        self.objective = objective_of(inst, number)
         self.found: dict[int, SupportFit] = {}
         # Whether different starts have led to the same supports, and Newton's steps on them, if that is known.
         self.agreed = False
@@ -92,13 +91,13 @@ class SeveralLimitsSearch:
 
     def first(self) -> list[SupportFit]:
         """Supports of all limits, each as good as its neighbours and swaps can make it."""
-        inst, landscape, rel_tol = self.inst, self.landscape, self.inst.resolution
+        inst, objective, rel_tol = self.inst, self.objective, self.inst.resolution
         zero = torch.zeros_like(inst.ridge.expand(-1, inst.items.outputs))
         batch = None
-        if can_search_in_lockstep(landscape, self.kappas):
-            batch = search_in_lockstep(landscape, self.kappas, self.starts, zero, rel_tol)
+        if can_search_in_lockstep(objective, self.kappas):
+            batch = search_in_lockstep(objective, self.kappas, self.starts, zero, rel_tol)
         if inst.grid.agree(batch is None):
-            self.found = search_limits(landscape, self.kappas, self.starts, zero, rel_tol)
+            self.found = search_limits(objective, self.kappas, self.starts, zero, rel_tol)
         else:
             assert batch is not None
             self.found, self.steps, self.agreed = batch.found, batch.steps, inst.grid.agree(batch.agreed)
@@ -117,14 +116,14 @@ class SeveralLimitsSearch:
         order = sorted(self.kappas, key=lambda kappa: kappa not in spread(self.kappas, OWN_STARTS))
         limits = [kappa for kappa in order if self.kappas.index(kappa) in open_limits]
         rel_tol = self.inst.resolution
-        better = restart_limits(self.landscape, self.found, limits, rel_tol, effort)
-        self.found = pass_on(self.landscape, better, rel_tol)
+        better = restart_limits(self.objective, self.found, limits, rel_tol, effort)
+        self.found = pass_on(self.objective, better, rel_tol)
         return list(self.found.values())
 
     def refit(self, found: list[SupportFit]) -> list[Fit]:
         """Exact fits; those of supports that have not changed are remembered."""
         if self.task.brief and _known_exactly(self.inst):
-            # Fits from moments in float64 are good to many digits; only objectives, which no one asks for, are not.
+            # Fits from products in float64 are good to many digits; only objectives, which no one asks for, are not.
             return [one.fit for one in found]
         if not self.fits:
             self.fits = refit_together(self.inst, self.number, found, self.steps)
@@ -143,16 +142,13 @@ def spread(kappas: list[int], count: int) -> list[int]:
     return [kappas[k] for k in np.unique(places)]
 
 
-def can_search_in_lockstep(landscape: Landscape, kappas: list[int]) -> TypeGuard[GramLandscape]:
+def can_search_in_lockstep(objective: Objective, kappas: list[int]) -> TypeGuard[FormObjective]:
     """Whether all limits are searched at once: on a GPU, where many small steps take longer than a large one."""
-    if not isinstance(landscape, GramLandscape) or landscape.H.device.type != "cuda":
+    if not isinstance(objective, FormObjective) or objective.form.G.device.type != "cuda":
         return False
-    return len(landscape.outputs) == 1 and fits_in_memory(landscape, kappas)
+    return len(objective.outputs) == 1 and fits_in_memory(objective, kappas)
 
 
 def _known_exactly(inst: Instance) -> bool:
-    """Whether moments in float64, of nothing that was rounded on any rank, say all about the data."""
-    known = inst.source.statistics
-    if not inst.pooled or known is None:
-        return False
-    return not bool(inst.grid.nodes.total(torch.tensor([known.rounded], dtype=torch.float64)))
+    """Whether products in float64, of columns that were not rounded on any rank, say all about the data."""
+    return inst.source.forms.known is not None and not bool(inst.form.curvature.rounded.any())

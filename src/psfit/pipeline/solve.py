@@ -8,7 +8,7 @@ from psfit.admm.checkpoint import open_store
 from psfit.comm import Grid, GridSpec
 from psfit.common.progress import Callback
 from psfit.data import Source
-from psfit.data.moments import Moments
+from psfit.data.raw_form import RawForm
 from psfit.pipeline.checks import require_finite, require_same_answers
 from psfit.pipeline.result import Result
 from psfit.pipeline.run import Outcome, run
@@ -26,7 +26,7 @@ def solve(
     start: tuple[Tensor, Tensor] | None = None,
     certify: bool = True,
     callback: Callback | None = None,
-    moments: Moments | None = None,
+    raw: RawForm | None = None,
     keyboard: bool = False,
 ) -> Result:
     """Fit a sparse model: Bi-cADMM finds the support, the polish improves it and refits it exactly, a bound proves it.
@@ -49,8 +49,8 @@ def solve(
     callback : callable, optional
         Is told about `Progress` now and then, on its own rank; if it returns True, the fit ends with the best answer
         so far.
-    moments : Moments, optional
-        The second moments of the samples, if they are known already.
+    raw : RawForm, optional
+        The quadratic form of the samples, if it is known already.
     keyboard : bool, default=False
         Whether Ctrl-C ends the fit with the best answer so far; with a solver that is `interruptible`, SIGTERM does,
         too.
@@ -60,14 +60,14 @@ def solve(
     watch = task.start_watch(callback, len(problem.kappa), keyboard)
     checkpoints = open_store(task.solver.checkpoint, task.solver.checkpoint_every, source, start, task.grid)
     with watch.catch_signals(), checkpoints as store:
-        inst = task.pose(watch, moments)
+        inst = task.pose(watch, raw)
         return task.run_on_all_ranks(lambda: _describe(inst, run(inst, None, task, start, store)))
 
 
 def _describe(inst: Instance, outcome: Outcome) -> Result:
     """The result, once its numbers are known to be numbers, and the same on all ranks."""
     answers, proofs, problem, grid = outcome.answers, outcome.proofs, inst.problem, inst.grid
-    coef, intercept = inst.to_user(answers.Z[0])
+    coef, intercept = inst.coordinates.to_user(answers.Z[0])
     require_finite(coef, intercept, answers.objectives)
     require_same_answers(grid, coef, answers.objectives)
     return Result(

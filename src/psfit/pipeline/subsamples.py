@@ -1,8 +1,8 @@
 """Paths on subsamples: the training folds of cross-validation, the halves of stability selection.
 
 A subsample is a mask: the other samples keep their places and weigh nothing, so that data of every kind can be divided
-without being moved. For the squared loss the second moments of all subsamples come from one pass: the masks cut the
-samples into pieces, and the moments of a subsample are the sums over its pieces.
+without being moved. For the squared loss the quadratic forms of all subsamples come from one pass: the masks cut the
+samples into pieces, and the form of a subsample is the sum over its pieces.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,28 +15,29 @@ from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid
 from psfit.common.progress import Callback
 from psfit.data import Source
-from psfit.data.moments import Moments
+from psfit.data.raw_form import RawForm
 from psfit.pipeline.path import Points, run_path, widen
 from psfit.pipeline.task import Task, agree_on_task
 from psfit.problem import Problem
-from psfit.problem.instance import known_by_squares, reference_point
+from psfit.problem.costs import form_suffices
+from psfit.problem.pose import reference_point
 
 
 @dataclass(frozen=True)
 class Subsamples:
-    """Subsamples of this rank's samples by their ``masks (S, m)``, with the moments of their `pieces`, if those are
-    known: the moments of subsample s are the sums of those `pieces` that ``patterns[s]`` marks.
+    """Subsamples of this rank's samples by their ``masks (S, m)``, with the forms of their `pieces`, if those are
+    known: the form of subsample s is the sum of those `pieces` that ``patterns[s]`` marks.
     """
 
     task: Task
     masks: Tensor
-    pieces: tuple[Moments, ...]
+    pieces: tuple[RawForm, ...]
     patterns: Tensor
 
     @classmethod
     @torch.inference_mode()
     def of(cls, problem: Problem, source: Source, grid: Grid, masks: Tensor, solver: BiCADMM | None) -> "Subsamples":
-        """Agree on the task, and read the data once for all subsamples, if moments are all that is needed."""
+        """Agree on the task, and read the data once for all subsamples, if their forms are all that is needed."""
         # Many models are fitted to subsamples: only the highest effort spends restarts on them, too.
         brief = solver is None or solver.effort != "high"
         task = agree_on_task(problem, source, solver, grid, False, brief)
@@ -44,20 +45,20 @@ class Subsamples:
         patterns, piece = torch.unique(masks, dim=1, return_inverse=True)
         count = patterns.shape[1]
         most = int(grid.world.all_reduce(torch.tensor([count]), "max"))
-        pieces: list[Moments] = []
+        pieces: list[RawForm] = []
         # As many pieces as folds, and what no fold leaves out; masks drawn at random make too many pieces.
-        if most <= 2 * len(masks) and known_by_squares(problem, source, grid, most + 1):
-            # The fit to all samples may use the moments, too, and it may be exact.
+        if most <= 2 * len(masks) and form_suffices(problem, source, grid, most + 1):
+            # The fit to all samples may use the form, too, and it may be exact.
             exact = task.exact_products or task.solver.exact
             reference = reference_point(problem, source, grid)
             split = source.split(len(grid.nodes.hosted))
-            pieces = grid.together(lambda: Moments.of_parts(split, reference, exact, piece, count))
+            pieces = grid.together(lambda: RawForm.of_parts(split, reference, exact, piece, count))
         return cls(task, masks, tuple(pieces), patterns)
 
     @property
-    def whole(self) -> Moments | None:
-        """The moments of all samples."""
-        return Moments.together(list(self.pieces)) if self.pieces else None
+    def whole(self) -> RawForm | None:
+        """The form of all samples."""
+        return RawForm.sum(self.pieces) if self.pieces else None
 
     @torch.inference_mode()
     def path(
@@ -68,14 +69,14 @@ class Subsamples:
         weight = source.weight * self.masks[number].unsqueeze(1)
         part = Source(source.matrix, source.target, weight, source.bounds)
         task = replace(self.task, problem=widen(self.task.problem, part, kappas), source=part)
-        return run_path(task, kappas, gammas, self._moments(number), callback)
+        return run_path(task, kappas, gammas, self._form(number), callback)
 
-    def _moments(self, number: int) -> Moments | None:
-        """The moments of one of the subsamples; of nothing, where this rank has no sample in it."""
+    def _form(self, number: int) -> RawForm | None:
+        """The form of one of the subsamples; of nothing, where this rank has no sample in it."""
         if not self.pieces:
             return None
         mine = [piece for piece, member in zip(self.pieces, self.patterns[number].tolist(), strict=True) if member]
-        return Moments.together(mine) if mine else self.pieces[0].nothing
+        return RawForm.sum(mine) if mine else self.pieces[0].empty()
 
 
 @torch.inference_mode()

@@ -7,14 +7,15 @@ from typing import TypeVar
 from psfit.admm.bicadmm import BiCADMM
 from psfit.admm.checkpoint import CheckpointError
 from psfit.admm.loop import StoppedError
-from psfit.comm import ALONE, Grid, GridSpec, RemoteError
+from psfit.comm import Grid, GridSpec, RemoteError, build_grid
 from psfit.comm.watch import Watch
 from psfit.common.progress import Callback
 from psfit.common.signals import choose_signals
 from psfit.data import Source
-from psfit.data.moments import Moments
+from psfit.data.raw_form import RawForm
 from psfit.problem import Problem
-from psfit.problem.instance import Instance, pose
+from psfit.problem.instance import Instance
+from psfit.problem.pose import pose
 
 T = TypeVar("T")
 
@@ -56,9 +57,9 @@ class Task:
         signals = choose_signals(self.solver.interruptible, keyboard)
         return Watch(self.grid, self.solver.time_limit, callback, problems, signals)
 
-    def pose(self, watch: Watch, moments: Moments | None = None) -> Instance:
-        """The problem on the data, in internal coordinates; known `moments` of the samples spare a pass."""
-        return pose(self.problem, self.source, self.grid, self.exact_products, moments, watch)
+    def pose(self, watch: Watch, raw: RawForm | None = None) -> Instance:
+        """The problem on the data, in internal coordinates; a known `raw` form of the samples spares a pass."""
+        return pose(self.problem, self.source, self.grid, self.exact_products, raw, watch)
 
     def run_on_all_ranks(self, action: Callable[[], T]) -> T:
         """The result of an action of all ranks; an exception that may be this rank's alone ends the others, too."""
@@ -89,8 +90,7 @@ def agree_on_task(
 
 def _build_grid(grid: Grid | GridSpec | None, source: Source) -> Grid:
     """The grid itself, checked against where the data lie."""
-    if not isinstance(grid, Grid):
-        grid = (grid or ALONE).build(source.matrix.device)
+    grid = build_grid(grid, source.matrix.device)
     if grid.device.type != source.matrix.device.type:
         raise ValueError(
             f"device={str(grid.device)!r}, but the data lie on {str(source.matrix.device)!r}; move them first"

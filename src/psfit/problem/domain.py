@@ -1,7 +1,8 @@
 """The domain: which supports are allowed. It answers what the search and the certificate ask about supports.
 
-Three questions: the scores of exchanges (for the search), the conjugate of the ridge over all supports that are still
-allowed (for bounds), and which coefficients a support leaves free (for refits).
+Three questions: the minimiser of a quadratic form on a support, the scores of exchanges, and the conjugate of the ridge
+over all supports that are still allowed. The first two serve the search, the third the bounds. A demand on the
+coefficients, such as a bound, changes the answers here and nowhere else.
 
 The conjugate comes from the perspective, the strongest convex stand-in for "at most kappa items, each paying a ridge".
 For items with ridges ``r`` it gives every item a share ``s_j`` in [0, 1] of the limit and charges
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from psfit.data.quadratic_form import Minimum, QuadraticForm
 from psfit.problem.exchanges import score_additions, score_removals, score_swaps
 from psfit.problem.items import Items
 from psfit.problem.local_model import LocalModel
@@ -66,6 +68,10 @@ class Domain:
     def select(self, index: Tensor) -> "Domain":
         """Some rows of the batch."""
         return Domain(self.items, self.inside[index], self.outside[index], self.left[index])
+
+    def minimise(self, form: QuadraticForm, chosen: Tensor) -> Minimum:
+        """The minimiser of a form over the items ``chosen (size,)`` and the rows that do not count."""
+        return form.minimise(self.items.rows_of(chosen))
 
     def swap_scores(self, model: LocalModel, chosen: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Gains of all exchanges that keep a support ``chosen (size,)`` allowed; see `exchanges.score_swaps`.

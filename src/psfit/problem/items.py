@@ -56,6 +56,11 @@ class Items(ABC):
         """Which coefficients ``(p, c')`` of a single problem its items ``chosen (size,)`` allow."""
         return self.mask(chosen.unsqueeze(0))
 
+    def rows_of(self, chosen: Tensor) -> Tensor:
+        """The rows of `Z` that a single problem's items ``chosen (size,)`` leave free in all of its outputs."""
+        free = torch.ones(self.free, dtype=torch.bool, device=chosen.device)
+        return torch.cat([chosen, free]).nonzero().flatten()
+
     def pack_scores(self, scores: Tensor) -> Tensor:
         """Scores of items ``(problems, size)`` from those of single coefficients ``(p, c)``."""
         return self.pack(scores)
@@ -128,6 +133,9 @@ class EntryItems(Items):
 
     def mask(self, chosen: Tensor) -> Tensor:
         return chosen.reshape(self.features, self.outputs)
+
+    def rows_of(self, chosen: Tensor) -> Tensor:
+        raise TypeError("entries of several outputs have no rows in common: each output has a support of its own")
 
     def pack_ridge(self, ridge: Tensor) -> Tensor:
         return ridge.repeat_interleave(self.outputs)

@@ -1,4 +1,4 @@
-"""Pictures as SVG that lives inside a page: in the page's own colours, without a date, with ids of its own."""
+"""Charts as SVG inside a page: in the page's colours, without a date, with ids that no other chart has."""
 
 import io
 import re
@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup
 
-# Drawn in these colours, shown in that of the page's text, so that dark pages have light axes.
+# matplotlib draws text and axes in these colours; the page shows them in its text colour, so dark pages work, too.
 INK = ("#0a0b0c", "#000000")
-# Ten hues that can be read on white and on black.
+# Ten colours that can be seen on white and on black.
 HUES = (
     "#3b7dd8",
     "#dd7230",
@@ -25,19 +25,19 @@ HUES = (
     "#d070b0",
 )
 WIDTH = 6.8
-# What fits into one line above a chart.
+# A legend with no more entries and letters than this fits into one line above a chart.
 MOST_ENTRIES, MOST_LETTERS = 4, 54
 
 
-def chart(name: str, label: str, height: float, draw: Callable[[Any], Any]) -> Markup:
-    """An inline SVG of what `draw` draws on the axes it is given.
+def svg_chart(name: str, label: str, height: float, draw: Callable[[Any], Any]) -> Markup:
+    """An inline SVG of what `draw` draws on the axes that it gets.
 
     Parameters
     ----------
     name : str
-        Goes before every id inside, so that charts on one page do not refer to each other.
+        Prefix of all ids inside, so that charts on one page do not refer to each other.
     label : str
-        What the picture shows, for those who cannot see it.
+        What the picture shows, for screen readers.
     height : float
         In inches; all charts of a page are equally wide.
     """
@@ -59,7 +59,7 @@ def chart(name: str, label: str, height: float, draw: Callable[[Any], Any]) -> M
     }
     image = io.BytesIO()
     with rc_context(settings), warnings.catch_warnings():
-        # Letters that matplotlib's font lacks are drawn by the browser, which has more of them.
+        # The browser draws letters that matplotlib's font does not have.
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing from", category=UserWarning)
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         axes = draw(figure.subplots())
@@ -71,7 +71,7 @@ def chart(name: str, label: str, height: float, draw: Callable[[Any], Any]) -> M
 
 
 def _move_short_legend(axes: Any) -> None:
-    """A legend of a few words goes above the picture, where it hides nothing."""
+    """Put a legend of a few words above the picture, where it hides nothing."""
     handles, labels = axes.get_legend_handles_labels()
     short = len(labels) <= MOST_ENTRIES and sum(map(len, labels)) <= MOST_LETTERS
     if axes.get_legend() is not None and short:
@@ -79,17 +79,17 @@ def _move_short_legend(axes: Any) -> None:
 
 
 def _inline(root: ElementTree.Element, name: str, label: str) -> Markup:
-    """The same for a page: bare tags, the page's colours, and only ids that something refers to."""
+    """The SVG as part of a page: tags without namespaces, the page's colours, and only ids that are used."""
     for parent in list(root.iter()):
         for child in list(parent):
-            # matplotlib's style would hold for the whole page; the page's own says the same of charts.
+            # matplotlib's style would apply to the whole page; the page's own style has the same rules for charts.
             if child.tag.endswith(("}metadata", "}style")):
                 parent.remove(child)
     referred = set(re.findall(r"#([\w-]+)", " ".join(v for e in root.iter() for v in e.attrib.values())))
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
         element.attrib = {
-            key.rpartition("}")[2]: _adapted(key, value, name)
+            key.rpartition("}")[2]: _adapt_attribute(key, value, name)
             for key, value in element.attrib.items()
             if key != "id" or value in referred
         }
@@ -99,8 +99,8 @@ def _inline(root: ElementTree.Element, name: str, label: str) -> Markup:
     return Markup(ElementTree.tostring(root, encoding="unicode", short_empty_elements=True))
 
 
-def _adapted(key: str, value: str, name: str) -> str:
-    """An attribute with its references made the chart's own, and ink in the page's colour."""
+def _adapt_attribute(key: str, value: str, name: str) -> str:
+    """The value with the chart's prefix on ids and references, and with the page's text colour."""
     if key == "id":
         return f"{name}-{value}"
     if key.endswith("href"):

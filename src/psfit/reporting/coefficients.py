@@ -7,19 +7,19 @@ import numpy as np
 from markupsafe import Markup
 
 from psfit.data.summary import ColumnSummary
-from psfit.reporting.charts import chart
-from psfit.reporting.names import number
+from psfit.reporting.charts import svg_chart
+from psfit.reporting.formats import number
 from psfit.reporting.plots import plot_coefficients
 
-# More rows than this make a chart that nobody reads; the table has them all.
+# A chart with more rows is hard to read; the table has all of them.
 MOST_ROWS = 40
-# More columns have no room for their names.
+# A chart with more columns has no room for their names.
 MOST_COLUMNS = 30
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A number in a table: as it is shown, and as it is sorted."""
+    """A table cell: the text that is shown, and the value by which rows are sorted."""
 
     text: str
     value: float | str
@@ -28,22 +28,22 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Headings with what they mean, and rows of cells."""
+    """Headings with their meanings, and rows of cells."""
 
     head: list[tuple[str, str]]
     rows: list[list[Cell]]
 
 
-def numeric(value: float, digits: int = 6) -> Cell:
+def number_cell(value: float, digits: int = 6) -> Cell:
     """A cell with a number."""
     return Cell(number(value, digits) if value else "0", float(value), value == 0)
 
 
 class Coefficients:
-    """The nonzero rows of ``coef (p, c)``, the largest first; by their effects if the columns' spreads are known.
+    """The nonzero rows of ``coef (p, c)``, the largest first; sorted by effect if the columns' spreads are known.
 
-    The effect of a feature is its coefficient times its standard deviation: how far a typical difference between
-    samples moves the predictor.
+    The effect of a feature is its coefficient times its standard deviation: how much a typical difference between
+    samples changes the predictor.
     """
 
     def __init__(
@@ -84,26 +84,26 @@ class Coefficients:
         return self._row(self.names[j], self.coef[j], j)
 
     def _row(self, name: str, values: np.ndarray, j: int | None) -> list[Cell]:
-        cells = [Cell(name, name), *(numeric(value, 6 if len(values) == 1 else 4) for value in values)]
+        cells = [Cell(name, name), *(number_cell(value, 6 if len(values) == 1 else 4) for value in values)]
         empty = Cell("", float("-inf"))
         if self.ratio is not None:
             with np.errstate(over="ignore"):
-                cells.append(empty if j is None else numeric(float(np.exp(self.sizes[j, 0])), 4))
+                cells.append(empty if j is None else number_cell(float(np.exp(self.sizes[j, 0])), 4))
         if self.columns is not None:
             facts: list[float] = [] if j is None else [self.columns.means[j], self.columns.spreads[j]]
             facts += [] if j is None or len(self.outputs) > 1 else [self.sizes[j, 0]]
-            cells += [numeric(fact, 4) for fact in facts] or [empty] * (2 + (len(self.outputs) == 1))
+            cells += [number_cell(fact, 4) for fact in facts] or [empty] * (2 + (len(self.outputs) == 1))
         return cells
 
     def chart(self) -> dict[str, Any] | None:
-        """The largest rows as a picture with its caption; None if there is nothing to draw, or no room for it."""
+        """The largest rows as a picture with its caption; None if there is nothing to draw, or too many columns."""
         if not len(self.order) or len(self.outputs) > MOST_COLUMNS:
             return None
         shown = self.order[:MOST_ROWS]
         names = [self.names[j] for j in shown]
         height = 0.9 + 0.24 * len(shown) + (0.5 if len(self.outputs) > 1 else 0.0)
         values = self.sizes[shown]
-        picture: Markup = chart(
+        picture: Markup = svg_chart(
             "coefficients",
             f"Chart of the {self.measure}s in the table below, the largest first",
             height,

@@ -1,4 +1,4 @@
-"""The page: everything that is said about a model or a path, handed to the template."""
+"""The page: collects all that is written about a model or a path, and fills the template."""
 
 from functools import cache, partial
 from typing import Any
@@ -8,34 +8,36 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from psfit.common.status import STOP_REASONS
 from psfit.estimators.model import SparseModel
-from psfit.estimators.path import Path
-from psfit.estimators.selection import SelectingModel, Selection
-from psfit.reporting import words
-from psfit.reporting.charts import chart
-from psfit.reporting.coefficients import Coefficients, Table, numeric
-from psfit.reporting.names import class_names, feature_names, joined, number, output_names, plural, share
+from psfit.estimators.results import Selection, SparsePath
+from psfit.estimators.selecting import SelectingModel
+from psfit.reporting import explanations
+from psfit.reporting.charts import svg_chart
+from psfit.reporting.coefficients import Coefficients, Table, number_cell
+from psfit.reporting.formats import join_names, number, percent, plural
+from psfit.reporting.names import class_names, feature_names, output_names
 from psfit.reporting.paths import path_content
 from psfit.reporting.plots import plot_convergence, plot_selection, plot_target
 from psfit.reporting.recipe import model_recipe
 from psfit.reporting.samples import DataSummary
 
-# Targets beyond these are listed without a chart.
+# Targets after these are listed without a chart.
 MOST_CHARTS = 6
 # Where the axis of residuals ends.
 ROUNDING = 1e-10
-# Larger tables of classes against classes are no longer read.
+# A table of classes against classes is not shown if it is larger than this.
 MOST_CLASSES = 20
 
 
-def page(subject: SparseModel | Path, data: DataSummary | None = None, command: str | None = None) -> str:
+def render_page(subject: SparseModel | SparsePath, data: DataSummary | None = None, command: str | None = None) -> str:
     """The HTML of a report; `command` is the command line that made the subject."""
-    if isinstance(subject, Path):
+    if isinstance(subject, SparsePath):
         content = path_content(subject, None if data is None else data.columns)
     elif isinstance(subject, SparseModel):
         content = _model_content(subject, data)
     else:
         raise TypeError(
-            f"model is a {type(subject).__name__}, but must be a fitted PsFiT model or a Path; print a Result instead"
+            f"model is a {type(subject).__name__}, but must be a fitted PsFiT model or a SparsePath; print a Result "
+            "instead"
         )
     shared = {"data": None if data is None else _data_content(data), "command": command}
     return _templates().get_template("page.html").render(**content, **shared)
@@ -50,7 +52,7 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"number": number, "share": share}
+    found.filters |= {"number": number}
     return found
 
 
@@ -64,15 +66,15 @@ def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
     classes = class_names(getattr(model, "classes_", []))
     columns = None if data is None else data.columns
     coefficients = Coefficients(
-        result.coef, result.intercept, names, outputs, words.ratio_name(result.loss, c), columns
+        result.coef, result.intercept, names, outputs, explanations.ratio_name(result.loss, c), columns
     )
-    what, formula = words.loss_in_words(result.loss)
+    what, formula = explanations.loss_in_words(result.loss)
     gamma = float(getattr(model, "gamma_", model.gamma))
     used = [names[j] for j in result.support]
-    proof = words.certificate(result)
-    gap = "\u2013" if proof.kind == "none" else share(result.gap)
+    proof = explanations.explain_proof(result)
+    gap = "\u2013" if proof.kind == "none" else percent(result.gap)
     joint = len(result.kappa) == 1 and c > 1
-    limit = words.kappa_in_words(result.kappa, result.sparsity, c, joint, bool(classes))
+    limit = explanations.kappa_in_words(result.kappa, result.sparsity, c, joint, bool(classes))
     return {
         "title": f"Sparse {what.split(' (')[0].removeprefix('a ')}",
         "kind": type(model).__name__,
@@ -89,7 +91,7 @@ def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
         "cut_short": result.status in STOP_REASONS,
         "coefficients": coefficients.table(),
         "coefficient_chart": coefficients.chart(),
-        "reading": words.reading(result.loss, outputs, classes, data is not None),
+        "reading": explanations.coefficient_meaning(result.loss, outputs, classes, data is not None),
         "outputs": outputs,
         "classes": classes,
         "certificate": proof,
@@ -99,7 +101,7 @@ def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
         "convergence": _convergence(result),
         "result": result,
         "recipe": model_recipe(model),
-        "surroundings": getattr(model, "_surroundings", None),
+        "surroundings": model.learned_.surroundings,
     }
 
 
@@ -107,19 +109,18 @@ def _summary(used: list[str], classes: list[str], model: Any) -> str:
     if not used:
         return "The model uses no feature: its prediction is the intercept."
     chosen = " The limit was chosen among several, see below." if isinstance(model, SelectingModel) else ""
-    of = f" It tells {joined(classes)} apart." if classes else ""
-    return f"The model uses {joined(used)}.{of}{chosen}"
+    of = f" It tells {join_names(classes)} apart." if classes else ""
+    return f"The model uses {join_names(used)}.{of}{chosen}"
 
 
 def _problem(
     what: str, formula: str, result: Any, model: Any, gamma: float, limit: str, classes: list[str]
 ) -> list[tuple[str, str]]:
-    """Every choice that makes the problem what it is, with its meaning."""
+    """Every setting that defines the problem, with its meaning."""
     rows = [("model", what), ("loss of a sample", f"{formula}, with the predictor \u03b7 = a\u2032x + intercept")]
-    if result.loss == "huber":
-        rows.append(("delta", f"{number(model.huber_delta)}: larger residuals count linearly"))
+    rows += explanations.explain_parameters(result.loss, model.get_params(deep=False))
     rows.append(("limit", f"kappa = {result.kappa[0]}: {limit}"))
-    rows += words.settings(model.fit_intercept, model.standardize, gamma)
+    rows += explanations.explain_settings(model.fit_intercept, model.standardize, gamma)
     if result.coef.shape[1] > 1:
         counted = {
             "element": "element: kappa counts coefficients",
@@ -127,7 +128,7 @@ def _problem(
         }
         rows.append(("sparsity", counted[result.sparsity]))
     if classes:
-        rows.append(("classes", joined(classes, 30)))
+        rows.append(("classes", join_names(classes, 30)))
     weights = getattr(model, "class_weight", None)
     if weights is not None:
         rows.append(("weights of the classes", str(weights)))
@@ -137,13 +138,18 @@ def _problem(
 
 
 def _problems(result: Any, outputs: list[str]) -> list[tuple[str, str, str, str]]:
-    """Objective, bound and gap of each output, where the outputs are problems of their own."""
+    """Objective, bound and gap of each output, if each output is a separate problem."""
     if len(result.objectives) == 1:
         return []
     gaps = (result.objectives - result.lower_bounds) / np.maximum(np.abs(result.objectives), np.finfo(float).tiny)
     proved = np.isfinite(result.lower_bounds)
     return [
-        (name, number(objective, 8), number(bound, 8) if ok else "\u2013", share(gap) if ok else "\u2013")
+        (
+            name,
+            number(objective, 8),
+            number(bound, 8) if ok else "\u2013",
+            percent(gap) if ok else "\u2013",
+        )
         for name, objective, bound, gap, ok in zip(
             outputs, result.objectives, result.lower_bounds, gaps, proved, strict=True
         )
@@ -154,18 +160,18 @@ def _convergence(result: Any) -> dict[str, Any] | None:
     if len(result.history) < 2:
         return None
     last = result.history[-1]
-    drawn = chart(
+    drawn = svg_chart(
         "convergence",
         f"The residuals of {len(result.history)} iterations on a logarithmic scale; at the end the primal is "
         f"{last.primal:.1e}, the dual {last.dual:.1e} and the bilinear one {last.bilinear:.1e}",
         3.3,
-        partial(_residuals, result),
+        partial(_plot_residuals, result),
     )
     return {"svg": drawn, "last": last}
 
 
-def _residuals(result: Any, axes: Any) -> Any:
-    """The residuals as far down as they mean anything; below that is rounding."""
+def _plot_residuals(result: Any, axes: Any) -> Any:
+    """The residuals; smaller values than the end of the axis are only rounding."""
     axes = plot_convergence(result, axes)
     low, high = axes.get_ylim()
     axes.set_ylim(max(low, min(ROUNDING, high / 10)), high)
@@ -175,7 +181,7 @@ def _residuals(result: Any, axes: Any) -> Any:
 def _selection_content(selection: Selection) -> dict[str, Any]:
     """The scores from which kappa was chosen."""
     better = "lower" if selection.smaller_is_better else "higher"
-    drawn = chart(
+    drawn = svg_chart(
         "choice",
         f"{selection.label} against kappa, {better} is better; kappa = {selection.kappa} was chosen",
         3.6,
@@ -185,8 +191,8 @@ def _selection_content(selection: Selection) -> dict[str, Any]:
     head += [] if selection.errors is None else [("standard error", "of the mean over the folds")]
     rows, chosen = [], 0
     for place, row in enumerate(selection.rows()):
-        cells = [numeric(row["kappa"]), numeric(row["gamma"]), numeric(row["value"])]
-        cells += [] if row["standard_error"] is None else [numeric(row["standard_error"], 2)]
+        cells = [number_cell(row["kappa"]), number_cell(row["gamma"]), number_cell(row["value"])]
+        cells += [] if row["standard_error"] is None else [number_cell(row["standard_error"], 2)]
         rows.append(cells)
         chosen = place if row["chosen"] else chosen
     why = f"kappa = {selection.kappa} and gamma = {number(selection.gamma)} were chosen by {selection.label} "
@@ -208,7 +214,7 @@ def _data_content(data: DataSummary) -> dict[str, Any]:
         edges, counts = target.edges, target.counts
         drawn = None
         if k < MOST_CHARTS and target.spread > 0:
-            drawn = chart(
+            drawn = svg_chart(
                 f"target{k}",
                 f"Histogram of {name}: mean {number(target.mean)}, standard deviation {number(target.spread)}",
                 2.4,

@@ -1,4 +1,4 @@
-"""What is said about a path: its curves, its table and what is proved."""
+"""What the page shows of a path: its curves, its table and its proof."""
 
 from dataclasses import replace
 from functools import partial
@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from psfit.data.summary import ColumnSummary
-from psfit.estimators.path import Path
-from psfit.reporting import words
-from psfit.reporting.charts import chart
-from psfit.reporting.coefficients import Cell, Table, numeric
-from psfit.reporting.names import class_names, feature_names, joined, number, output_names, plural, share
+from psfit.estimators.results import SparsePath
+from psfit.reporting import explanations
+from psfit.reporting.charts import svg_chart
+from psfit.reporting.coefficients import Cell, Table, number_cell
+from psfit.reporting.formats import join_names, number, percent, plural
+from psfit.reporting.names import class_names, feature_names, output_names
 from psfit.reporting.plots import plot_gaps, plot_objectives, plot_path
 from psfit.reporting.recipe import path_recipe
 
@@ -19,20 +20,20 @@ from psfit.reporting.recipe import path_recipe
 MOST_CHARTS = 6
 
 
-def path_content(path: Path, columns: ColumnSummary | None) -> dict[str, Any]:
-    """What the template needs to know of a path, and of the columns if they are known."""
+def path_content(path: SparsePath, columns: ColumnSummary | None) -> dict[str, Any]:
+    """All that the template needs about a path; with effects if the columns are known."""
     _, _, p, c = path.coefs.shape
     names = feature_names(path.feature_names, p)
     outputs = output_names(path, c)
     classes = class_names([] if path.classes is None else path.classes)
-    what, formula = words.loss_in_words(path.loss)
-    proof = words.path_certificate(path.gaps, path.kappas)
-    gammas = joined([number(gamma) for gamma in path.gammas])
+    what, formula = explanations.loss_in_words(path.loss)
+    proof = explanations.explain_path_proof(path.gaps, path.kappas)
+    gammas = join_names([number(gamma) for gamma in path.gammas])
     limits = f"from {path.kappas[0]} to {path.kappas[-1]}" if len(path.kappas) > 1 else f"{path.kappas[0]}"
     known = path.settings
     problem = [("model", what), ("loss of a sample", f"{formula}, with the predictor \u03b7 = a\u2032x + intercept")]
     problem.append(("limits", f"kappa {limits}: the most nonzero coefficients"))
-    settings = words.settings(known["fit_intercept"], known["standardize"], float(path.gammas[0]))
+    settings = explanations.explain_settings(known["fit_intercept"], known["standardize"], float(path.gammas[0]))
     problem += [
         (name, meaning.replace(number(path.gammas[0]), gammas, 1) if name == "gamma" else meaning)
         for name, meaning in settings
@@ -45,7 +46,7 @@ def path_content(path: Path, columns: ColumnSummary | None) -> dict[str, Any]:
         "tiles": [
             ("limits", f"{len(path.kappas):,}", f"kappa {limits}"),
             ("gammas", f"{len(path.gammas):,}", gammas if len(path.gammas) <= 4 else "see below"),
-            ("widest gap", "\u2013" if proof.kind == "none" else share(float(path.gaps.max())), proof.verdict),
+            ("widest gap", "\u2013" if proof.kind == "none" else percent(float(path.gaps.max())), proof.verdict),
             ("time", f"{number(path.seconds, 3)} s", "for all of them"),
         ],
         "summary": "The best model found for every limit on the nonzero coefficients; a larger limit never has a worse "
@@ -65,15 +66,15 @@ def path_content(path: Path, columns: ColumnSummary | None) -> dict[str, Any]:
         "convergence": None,
         "result": None,
         "recipe": path_recipe(path),
-        "surroundings": path.surroundings,
+        "surroundings": path.learned.surroundings,
     }
 
 
-def _curves(path: Path, names: list[str], outputs: list[str], columns: ColumnSummary | None) -> dict[str, Any]:
-    """The charts of a path, and its table with what enters and leaves the support from limit to limit."""
+def _curves(path: SparsePath, names: list[str], outputs: list[str], columns: ColumnSummary | None) -> dict[str, Any]:
+    """The charts of a path, and its table with the features that enter and leave from limit to limit."""
     measure, drawn_path = "coefficient", path
     if columns is not None:
-        # Coefficients of features in different units cannot share an axis; their effects can.
+        # Coefficients of features in different units cannot share an axis; effects can.
         measure, drawn_path = "effect", replace(path, coefs=path.coefs * columns.spreads[:, None])
     places = [(gamma, output) for gamma in path.gammas.tolist() for output in range(len(outputs))]
     coefs = []
@@ -81,19 +82,19 @@ def _curves(path: Path, names: list[str], outputs: list[str], columns: ColumnSum
         of = [f"gamma = {number(gamma)}"] if len(path.gammas) > 1 else []
         of += [outputs[output]] if len(outputs) > 1 else []
         caption = f"{measure.capitalize()}s against kappa" + (f" ({', '.join(of)})" if of else "")
-        drawn = chart(
+        drawn = svg_chart(
             f"path{place}",
             f"{caption}; the table has the features",
             3.6,
             partial(plot_path, drawn_path, gamma, output, label=measure),
         )
         coefs.append({"svg": drawn, "caption": caption})
-    objectives = chart(
+    objectives = svg_chart(
         "objectives", "The objective against kappa, with its lower bound", 3.2, lambda axes: plot_objectives(path, axes)
     )
     gaps = None
     if np.isfinite(path.gaps).all():
-        gaps = chart("gaps", "The gap against kappa, logarithmic", 3.0, lambda axes: plot_gaps(path, axes))
+        gaps = svg_chart("gaps", "The gap against kappa, logarithmic", 3.0, lambda axes: plot_gaps(path, axes))
     return {
         "coefs": coefs,
         "measure": measure,
@@ -104,7 +105,7 @@ def _curves(path: Path, names: list[str], outputs: list[str], columns: ColumnSum
     }
 
 
-def _path_table(path: Path, names: list[str]) -> Table:
+def _path_table(path: SparsePath, names: list[str]) -> Table:
     head = [("kappa", ""), ("gamma", ""), ("objective", ""), ("lower bound", "proved"), ("gap", "in percent")]
     head.append(("features", "that enter (+) and leave (\u2212) the support"))
     rows = []
@@ -117,12 +118,12 @@ def _path_table(path: Path, names: list[str]) -> Table:
             proved = bool(np.isfinite(bound))
             rows.append(
                 [
-                    numeric(kappa),
-                    numeric(gamma),
-                    numeric(path.objectives[g, k], 8),
-                    numeric(bound, 8) if proved else Cell("\u2013", float("-inf")),
-                    Cell(share(gap), float(gap)) if proved else Cell("\u2013", float("inf")),
-                    Cell(joined(moves, 12, ", ") if moves else "", len(now)),
+                    number_cell(kappa),
+                    number_cell(gamma),
+                    number_cell(path.objectives[g, k], 8),
+                    number_cell(bound, 8) if proved else Cell("\u2013", float("-inf")),
+                    Cell(percent(gap), float(gap)) if proved else Cell("\u2013", float("inf")),
+                    Cell(join_names(moves, 12, ", ") if moves else "", len(now)),
                 ]
             )
             before = now

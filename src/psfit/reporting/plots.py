@@ -1,6 +1,6 @@
 """Pictures, drawn with matplotlib; every function returns the axes it drew on.
 
-matplotlib is imported when something is drawn: whoever only fits models does not wait for it.
+matplotlib is imported only when something is drawn, because that takes time.
 """
 
 from collections.abc import Sequence
@@ -10,16 +10,16 @@ import numpy as np
 
 from psfit.pipeline.result import Result
 
-# Lines that can be told apart by a legend; with more features only the first to enter are named.
+# The most features that a legend names: those that enter first.
 MOST_NAMED = 12
 # A longer name would leave no room for the picture.
 LONGEST_NAME = 28
-# Signs of coefficients, in colours that most people can tell apart.
+# Colours for the signs of coefficients that most people can distinguish.
 POSITIVE, NEGATIVE = "#3b7dd8", "#dd7230"
 
 
 class PathLike(Protocol):
-    """What pictures need to know of a path: a `psfit.Path` has it all."""
+    """What pictures use of a path; a `psfit.SparsePath` has all of it."""
 
     @property
     def kappas(self) -> np.ndarray: ...
@@ -39,7 +39,7 @@ class PathLike(Protocol):
 
 
 class SelectionLike(Protocol):
-    """What pictures need to know of a choice of kappa: the `selection_` of a ``Sparse...CV`` has it all."""
+    """What pictures use of a choice of kappa; the `selection_` of a ``Sparse...CV`` has all of it."""
 
     @property
     def kappas(self) -> np.ndarray: ...
@@ -62,7 +62,7 @@ class SelectionLike(Protocol):
 
 
 class StabilityLike(Protocol):
-    """What pictures need to know of a stability selection: a `psfit.Stability` has it all."""
+    """What pictures use of a stability selection; a `psfit.Stability` has all of it."""
 
     @property
     def threshold(self) -> float: ...
@@ -72,7 +72,7 @@ class StabilityLike(Protocol):
 
 
 def plot_convergence(result: Result, ax: Any = None, title: str | None = None) -> Any:
-    """The paper's three residuals, as shares of what they compare, against the iteration; on a logarithmic scale."""
+    """The paper's three residuals, each relative to what it compares, against the iteration; logarithmic scale."""
     axes = ax if ax is not None else _pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")[1]
     iterations = [record.iteration for record in result.history]
     styles = {
@@ -82,7 +82,7 @@ def plot_convergence(result: Result, ax: Any = None, title: str | None = None) -
     }
     for name, (label, style) in styles.items():
         values = [getattr(record, name) for record in result.history]
-        # A residual of exactly zero has no place on a logarithmic axis: the line ends where it is reached.
+        # A logarithmic axis cannot show a residual of zero: the line ends there.
         drawn = [value if value > 0 else float("nan") for value in values]
         axes.plot(iterations, drawn, style, label=label)
     axes.set_yscale("log")
@@ -97,11 +97,11 @@ def plot_convergence(result: Result, ax: Any = None, title: str | None = None) -
 def plot_path(
     path: PathLike, gamma: float | None = None, output: int = 0, ax: Any = None, label: str = "coefficient"
 ) -> Any:
-    """Coefficients of one output (or what `label` says) against kappa; the first to enter, and to stay, are named."""
+    """Coefficients of one output (or what `label` says) against kappa; the legend names the first to enter and stay."""
     axes = ax if ax is not None else _pyplot().subplots(figsize=(7.5, 4.5), layout="constrained")[1]
     coefs = np.stack([path.coef(int(kappa), gamma)[:, output] for kappa in path.kappas])
     used = np.flatnonzero((coefs != 0).any(axis=0))
-    # In the order of how many of the limits have them: the earlier a feature enters, the more.
+    # Sorted by the number of limits that use the feature: the earlier it enters, the more limits use it.
     order = used[np.argsort(-(coefs[:, used] != 0).sum(axis=0), kind="stable")]
     for place, j in enumerate(order):
         if place < MOST_NAMED:
@@ -112,7 +112,7 @@ def plot_path(
         else:
             axes.plot(path.kappas, coefs[:, j], color="0.7", lw=0.6, zorder=1)
     axes.axhline(0.0, color="black", lw=0.6)
-    _kappa_axis(axes)
+    _label_kappa_axis(axes)
     axes.set_ylabel(label)
     more = f"; {len(order) - MOST_NAMED} more in grey" if len(order) > MOST_NAMED else ""
     axes.set_title(f"Coefficients along the {path.loss} path{more}")
@@ -126,10 +126,10 @@ def plot_gaps(path: PathLike, ax: Any = None) -> Any:
     """The certified gap against kappa, a line for each gamma."""
     axes = ax if ax is not None else _pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")[1]
     for gamma, gaps in zip(path.gammas, path.gaps, strict=True):
-        # A gap of exactly zero has no place on a logarithmic axis.
+        # A logarithmic axis cannot show a gap of zero.
         axes.plot(path.kappas, np.maximum(gaps, 1e-16), "o-", ms=3, label=f"gamma = {gamma:g}")
     axes.set_yscale("log")
-    return _along_kappa(axes, "certified gap", f"How much better any model could be, {path.loss} path")
+    return _finish_kappa_plot(axes, "certified gap", f"How much better any model could be, {path.loss} path")
 
 
 def plot_objectives(path: PathLike, ax: Any = None) -> Any:
@@ -141,7 +141,7 @@ def plot_objectives(path: PathLike, ax: Any = None) -> Any:
             axes.fill_between(
                 path.kappas, path.lower_bounds[g], path.objectives[g], color=f"C{g % 10}", alpha=0.2, lw=0
             )
-    return _along_kappa(axes, "objective", f"Objective along the {path.loss} path; shaded: what is not excluded")
+    return _finish_kappa_plot(axes, "objective", f"Objective along the {path.loss} path; shaded: what is not excluded")
 
 
 def plot_coefficients(
@@ -188,7 +188,7 @@ def plot_coefficients(
 
 def plot_target(edges: np.ndarray, counts: np.ndarray, ax: Any = None) -> Any:
     """How many samples have their target between ``edges (k + 1,)``; the first and last of ``counts (k + 2,)`` are the
-    samples below and above all of them.
+    samples below and above all edges.
     """
     axes = ax if ax is not None else _pyplot().subplots(figsize=(6.4, 2.8), layout="constrained")[1]
     step = edges[1] - edges[0]
@@ -197,7 +197,7 @@ def plot_target(edges: np.ndarray, counts: np.ndarray, ax: Any = None) -> Any:
     axes.bar(left, counts, width=0.94 * step, align="edge", color=colors)
     seen = np.flatnonzero(counts)
     axes.set_xlim(left[seen[0]] - 0.5 * step, left[seen[-1]] + 1.5 * step)
-    axes.set_xlabel("target; grey: all that is further out" if counts[0] or counts[-1] else "target")
+    axes.set_xlabel("target; grey: all samples further out" if counts[0] or counts[-1] else "target")
     axes.set_ylabel("samples")
     axes.grid(True, axis="y", alpha=0.3)
     axes.set_axisbelow(True)
@@ -228,7 +228,7 @@ def plot_selection(selection: SelectionLike, ax: Any = None) -> Any:
         axes.axvline(
             selection.best_kappa, color="0.6", lw=1, ls=":", label=f"best score: kappa = {selection.best_kappa}"
         )
-    _kappa_axis(axes)
+    _label_kappa_axis(axes)
     axes.set_ylabel(selection.label)
     better = "lower" if selection.smaller_is_better else "higher"
     bars = "" if selection.errors is None else "; bars: one standard error"
@@ -239,7 +239,7 @@ def plot_selection(selection: SelectionLike, ax: Any = None) -> Any:
 
 
 def plot_stability(stability: StabilityLike, most: int = 30, ax: Any = None) -> Any:
-    """How often the most stable features were chosen, as bars; at most so many of them."""
+    """How often the most stable features were chosen, as bars; at most `most` features."""
     rows = stability.rows()
     shown = rows[:most]
     size = (6.4, 1.2 + 0.22 * max(len(shown), 4))
@@ -261,16 +261,16 @@ def plot_stability(stability: StabilityLike, most: int = 30, ax: Any = None) -> 
 
 
 def label_of(name: object) -> str:
-    """A name as matplotlib can draw it: short, printable, and neither a formula nor hidden from the legend."""
+    """A name that matplotlib can draw: short, printable, not read as a formula, not hidden from the legend."""
     text = " ".join("".join(sign if sign.isprintable() else " " for sign in str(name)).split())
     if len(text) > LONGEST_NAME:
         text = text[: LONGEST_NAME - 1].rstrip() + "\u2026"
     return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
 
 
-def _along_kappa(axes: Any, label: str, title: str) -> Any:
-    """Curves over kappa with all that they need to be read."""
-    _kappa_axis(axes)
+def _finish_kappa_plot(axes: Any, label: str, title: str) -> Any:
+    """Add labels, title, legend and grid to curves over kappa."""
+    _label_kappa_axis(axes)
     axes.set_ylabel(label)
     axes.set_title(title)
     axes.legend()
@@ -278,7 +278,7 @@ def _along_kappa(axes: Any, label: str, title: str) -> Any:
     return axes
 
 
-def _kappa_axis(axes: Any) -> None:
+def _label_kappa_axis(axes: Any) -> None:
     axes.set_xlabel("kappa, the limit on nonzero coefficients")
     axes.xaxis.get_major_locator().set_params(integer=True)
 
@@ -287,5 +287,5 @@ def _pyplot() -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError:
-        raise ImportError("pictures need matplotlib, which came with psfit: pip install matplotlib") from None
+        raise ImportError("pictures need matplotlib; install it with: pip install matplotlib") from None
     return plt

@@ -54,7 +54,7 @@ class Inverses:
     The first `features` variables are items; the others, intercepts, belong to every support.
     """
 
-    def __init__(self, H: Tensor, q: Tensor, power: Tensor, features: int, places: int) -> None:
+    def __init__(self, H: Tensor, q: Tensor, power: float, features: int, places: int) -> None:
         self.H, self.q, self.power, self.features, self.places = H, q, power, features, places
 
     def invert(self, chosen: Tensor) -> SupportBatch:

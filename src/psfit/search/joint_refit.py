@@ -5,7 +5,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from psfit.kernels.linalg import cholesky
 from psfit.problem.instance import Instance
 from psfit.search.refit import Fit, refit
 from psfit.search.support_fit import SupportFit
@@ -22,7 +21,7 @@ def refit_together(
 
     Newton's `steps` ``(n, K)`` for gradients ``(n, K)`` on these supports are made here if they are not known.
     """
-    if not (inst.pooled_for_search and inst.items.separate):
+    if not (inst.costs.searches_by_form and inst.items.separate):
         return [refit(inst, problem, support.chosen, support.fit.Z) for support in supports]
     source, known = inst.source, steps is not None
     steps = steps or _newton_steps(inst, supports)
@@ -56,10 +55,9 @@ def refit_together(
 
 def _newton_steps(inst: Instance, supports: list[SupportFit]) -> Callable[[Tensor], Tensor]:
     """``H_SS^-1 g_S`` for every support S."""
-    H = inst.normal_equations[0]
-    free = torch.ones(inst.items.free, dtype=torch.bool, device=H.device)
+    free = torch.ones(inst.items.free, dtype=torch.bool, device=inst.ridge.device)
     rows = [torch.cat([inst.items.mask_one(support.chosen)[:, 0], free]).nonzero().flatten() for support in supports]
-    factors = [cholesky(H[r.unsqueeze(1), r]) for r in rows]
+    factors = [inst.form.factor(r) for r in rows]
 
     def step(gradient: Tensor) -> Tensor:
         moves = torch.zeros_like(gradient)

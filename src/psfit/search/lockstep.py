@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from psfit.search.inverses import Batch, Inverses, SupportBatch
-from psfit.search.landscape import GramLandscape
+from psfit.search.objective import FormObjective
 from psfit.search.refit import Fit
 from psfit.search.support_fit import SupportFit
 from psfit.search.swaps import MAX_ROUNDS
@@ -51,13 +51,13 @@ class PathSupports:
     agreed: bool
 
 
-def fits_in_memory(landscape: GramLandscape, kappas: list[int]) -> bool:
+def fits_in_memory(objective: FormObjective, kappas: list[int]) -> bool:
     """Whether the inverses of all limits do."""
-    return 2 * len(kappas) * (kappas[-1] + landscape.inst.items.free) ** 2 <= MOST_NUMBERS
+    return 2 * len(kappas) * (kappas[-1] + objective.inst.items.free) ** 2 <= MOST_NUMBERS
 
 
 def search_in_lockstep(
-    landscape: GramLandscape, kappas: list[int], starts: dict[int, Tensor], Z: Tensor, rel_tol: float
+    objective: FormObjective, kappas: list[int], starts: dict[int, Tensor], Z: Tensor, rel_tol: float
 ) -> PathSupports | None:
     """The counterpart of `search_limits`; the first and the last of the rising `kappas` must have starts.
 
@@ -65,7 +65,7 @@ def search_in_lockstep(
     leads to where its own start has led, the two searches agree. None if columns are so similar that the inverses
     cannot be trusted.
     """
-    lockstep = Lockstep(landscape, kappas[-1], rel_tol)
+    lockstep = Lockstep(objective, kappas[-1], rel_tol)
     first, labels = lockstep.start(kappas, starts)
     rows, scores = lockstep.search(first)
     index = torch.tensor([labels.index(kappa) for kappa in kappas], device=rows.x.device)
@@ -87,10 +87,12 @@ def search_in_lockstep(
 class Lockstep:
     """Searches of many rows at once; a swap must gain the share `rel_tol` of the objective."""
 
-    def __init__(self, landscape: GramLandscape, widest: int, rel_tol: float) -> None:
-        items = landscape.inst.items
-        self.landscape, self.rel_tol = landscape, rel_tol
-        self.inverses = Inverses(landscape.H, landscape.q[:, 0], landscape.power, items.features, widest + items.free)
+    def __init__(self, objective: FormObjective, widest: int, rel_tol: float) -> None:
+        items = objective.inst.items
+        self.objective, self.rel_tol = objective, rel_tol
+        self.inverses = Inverses(
+            objective.inst.form.H, objective.form.Q[:, 0], objective.power, items.features, widest + items.free
+        )
         # The largest share of the gradient at zero that was left on any support.
         self.drift = self.inverses.q.new_zeros(())
 
@@ -119,7 +121,7 @@ class Lockstep:
             least = self.rel_tol * rows.values[live].abs().unsqueeze(1)
             moving = latest.gains[:, 0] > least[:, 0]
             live, latest, least = live[moving], latest.select(moving), least[moving]
-            if not len(live) or self.landscape.inst.watch.must_stop():
+            if not len(live) or self.objective.inst.watch.must_stop():
                 break
             moved, changed = self._improve(rows.select(live), latest, least)
             live = live[changed]
@@ -158,7 +160,7 @@ class Lockstep:
 
     def supports(self, rows: SupportBatch, kappas: list[int], Z: Tensor) -> dict[int, SupportFit]:
         """The rows in the form of searches one by one."""
-        outputs, inverses = self.landscape.outputs, self.inverses
+        outputs, inverses = self.objective.outputs, self.inverses
         full = inverses.by_variable(rows, rows.x)
         inside = inverses.by_variable(rows, rows.taken.double())[:, : inverses.features] > 0
         found = {}
@@ -197,7 +199,7 @@ class Lockstep:
 
     def _score_block(self, rows: SupportBatch) -> SwapScores:
         inverses, H, q = self.inverses, self.inverses.H, self.inverses.q
-        self.landscape.work += 2.0 * rows.K.numel() * len(q)
+        self.objective.work += 2.0 * rows.K.numel() * len(q)
         columns = H[rows.places]
         T = rows.K @ columns
         own = H.diagonal()

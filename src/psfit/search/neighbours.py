@@ -10,43 +10,43 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from psfit.search.landscape import Landscape
+from psfit.search.objective import Objective
 from psfit.search.restarts import EFFORTS, FREE_PASSES, FREE_WORK, improve, restart
 from psfit.search.support_fit import SupportFit
 
 
 def search_limits(
-    landscape: Landscape, kappas: list[int], starts: dict[int, Tensor], Z: Tensor, rel_tol: float
+    objective: Objective, kappas: list[int], starts: dict[int, Tensor], Z: Tensor, rel_tol: float
 ) -> dict[int, SupportFit]:
     """A good support for each of the rising `kappas`; some of them, and the first, have starts of their own."""
     found: dict[int, SupportFit] = {}
     for below, kappa in zip([None, *kappas], kappas, strict=False):
         tries = [starts[kappa]] if kappa in starts else []
         if below is not None:
-            tries.append(_grow(landscape, found[below], kappa))
-        best = min((SupportFit(one, landscape.fit(one, Z)) for one in tries), key=lambda one: one.value)
-        found[kappa] = improve(landscape, best.chosen, best.fit.Z, rel_tol)
-        landscape.inst.watch.reporter.report(done=len(found), total=len(kappas))
-    return pass_on(landscape, found, rel_tol)
+            tries.append(_grow(objective, found[below], kappa))
+        best = min((SupportFit(one, objective.fit(one, Z)) for one in tries), key=lambda one: one.value)
+        found[kappa] = improve(objective, best.chosen, best.fit.Z, rel_tol)
+        objective.inst.watch.reporter.report(done=len(found), total=len(kappas))
+    return pass_on(objective, found, rel_tol)
 
 
-def pass_on(landscape: Landscape, found: dict[int, SupportFit], rel_tol: float) -> dict[int, SupportFit]:
+def pass_on(objective: Objective, found: dict[int, SupportFit], rel_tol: float) -> dict[int, SupportFit]:
     """Try the support of every limit at the next smaller one, and then at the next larger one."""
     found, kappas = dict(found), list(found)
     for above, kappa in pairwise(reversed(kappas)):
-        less = _shrink(landscape, found[above], kappa)
-        fit = landscape.fit(less, found[above].fit.Z)
+        less = _shrink(objective, found[above], kappa)
+        fit = objective.fit(less, found[above].fit.Z)
         if fit.value < found[kappa].value - rel_tol * abs(fit.value):
-            found[kappa] = improve(landscape, less, fit.Z, rel_tol)
+            found[kappa] = improve(objective, less, fit.Z, rel_tol)
     for below, kappa in pairwise(kappas):
         if found[below].value < found[kappa].value:
-            more = _grow(landscape, found[below], kappa)
-            found[kappa] = SupportFit(more, landscape.fit(more, found[below].fit.Z))
+            more = _grow(objective, found[below], kappa)
+            found[kappa] = SupportFit(more, objective.fit(more, found[below].fit.Z))
     return found
 
 
 def restart_limits(
-    landscape: Landscape, found: dict[int, SupportFit], limits: list[int], rel_tol: float, effort: str
+    objective: Objective, found: dict[int, SupportFit], limits: list[int], rel_tol: float, effort: str
 ) -> dict[int, SupportFit]:
     """Search from perturbations of the supports of `limits`, in this order.
 
@@ -56,25 +56,25 @@ def restart_limits(
     found, exploration, spent = dict(found), EFFORTS[effort], 0.0
     if exploration is None:
         return found
-    allowed = 0.5 * exploration.work * (FREE_WORK + FREE_PASSES * landscape.pass_work)
+    allowed = 0.5 * exploration.work * (FREE_WORK + FREE_PASSES * objective.pass_work)
     for kappa in limits:
-        landscape.work = 0.0
-        found[kappa] = restart(landscape, found[kappa], rel_tol, exploration, 0)
-        spent += landscape.work
-        if spent > allowed or landscape.inst.watch.must_stop():
+        objective.work = 0.0
+        found[kappa] = restart(objective, found[kappa], rel_tol, exploration, 0)
+        spent += objective.work
+        if spent > allowed or objective.inst.watch.must_stop():
             break
     return found
 
 
-def _grow(landscape: Landscape, known: SupportFit, kappa: int) -> Tensor:
+def _grow(objective: Objective, known: SupportFit, kappa: int) -> Tensor:
     """The support with the items that help most; all at once, since one at a time would cost too much."""
-    gains = landscape.domain.addition_scores(landscape.model(known.fit, known.chosen), known.chosen)
+    gains = objective.domain.addition_scores(objective.model(known.fit, known.chosen), known.chosen)
     best = torch.where(known.chosen, -1.0, gains).topk(kappa - int(known.chosen.sum())).indices
     return known.chosen.index_fill(0, best, True)
 
 
-def _shrink(landscape: Landscape, known: SupportFit, kappa: int) -> Tensor:
+def _shrink(objective: Objective, known: SupportFit, kappa: int) -> Tensor:
     """The support without the items that cost least."""
-    costs = landscape.domain.removal_costs(landscape.model(known.fit, known.chosen), known.chosen)
+    costs = objective.domain.removal_costs(objective.model(known.fit, known.chosen), known.chosen)
     cheapest = costs.topk(int(known.chosen.sum()) - kappa, largest=False).indices
     return known.chosen.index_fill(0, cheapest, False)

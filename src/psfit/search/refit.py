@@ -83,9 +83,9 @@ def _minimise(view: Restricted, Z: Tensor, give_up: float, tol: float) -> tuple[
 
 def _by_newton(view: Restricted, Z: Tensor, give_up: float, tol: float, steps: int) -> tuple[Fit, bool]:
     first = view.basis is None
-    if view.inst.gram_at_hand and first:
+    if view.inst.costs.form_at_hand and first:
         # Steps with it need not be perfect: values and gradients come from the data.
-        view.take_hessian(view.inst.normal_equations[0])
+        view.take_hessian(view.inst.form)
     result = newton(
         view.evaluate,
         view.value,

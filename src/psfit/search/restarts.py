@@ -14,7 +14,7 @@ from torch import Tensor
 
 from psfit.comm import even_bounds
 from psfit.problem import all_supports, are_few
-from psfit.search.landscape import Landscape
+from psfit.search.objective import Objective
 from psfit.search.support_fit import SupportFit
 from psfit.search.swaps import swap_search
 
@@ -53,7 +53,7 @@ EFFORTS = {
 
 
 def explore(
-    landscape: Landscape, starts: list[Tensor], Z: Tensor, rel_tol: float, exploration: Exploration | None, passes: int
+    objective: Objective, starts: list[Tensor], Z: Tensor, rel_tol: float, exploration: Exploration | None, passes: int
 ) -> Iterator[SupportFit]:
     """The best support after each stage of a search: from the first start, from all of them, from perturbations.
 
@@ -62,47 +62,47 @@ def explore(
     starts; restarts may cost as much.
     """
     if exploration is None or bool(starts[0].all()):
-        yield SupportFit(starts[0], landscape.fit(starts[0], Z))
+        yield SupportFit(starts[0], objective.fit(starts[0], Z))
         return
-    best = improve(landscape, starts[0], Z, rel_tol)
+    best = improve(objective, starts[0], Z, rel_tol)
     yield best
-    watch = landscape.inst.watch
-    for start in _drop_repeats([*starts, _select_forward(landscape, starts[0], Z)])[1:]:
-        found = improve(landscape, start, Z, rel_tol)
+    watch = objective.inst.watch
+    for start in _drop_repeats([*starts, _select_forward(objective, starts[0], Z)])[1:]:
+        found = improve(objective, start, Z, rel_tol)
         if found.value < best.value:
             best = found
         if watch.must_stop():
             break
     yield best
     if exploration.tries_all and are_few(best.chosen.numel(), int(best.chosen.sum())):
-        yield try_all(landscape, best)
+        yield try_all(objective, best)
     else:
-        yield restart(landscape, best, rel_tol, exploration, passes)
+        yield restart(objective, best, rel_tol, exploration, passes)
 
 
-def try_all(landscape: Landscape, best: SupportFit) -> SupportFit:
+def try_all(objective: Objective, best: SupportFit) -> SupportFit:
     """The best of all supports of this size, or the best until the fit must stop."""
-    watch, chosen = landscape.inst.watch, best.chosen
+    watch, chosen = objective.inst.watch, best.chosen
     for trial in all_supports(chosen.numel(), int(chosen.sum()), chosen.device):
         # Each is followed to its end: what a few steps promise is a guess.
-        fit = landscape.fit(trial, best.fit.Z)
+        fit = objective.fit(trial, best.fit.Z)
         if fit.value < best.value:
             best = SupportFit(trial, fit)
-            watch.reporter.report_objective(landscape.problem, fit.value)
+            watch.reporter.report_objective(objective.problem, fit.value)
         if watch.must_stop():
             break
     return best
 
 
 def restart(
-    landscape: Landscape, best: SupportFit, rel_tol: float, exploration: Exploration, passes: int
+    objective: Objective, best: SupportFit, rel_tol: float, exploration: Exploration, passes: int
 ) -> SupportFit:
     """The best of a support and of the ends of searches from perturbations of the best."""
-    watch, generator = landscape.inst.watch, torch.Generator().manual_seed(0)
-    spent, known = landscape.work, passes * landscape.pass_work
-    free = FREE_WORK + FREE_PASSES * landscape.pass_work
+    watch, generator = objective.inst.watch, torch.Generator().manual_seed(0)
+    spent, known = objective.work, passes * objective.pass_work
+    free = FREE_WORK + FREE_PASSES * objective.pass_work
     # A refit of a loss with kinks is a sequence of smooth ones: as much patience costs several times more there.
-    patience = exploration.patience if landscape.inst.problem.loss.smooth else exploration.patience // 4
+    patience = exploration.patience if objective.inst.problem.loss.smooth else exploration.patience // 4
     failures, restarts, ends = 0, 0, Counter([_label(best)])
     while True:
         many_new = sum(count == 1 for count in ends.values()) > NEW_ENDS * ends.total()
@@ -110,20 +110,20 @@ def restart(
         allowed = spent + exploration.work * max(longer * free, REPEATS * spent, known)
         # If every search has ended at the same objective, half the patience is enough.
         enough = patience * longer if len(ends) > 1 else (patience + 1) // 2
-        if failures >= enough or landscape.work >= allowed or watch.must_stop():
+        if failures >= enough or objective.work >= allowed or watch.must_stop():
             return best
         start = _perturb(best.chosen, EXCHANGED[restarts % len(EXCHANGED)], generator)
-        found = improve(landscape, start, best.fit.Z, rel_tol)
+        found = improve(objective, start, best.fit.Z, rel_tol)
         ends[_label(found)] += 1
         restarts, failures = restarts + 1, failures + 1
         if found.value < best.value - rel_tol * abs(best.value):
             best, failures = found, 0
-            watch.reporter.report_objective(landscape.problem, best.value)
+            watch.reporter.report_objective(objective.problem, best.value)
 
 
-def improve(landscape: Landscape, start: Tensor, Z: Tensor, rel_tol: float) -> SupportFit:
+def improve(objective: Objective, start: Tensor, Z: Tensor, rel_tol: float) -> SupportFit:
     """A support that no single swap improves, from a start ``(size,)`` and coefficients `Z`."""
-    chosen, fit, _ = swap_search(landscape, start, Z, rel_tol)
+    chosen, fit, _ = swap_search(objective, start, Z, rel_tol)
     return SupportFit(chosen, fit)
 
 
@@ -142,12 +142,12 @@ def _perturb(chosen: Tensor, share: float, generator: torch.Generator) -> Tensor
     return trial
 
 
-def _select_forward(landscape: Landscape, like: Tensor, Z: Tensor) -> Tensor:
+def _select_forward(objective: Objective, like: Tensor, Z: Tensor) -> Tensor:
     """A greedy start: the items that help most given those taken before, a share of the limit at a time."""
     kappa, chosen = int(like.sum()), torch.zeros_like(like)
     for bound in even_bounds(kappa, min(kappa, GREEDY_STEPS))[1:]:
-        model = landscape.model(landscape.fit(chosen, Z), chosen)
-        gains = landscape.domain.addition_scores(model, chosen)
+        model = objective.model(objective.fit(chosen, Z), chosen)
+        gains = objective.domain.addition_scores(model, chosen)
         best = torch.where(chosen, -1.0, gains).topk(bound - int(chosen.sum())).indices
         chosen = chosen.index_fill(0, best, True)
     return chosen

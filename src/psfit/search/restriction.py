@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from psfit.data import DesignMatrix, Strip
+from psfit.data.quadratic_form import QuadraticForm
 from psfit.data.strip import DenseStrip
 from psfit.kernels.linalg import Evaluation, cholesky
 from psfit.losses import Loss
@@ -75,10 +76,9 @@ class Restricted:
         """The columns of the support, gathered when the data are first asked for."""
         return self.inst.source.matrix.columns(self.rows)
 
-    def take_hessian(self, H: Tensor) -> None:
-        """Use the Hessian ``H (n, n)`` of a quadratic loss, known from elsewhere, rather than make it from the data."""
-        rows = [self.rows[at] for at in self.at]
-        self._hessian = torch.block_diag(*(H[r.unsqueeze(1), r] for r in rows))
+    def take_hessian(self, form: QuadraticForm) -> None:
+        """Use the Hessian of a quadratic loss, known by its form, rather than make it from the data."""
+        self._hessian = torch.block_diag(*(form.block(self.rows[at]) for at in self.at))
 
     def gather(self, Z: Tensor) -> Tensor:
         """The variables ``(1, size)`` of coefficients ``Z (n, c)``."""
@@ -176,7 +176,8 @@ class Restricted:
         """
         if self.inst.items.free:
             last = self._intercepts
-            most = self.inst.column_norm**2 * self.loss.typical_curvature(self.inst.mean_target, len(self.outputs))
+            curvature = self.loss.typical_curvature(self.inst.mean_target, len(self.outputs))
+            most = self.inst.coordinates.column_norm**2 * curvature
             H[last, last] += most * (H[last, last] <= IDLE * most)
 
     def _penalty(self, x: Tensor) -> Tensor:

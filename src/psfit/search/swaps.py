@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from psfit.problem import Domain, LocalModel
-from psfit.search.landscape import Landscape
+from psfit.search.objective import Objective
 from psfit.search.refit import Fit
 
 MAX_ROUNDS = 100
@@ -30,7 +30,7 @@ class Swap:
     into: int
 
 
-def swap_search(scene: Landscape, chosen: Tensor, Z: Tensor, rel_tol: float) -> tuple[Tensor, Fit, int]:
+def swap_search(scene: Objective, chosen: Tensor, Z: Tensor, rel_tol: float) -> tuple[Tensor, Fit, int]:
     """From the items ``chosen (size,)`` to a support that no single swap improves by more than `rel_tol`.
 
     Returns the support, its fit and the number of rounds. Several swaps that do not touch each other are tried at
@@ -52,7 +52,7 @@ def swap_search(scene: Landscape, chosen: Tensor, Z: Tensor, rel_tol: float) -> 
 
 
 def _improve(
-    scene: Landscape, chosen: Tensor, fit: Fit, swaps: list[Swap], threshold: float, allowed: float
+    scene: Objective, chosen: Tensor, fit: Fit, swaps: list[Swap], threshold: float, allowed: float
 ) -> tuple[Tensor, Fit] | None:
     """The first group of swaps, from many to one and then the runners-up, that lowers the objective.
 

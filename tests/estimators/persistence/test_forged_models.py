@@ -99,10 +99,14 @@ FORGERIES = [
     ("linear", set_in("shape", to=[4, 2]), "its targets are not those of its outputs"),
     ("linear", set_in("shape", to=[3, 1]), "its number of features is not 3"),
     ("linear", set_in("shape", to=[2**40, 2**10]), "do not fit in memory"),
-    ("linear", set_in("shape", to=[4.0, 1]), "its shape is none"),
+    ("linear", set_in("shape", to=[4.0, 1]), "its shape is not two"),
     ("linear", set_in("learned", "predict", to=1), "['predict']"),
-    ("linear", set_in("learned", "feature_names_in_", "values", to=["a"] * 3), "3 names for 4"),
-    ("linear", set_in("learned", "feature_names_in_", "values", to=[1, 2, 3, 4]), "names are not what they should be"),
+    ("linear", set_in("learned", "feature_names_in_", "values", to=["a"] * 3), "3 names, but needs 4"),
+    (
+        "linear",
+        set_in("learned", "feature_names_in_", "values", to=[1, 2, 3, 4]),
+        "have values that are not allowed",
+    ),
     ("linear", set_in("learned", "feature_names_in_", "dtype", to="<U1"), "are not of their type"),
     ("linear", set_in("learned", "_single", to="no"), "its targets"),
     ("linear", set_in("parameters", "fit", to=1), "no parameter 'fit'"),
@@ -117,8 +121,8 @@ FORGERIES = [
     ("linear", set_in("result", "status", to="PERFECT"), "status='PERFECT'"),
     ("linear", set_in("result", "samples", to=-5), "samples=-5"),
     ("linear", set_in("result", "surprise", to=1), "['surprise']"),
-    ("linear", set_in("surroundings", to={"torch": 3}), "surroundings"),
-    ("linear", set_in("selection", to={}), "a choice of its limit"),
+    ("linear", set_in("surroundings", to={"torch": 3}), "environment is not text"),
+    ("linear", set_in("selection", to={}), "a choice of the limit"),
     ("linear", set_in("surprise", to=1), "['surprise']"),
     ("logistic", set_in("learned", "classes_", "values", to=["a", "b", "c", "d", "e"]), "5 classes need 5 output(s)"),
     ("logistic", set_in("learned", "classes_", "values", to=["b", "a"]), "classes are not sorted"),
@@ -129,9 +133,9 @@ FORGERIES = [
     ("softmax", set_in("learned", "classes_", "values", to=["a", "b"]), "2 classes need 2 output(s)"),
     ("softmax", set_in("learned", "classes_", "dtype", to="<U9999"), None),
     ("chosen", array("selection_scores", lambda a: a[:, :1]), "one for each limit"),
-    ("chosen", array("selection_kappas", lambda a: a * 1.5), "limits are no whole numbers"),
-    ("chosen", set_in("selection", "choice", "kappa", to=7), "chose what was not"),
-    ("chosen", set_in("learned", "kappa_", to=5), "another limit than it chose"),
+    ("chosen", array("selection_kappas", lambda a: a * 1.5), "limits are not whole numbers"),
+    ("chosen", set_in("selection", "choice", "kappa", to=7), "its choice is not one of"),
+    ("chosen", set_in("learned", "kappa_", to=5), "a limit that it did not choose"),
     ("chosen", set_in("selection", "params", to=[]), "table of scores"),
     ("chosen", array("cv_mean_test_score", lambda a: a[1:]), "other lengths"),
     ("chosen", array("cv_fit", lambda a: np.ones(4)), "arrays ['cv_fit']"),
@@ -218,8 +222,8 @@ def npy(header, data=b""):
 @pytest.mark.parametrize(
     ("members", "said"),
     [
-        ([("model.json", b" " * (100 << 20))], "out of all proportion"),
-        ([("model.json", b"{}"), ("a.npy", bytes(100 << 20))], "out of all proportion"),
+        ([("model.json", b" " * (100 << 20))], "which is too many"),
+        ([("model.json", b"{}"), ("a.npy", bytes(100 << 20))], "which is too many"),
         ([("model.json", b"{}"), ("a.npy", npy({"descr": "<f8", "fortran_order": False, "shape": (10**12,)}))], "many"),
         (
             [("model.json", b"{}"), ("a.npy", npy({"descr": "|O", "fortran_order": False, "shape": (1,)}, b"x"))],
@@ -230,7 +234,7 @@ def npy(header, data=b""):
         ([("model.json", b"{}"), ("evil.py", b"")], "it holds 'evil.py'"),
         ([("model.json", b"[" * 100_000)], "cannot be used"),
         ([("model.json", b"1" * 10_000)], "cannot be used"),
-        ([("model.json", b"[]")], "holds no object"),
+        ([("model.json", b"[]")], "is not an object"),
         ([("model.json", b"{")], "cannot be used"),
         ([("other.json", b"{}")], "it holds 'other.json'"),
         ([("model.json", b"{}")], "has format None"),
@@ -248,7 +252,7 @@ def test_archives_that_are_no_model_are_refused(members, said, tmp_path):
 def test_members_that_occur_twice_or_are_packed_otherwise_are_refused(tmp_path):
     with pytest.raises(ModelFileError, match="list of members"):
         psfit.load(zipped(tmp_path / "twice.psfit", [("model.json", b"{}")] * 2))
-    with pytest.raises(ModelFileError, match="packed in another way"):
+    with pytest.raises(ModelFileError, match="packed with a method"):
         psfit.load(zipped(tmp_path / "bz2.psfit", [("model.json", b"{}")], zipfile.ZIP_BZIP2))
 
 

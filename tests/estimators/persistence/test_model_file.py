@@ -3,6 +3,7 @@
 import csv
 import json
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -114,14 +115,14 @@ def test_where_a_model_was_fitted_is_kept_and_may_be_missing(tmp_path):
     model = fitted("linear")
     psfit.save(model, tmp_path / "model.psfit")
     again = psfit.load(tmp_path / "model.psfit")
-    assert again._surroundings == model._surroundings
-    assert again._surroundings["torch"] == torch.__version__
-    assert again._surroundings["ranks"] == "1"
+    assert again.learned_.surroundings == model.learned_.surroundings
+    assert again.learned_.surroundings["torch"] == torch.__version__
+    assert again.learned_.surroundings["ranks"] == "1"
     # Files of earlier versions do not have it.
-    del model._surroundings
+    model.learned_ = replace(model.learned_, surroundings=None)
     psfit.save(model, tmp_path / "model.psfit")
     again = psfit.load(tmp_path / "model.psfit")
-    assert not hasattr(again, "_surroundings")
+    assert again.learned_.surroundings is None
     assert "does not say" in psfit.report(again)
 
 
@@ -287,4 +288,4 @@ def test_long_levels_come_back(tmp_path):
     model = psfit.SparseLinearRegression(1, certify=False)
     model.fit(psfit.FileSource(tmp_path / "data.csv", one_hot=True))
     psfit.save(model, tmp_path / "model.psfit")
-    assert psfit.load(tmp_path / "model.psfit")._schema.columns[0].levels == tuple(levels)
+    assert psfit.load(tmp_path / "model.psfit").learned_.features.schema.columns[0].levels == tuple(levels)

@@ -1,9 +1,9 @@
-"""Checkpoints of the iteration: what every rank needs to go on, bit for bit, from where it was.
+"""Checkpoints of the iteration: what every rank needs to continue, bit for bit, from where it was.
 
-A checkpoint is a folder ``iteration-N`` with one file for each rank, one for what all ranks share, and a manifest. The
-manifest is written last, after all ranks have their files on disk: without it there is no checkpoint. Where ranks do
-not share a folder, one rank of each folder writes what is shared. All files are plain arrays and JSON; nothing in them
-is ever executed.
+A checkpoint is a folder ``iteration-N`` with one file for each rank, one file that all ranks share, and a manifest. The
+manifest is written last, after all ranks have their files on disk: without it there is no checkpoint. If ranks do not
+share a folder, one rank of each folder writes the shared file. All files are plain arrays and JSON; nothing in them is
+ever executed.
 """
 
 from psfit.admm.checkpoint.checkpoint import Checkpoint, Row

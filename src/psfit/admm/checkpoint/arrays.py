@@ -1,4 +1,4 @@
-"""Arrays by name in a file, read only if they are what is expected: a file does not decide how much is read of it."""
+"""Named arrays in a file; an array is read only if it has the expected shape and type."""
 
 import math
 import struct
@@ -20,7 +20,7 @@ UNREADABLE = (OSError, ValueError, EOFError, KeyError, RuntimeError, struct.erro
 
 @dataclass(frozen=True)
 class Expected:
-    """What an array must be; `finite` if it may hold no infinity and nothing that is not a number."""
+    """The shape and type that an array must have; if `finite`, it may not have infinities or NaN."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -28,18 +28,18 @@ class Expected:
 
     @classmethod
     def like(cls, tensor: Tensor, finite: bool = True) -> "Expected":
-        """An array of the same kind as this one."""
+        """The shape and type of a tensor."""
         return cls(tuple(tensor.shape), tensor.dtype, finite)
 
 
 def write_arrays(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write a file that is either whole or not there."""
+    """Write named arrays; the file is complete or absent, never partial."""
     arrays: dict[str, Any] = {name: values.cpu().contiguous().numpy() for name, values in tensors.items()}
     write_whole(path, lambda file: np.savez(file, **arrays))
 
 
 def read_arrays(path: Path, expected: dict[str, Expected]) -> dict[str, Tensor]:
-    """The arrays that are expected of a file, or an error that says what is wrong with it."""
+    """Read the expected arrays of a file; raises an error if they are not as expected."""
     try:
         with zipfile.ZipFile(path) as archive:
             found = {}
@@ -50,18 +50,18 @@ def read_arrays(path: Path, expected: dict[str, Expected]) -> dict[str, Tensor]:
     except CheckpointError:
         raise
     except UNREADABLE as error:
-        raise CheckpointError(f"{path} cannot be read ({error}); delete the folder to start afresh") from None
+        raise CheckpointError(f"{path} cannot be read ({error}); delete the folder to start again") from None
 
 
 def _read_array(file: IO[bytes], want: Expected, label: str) -> Tensor:
     if np.lib.format.read_magic(file) != (1, 0):
-        raise CheckpointError(f"{label} is of an unknown kind; delete the folder to start afresh")
+        raise CheckpointError(f"{label} has an unknown format; delete the folder to start again")
     shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
     wanted = torch.empty(0, dtype=want.dtype).numpy().dtype
     if shape != want.shape or dtype != wanted or (by_columns and len(shape) > 1):
         raise CheckpointError(
             f"{label} is an array {shape} of {dtype} where {want.shape} of {wanted} is expected; "
-            "choose another folder, or delete it to start afresh"
+            "choose another folder, or delete it to start again"
         )
     size = math.prod(shape) * dtype.itemsize
     content = file.read(size)
@@ -69,5 +69,5 @@ def _read_array(file: IO[bytes], want: Expected, label: str) -> Tensor:
         raise EOFError(f"{label} ends too early")
     values = torch.from_numpy(np.frombuffer(content, dtype).reshape(shape).copy())
     if want.finite and not bool(values.isfinite().all()):
-        raise CheckpointError(f"{label} holds numbers that are not finite; delete the folder to start afresh")
+        raise CheckpointError(f"{label} has numbers that are not finite; delete the folder to start again")
     return values

@@ -1,4 +1,4 @@
-"""Saving the state of an iteration, and going on from it."""
+"""Writes the state of an iteration, and reads it again."""
 
 import json
 from dataclasses import dataclass, replace
@@ -20,13 +20,14 @@ from psfit.admm.setup import Setup
 from psfit.admm.state import State
 from psfit.comm import Moved
 
-# Column means and scales come from sums over the data: close means the same columns, summed in another order.
+# Column means and scales are sums over the data. If they are this close, the columns are the same, and only the order
+# of the sums was different.
 SAME_COLUMNS = 1e-6
 
 
 @dataclass(frozen=True)
 class Row:
-    """What is remembered of one iteration for the history."""
+    """What the history keeps of one iteration."""
 
     measured: Tensor
     seconds: float
@@ -44,15 +45,15 @@ class Checkpoint:
 
     @property
     def folder(self) -> Path:
-        """Where they are."""
+        """The folder of the checkpoints."""
         return self.store.folder.path
 
     def due(self, state: State) -> bool:
-        """Whether this iteration is one to be kept."""
+        """Whether a checkpoint is to be written after this iteration."""
         return state.iteration % self.store.every == 0
 
     def save(self, state: State, rows: list[Row]) -> None:
-        """Write all files, then the manifest, then remove older checkpoints. A diverged state is not worth it."""
+        """Write all files, then the manifest, then remove older checkpoints. A diverged state is not written."""
         if not bool(state.bilinear.z.isfinite().all()):
             return
         grid, folder, k = self.setup.instance.grid, self.store.folder, state.iteration
@@ -63,9 +64,9 @@ class Checkpoint:
                 folder.prepare(k)
 
         def write() -> None:
-            write_arrays(folder.rank_file(k), self._local(state))
+            write_arrays(folder.rank_file(k), self._local_arrays(state))
             if folder.leads:
-                write_arrays(folder.place(k) / SHARED, self._shared(state, rows))
+                write_arrays(folder.place(k) / SHARED, self._shared_arrays(state, rows))
 
         def finish() -> None:
             if folder.leads:
@@ -80,9 +81,9 @@ class Checkpoint:
         """The state and history of the last checkpoint; the given state and no history if there is none."""
         grid, folder = self.setup.instance.grid, self.store.folder
         data = self.store.fingerprints(grid)
-        mine = grid.together(lambda: json.dumps([folder.finished(), folder.usable()]).encode())
+        mine = grid.together(lambda: json.dumps([folder.finished_iterations(), folder.usable_iterations()]).encode())
         ranks = [json.loads(one) for one in grid.world.all_gather(mine)]
-        found = grid.together(lambda: _latest(self.folder, ranks))
+        found = grid.together(lambda: _find_latest(self.folder, ranks))
         if found is None:
             return state, []
         return grid.together(lambda: self._read(found, state, data))
@@ -90,15 +91,15 @@ class Checkpoint:
     def _read(self, iteration: int, state: State, data: list[dict[str, str]]) -> tuple[State, list[Row]]:
         place, device = self.store.folder.place(iteration), state.u.device
         if (place / MANIFEST).exists():
-            self._compare(place, data)
+            self._require_same_run(place, data)
         local = read_arrays(
             self.store.folder.rank_file(iteration),
-            {name: Expected.like(values) for name, values in self._local(state).items()},
+            {name: Expected.like(values) for name, values in self._local_arrays(state).items()},
         )
-        shared = read_arrays(place / SHARED, self._expected(state, iteration))
+        shared = read_arrays(place / SHARED, self._expected_arrays(state, iteration))
         if int(shared["iteration"]) != iteration:
-            raise CheckpointError(f"{place} holds iteration {int(shared['iteration'])}; delete it to start afresh")
-        self._compare_columns(place, shared)
+            raise CheckpointError(f"{place} holds iteration {int(shared['iteration'])}; delete it to start again")
+        self._require_same_columns(place, shared)
         local, shared = ({name: values.to(device) for name, values in part.items()} for part in (local, shared))
         restored = replace(
             state,
@@ -116,7 +117,7 @@ class Checkpoint:
         history = zip(shared["history"], *lists, strict=True)
         return restored, [Row(m, s, None if o != o else o, Moved(*moved)) for m, s, o, moved in history]
 
-    def _compare(self, place: Path, data: list[dict[str, str]]) -> None:
+    def _require_same_run(self, place: Path, data: list[dict[str, str]]) -> None:
         """Refuse a checkpoint of another run, with what differs."""
         stated, known = read_manifest(place)
         mine = json.loads(json.dumps(self._description()))
@@ -127,7 +128,7 @@ class Checkpoint:
                     "choose another folder, or delete it"
                 )
         if len(known) != len(data):
-            raise CheckpointError(f"{place}: the manifest is not whole; delete the folder to start afresh")
+            raise CheckpointError(f"{place}: the manifest is not complete; delete the folder to start again")
         others = differences(known, data)
         if others:
             raise CheckpointError(
@@ -135,16 +136,16 @@ class Checkpoint:
                 "choose another folder, or delete it"
             )
 
-    def _compare_columns(self, place: Path, shared: dict[str, Tensor]) -> None:
-        """Rounds of a working set have the same data, but not always the same columns of it."""
+    def _require_same_columns(self, place: Path, shared: dict[str, Tensor]) -> None:
+        """Refuse a checkpoint of other columns: the rounds of a working set have the same data, but other columns."""
         inst = self.setup.instance
-        most = SAME_COLUMNS * float(inst.scale.max())
-        for name, mine in (("shift", inst.shift), ("scale", inst.scale)):
+        most = SAME_COLUMNS * float(inst.coordinates.scale.max())
+        for name, mine in (("shift", inst.coordinates.shift), ("scale", inst.coordinates.scale)):
             if not np.allclose(shared[name].numpy(), mine.cpu().numpy(), rtol=SAME_COLUMNS, atol=most):
                 raise CheckpointError(f"{place} belongs to other columns of X; choose another folder, or delete it")
 
     def _description(self) -> dict[str, Any]:
-        """What must be equal for the iterates to go on, besides the data."""
+        """All settings that must be equal to continue, besides the data."""
         inst, setup = self.setup.instance, self.setup
         problem, grid = inst.problem, inst.grid
         return {
@@ -168,13 +169,13 @@ class Checkpoint:
             "tol": self.solver.tol,
         }
 
-    def _local(self, state: State) -> dict[str, Tensor]:
+    def _local_arrays(self, state: State) -> dict[str, Tensor]:
         varying = {f"local_{name}": values for name, values in state.local.tensors().items()}
         return varying | {"u": state.u, "sums": state.sums}
 
-    def _shared(self, state: State, rows: list[Row]) -> dict[str, Tensor]:
+    def _shared_arrays(self, state: State, rows: list[Row]) -> dict[str, Tensor]:
         objectives = [float("nan") if row.objective is None else row.objective for row in rows]
-        return self._fixed(state) | {
+        return self._fixed_size_arrays(state) | {
             "iteration": torch.tensor(state.iteration),
             "measured": state.measured,
             "history": torch.stack([row.measured for row in rows]),
@@ -183,20 +184,20 @@ class Checkpoint:
             "moved": torch.tensor([row.moved for row in rows], dtype=torch.float64),
         }
 
-    def _fixed(self, state: State) -> dict[str, Tensor]:
+    def _fixed_size_arrays(self, state: State) -> dict[str, Tensor]:
         """Arrays that all ranks share and whose size does not depend on the iteration."""
         inst = self.setup.instance
         return {f"bilinear_{name}": values for name, values in vars(state.bilinear).items()} | {
             "dual": state.dual,
             "settled": state.settled,
-            "shift": inst.shift,
-            "scale": inst.scale,
+            "shift": inst.coordinates.shift,
+            "scale": inst.coordinates.scale,
         }
 
-    def _expected(self, state: State, k: int) -> dict[str, Expected]:
-        """What `_shared` must have been for `k` iterations."""
+    def _expected_arrays(self, state: State, k: int) -> dict[str, Expected]:
+        """The shapes and types of `_shared_arrays` after `k` iterations."""
         measured, number = state.measured, torch.float64
-        return {name: Expected.like(values) for name, values in self._fixed(state).items()} | {
+        return {name: Expected.like(values) for name, values in self._fixed_size_arrays(state).items()} | {
             "iteration": Expected((), torch.int64),
             "measured": Expected.like(measured),
             "history": Expected((k, *measured.shape), measured.dtype),
@@ -206,15 +207,15 @@ class Checkpoint:
         }
 
 
-def _latest(folder: Path, ranks: list[list[list[int]]]) -> int | None:
-    """The last iteration that some rank knows to be finished and every rank has its files of."""
-    finished = {iteration for done, _ in ranks for iteration in done}
-    usable = finished.intersection(*(set(have) for _, have in ranks))
-    if usable or not finished:
-        return max(usable, default=None)
-    last = max(finished)
+def _find_latest(folder: Path, ranks: list[list[list[int]]]) -> int | None:
+    """The last iteration that has a manifest on some rank, and whose files every rank has."""
+    finished_iterations = {iteration for done, _ in ranks for iteration in done}
+    usable_iterations = finished_iterations.intersection(*(set(have) for _, have in ranks))
+    if usable_iterations or not finished_iterations:
+        return max(usable_iterations, default=None)
+    last = max(finished_iterations)
     lost = ", ".join(str(rank) for rank, (_, have) in enumerate(ranks) if last not in have)
     raise CheckpointError(
-        f"{folder}: rank {lost} does not find its files of the checkpoint at iteration {last}; bring them back, or "
-        "delete the folder on every host to start afresh"
+        f"{folder}: rank {lost} does not find its files of the checkpoint at iteration {last}; restore them, or "
+        "delete the folder on every host to start again"
     )

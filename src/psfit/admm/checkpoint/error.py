@@ -1,5 +1,5 @@
-"""The one error of checkpoints."""
+"""The error of checkpoints."""
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint that cannot be used, with the reason."""
+    """A checkpoint cannot be used; the message has the reason."""

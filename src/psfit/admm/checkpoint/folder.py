@@ -1,8 +1,8 @@
-"""A folder of checkpoints: who writes there, what is found there, and what may be deleted.
+"""A folder of checkpoints: which rank writes there, what is found there, and what may be deleted.
 
-Ranks on one host, or on a shared file system, meet in one folder; others have folders of their own under the same name.
-In every folder one rank leads: it holds the lock and writes what its ranks share. The lock is the operating system's,
-which takes it back when the process ends in whatever way.
+Ranks on one host, or on a shared file system, share one folder; other ranks have other folders with the same name. In
+every folder one rank leads: it has the lock and writes the shared file. The lock is one of the operating system, which
+releases it when the process ends, for any reason.
 """
 
 import errno
@@ -25,60 +25,60 @@ from psfit.comm import Grid
 LOCK, MARKER, MANIFEST, SHARED = "lock", ".psfit-checkpoint", "manifest.json", "shared.npz"
 ITERATION = re.compile(r"iteration-(\d{8,})")
 OWN_FILES = re.compile(rf"({re.escape(MARKER)}|{re.escape(MANIFEST)}|{re.escape(SHARED)}|rank-\d+\.npz)(\.partial)?")
-# A process that was killed may need a moment to let go of its lock.
-PATIENCE = 2.0
+# Seconds to wait for a lock: a killed process may need a moment to release it.
+LOCK_SECONDS = 2.0
 PAUSE = 0.05
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder as one rank sees it; `leads` if this is the rank that writes what the folder's ranks share."""
+    """A folder as one rank sees it; `leads` if this rank writes the files that the folder's ranks share."""
 
     path: Path
     rank: int
     leads: bool
 
     def inside(self, name: str) -> "Folder":
-        """A folder in this one."""
+        """A folder inside this one."""
         return Folder(self.path / name, self.rank, self.leads)
 
     def place(self, iteration: int) -> Path:
-        """Where the checkpoint of an iteration lies."""
+        """The folder of the checkpoint of an iteration."""
         return self.path / f"iteration-{iteration:08d}"
 
     def rank_file(self, iteration: int) -> Path:
-        """What only this rank needs."""
+        """The file that only this rank needs."""
         return self.place(iteration) / f"rank-{self.rank:05d}.npz"
 
     def prepare(self, iteration: int) -> None:
-        """Make the place of a checkpoint and mark it as ours; the leader's task."""
+        """Make the folder of a checkpoint and mark it as PsFiT's. Only the leader calls this."""
         place = self.place(iteration)
         place.mkdir(parents=True, exist_ok=True)
         if not (place / MARKER).exists() and any(place.iterdir()):
-            raise CheckpointError(f"{place} is needed for a checkpoint but holds other files; choose another folder")
+            raise CheckpointError(f"{place} is needed for a checkpoint but has other files; choose another folder")
         (place / MARKER).touch()
 
-    def finished(self) -> list[int]:
+    def finished_iterations(self) -> list[int]:
         """Iterations whose checkpoints have a manifest here."""
-        return [iteration for iteration in self._ours() if (self.place(iteration) / MANIFEST).exists()]
+        return [iteration for iteration in self._own_iterations() if (self.place(iteration) / MANIFEST).exists()]
 
-    def usable(self) -> list[int]:
-        """Iterations of which this rank finds its own file and the shared one."""
+    def usable_iterations(self) -> list[int]:
+        """Iterations whose files this rank finds: its own and the shared one."""
         return [
             iteration
-            for iteration in self._ours()
+            for iteration in self._own_iterations()
             if self.rank_file(iteration).exists() and (self.place(iteration) / SHARED).exists()
         ]
 
     def remove_others(self, iteration: int) -> None:
-        """Delete all checkpoints but one; files that no checkpoint has written stay. The leader's task."""
-        for other in self._ours():
+        """Delete all checkpoints but one, and no other files. Only the leader calls this."""
+        for other in self._own_iterations():
             if other != iteration:
                 _remove(self.place(other))
 
-    def _ours(self) -> list[int]:
-        """Iterations that this code has made a place for."""
+    def _own_iterations(self) -> list[int]:
+        """Iterations whose folders have PsFiT's mark."""
         places = [(ITERATION.fullmatch(path.name), path) for path in self.path.glob("iteration-*")]
         return [
             int(match[1])
@@ -88,7 +88,8 @@ class Folder:
 
 
 def _remove(place: Path) -> None:
-    # Without its manifest it is no checkpoint any more, whatever is left of it; the marker says whose the rest is.
+    # The manifest goes first: without it, this is no longer a checkpoint. The marker goes last: it shows that the
+    # other files are PsFiT's.
     (place / MANIFEST).unlink(missing_ok=True)
     for path in sorted(place.iterdir(), key=lambda path: path.name == MARKER):
         if OWN_FILES.fullmatch(path.name) and not path.is_dir():
@@ -99,23 +100,23 @@ def _remove(place: Path) -> None:
 
 @contextmanager
 def open_folder(path: Path, grid: Grid) -> Iterator[Folder]:
-    """The folder for a run of all ranks; no other run can open it meanwhile."""
+    """Open the folder for a run of all ranks; no other run can open it at the same time."""
     run = grid.world.all_gather(uuid.uuid4().hex.encode())[0].decode()
     claim = path / f".claim-{run}"
     leads, lock = False, None
 
-    def enter() -> None:
+    def open_or_create() -> None:
         nonlocal leads, lock
         path.mkdir(parents=True, exist_ok=True)
-        leads = _claimed(claim)
+        leads = _claim_lead(claim)
         if leads:
-            lock = _locked(path)
+            lock = _lock_folder(path)
 
     try:
         try:
-            grid.together(enter)
+            grid.together(open_or_create)
         finally:
-            # By now every rank of this folder has tried to be the first.
+            # Now every rank of this folder has tried to be the first.
             if leads:
                 claim.unlink(missing_ok=True)
         yield Folder(path, grid.world.rank, leads)
@@ -124,8 +125,8 @@ def open_folder(path: Path, grid: Grid) -> Iterator[Folder]:
             os.close(lock)
 
 
-def _claimed(claim: Path) -> bool:
-    """Whether this rank is the first one of its run here."""
+def _claim_lead(claim: Path) -> bool:
+    """Whether this rank is the first of its run in this folder."""
     try:
         os.close(os.open(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:
@@ -133,11 +134,11 @@ def _claimed(claim: Path) -> bool:
     return True
 
 
-def _locked(path: Path) -> int:
-    """An open file with the folder's lock."""
+def _lock_folder(path: Path) -> int:
+    """Lock the folder; return the open file that has the lock."""
     lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        _take(lock, path)
+        _acquire(lock, path)
         os.ftruncate(lock, 0)
         os.write(lock, json.dumps({"process": os.getpid(), "host": socket.gethostname()}).encode())
     except BaseException:
@@ -146,8 +147,8 @@ def _locked(path: Path) -> int:
     return lock
 
 
-def _take(lock: int, path: Path) -> None:
-    end = time.monotonic() + PATIENCE
+def _acquire(lock: int, path: Path) -> None:
+    end = time.monotonic() + LOCK_SECONDS
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -161,7 +162,7 @@ def _take(lock: int, path: Path) -> None:
             if error.errno not in NO_LOCKS:
                 raise
             warnings.warn(
-                f"the file system of {path} has no locks ({error}); see to it that no other run uses the folder",
+                f"the file system of {path} has no locks ({error}); make sure that no other run uses the folder",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -170,7 +171,7 @@ def _take(lock: int, path: Path) -> None:
 
 
 def _holder(lock: int) -> str:
-    """Who has the lock, as far as the file says so."""
+    """The process that has the lock, if the file names it."""
     try:
         found = json.loads(os.pread(lock, 4096, 0))
         return f" (process {int(found['process'])} on {found['host']})"

@@ -1,4 +1,4 @@
-"""Manifests: what a checkpoint says of the run that it belongs to."""
+"""Manifests: the settings and the data of the run to which a checkpoint belongs."""
 
 import json
 from pathlib import Path
@@ -13,27 +13,27 @@ FORMAT = 4
 
 
 def write_manifest(place: Path, run: dict[str, Any], data: list[dict[str, str]]) -> None:
-    """Say what the run is, and what its data on every rank are told apart by."""
+    """Write the settings of the run, and the fingerprints of its data on every rank."""
     text = json.dumps({"format": FORMAT, "run": run, "data": data}, indent=1)
     write_whole(place / MANIFEST, lambda file: file.write(text.encode()))
 
 
 def read_manifest(place: Path) -> tuple[dict[str, Any], list[dict[str, str]]]:
-    """What was written there, or an error that says what is wrong with it."""
+    """Read the settings and the fingerprints; raises an error if the manifest is damaged."""
     try:
         manifest = json.loads((place / MANIFEST).read_text())
         run, form, data = manifest["run"], manifest["format"], manifest["data"]
         if form == FORMAT and not (isinstance(run, dict) and all(set(one) == set(NAMES) for one in data)):
-            raise ValueError("it does not say what it should")
+            raise ValueError("parts of it are missing")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{place}: the manifest cannot be read ({error}); delete the folder") from None
     if form != FORMAT:
-        raise CheckpointError(f"{place} has format {form}, this version reads {FORMAT}; delete it to start afresh")
+        raise CheckpointError(f"{place} has format {form}, this version reads {FORMAT}; delete it to start again")
     return run, data
 
 
 def find_run(path: Path) -> tuple[int, dict[str, Any]] | None:
-    """The last iteration in a folder of checkpoints and what its run is, if it is such a folder."""
+    """The last iteration in a folder of checkpoints, and the settings of its run; None if there is no checkpoint."""
     folder = Folder(path, 0, False)
-    last = max(folder.finished(), default=None)
+    last = max(folder.finished_iterations(), default=None)
     return None if last is None else (last, read_manifest(folder.place(last))[0])

@@ -1,4 +1,4 @@
-"""Where a fit keeps its checkpoints, and how it knows data again."""
+"""Where a fit keeps its checkpoints, and the fingerprints by which it recognises its data."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from psfit.data import Source
 from psfit.data.fingerprint import fingerprint
 
 Start = tuple[Tensor, Tensor] | None
-# What data are told apart by, and what is said of a run where they differ.
+# The parts of the data with fingerprints, and how a message names a difference.
 NAMES = {
     "X": "other features X",
     "y": "other targets y",
@@ -25,16 +25,16 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Store:
-    """A folder, and the data of the fit as they were given to it.
+    """A folder, and the data of the fit.
 
     Parameters
     ----------
     every : int
         Iterations between checkpoints.
     matrix_fingerprint : callable
-        What tells the features from others, once the first passes over them are made.
+        Returns the fingerprint of the features; called after the first passes over them.
     known : list
-        The fingerprints of all ranks once they are made; stores inside this one share them.
+        The fingerprints of all ranks, when they are known; stores inside this one share them.
     """
 
     folder: Folder
@@ -49,7 +49,7 @@ class Store:
         return replace(self, folder=self.folder.inside(name))
 
     def fingerprints(self, grid: Grid) -> list[dict[str, str]]:
-        """What tells the data of each rank from others, in order of rank; all ranks must ask."""
+        """The fingerprints of the data of each rank, in order of rank; all ranks must call this."""
         if not self.known:
             mine = json.dumps(grid.together(self._own_fingerprints)).encode()
             self.known.extend(json.loads(one) for one in grid.world.all_gather(mine))
@@ -67,7 +67,7 @@ class Store:
 
 @contextmanager
 def open_store(path: str | Path | None, every: int, source: Source, start: Start, grid: Grid) -> Iterator[Store | None]:
-    """The store in a folder, for as long as a fit takes; None without a folder."""
+    """Open the store in a folder for the time of a fit; None if there is no folder."""
     if path is None:
         yield None
         return

@@ -5,7 +5,7 @@ node's update is
 
     x = argmin  sum_k weight_k loss(A_i x; b_i)_k + 1/2 ||x - v||_w^2
 
-so that a local solver never hears of gamma, rho_c or u, and an intercept is a coordinate with its own weight.
+so that a local solver does not need gamma, rho_c or u, and an intercept is a coordinate with its own weight.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +22,7 @@ from psfit.losses import Loss
 
 @dataclass(frozen=True)
 class Subproblem:
-    """What all nodes hosted here have to solve, again and again for new centres ``v``.
+    """The problem that all nodes hosted here solve, in every iteration for new centres ``v``.
 
     Parameters
     ----------
@@ -49,21 +49,21 @@ class Subproblem:
 
 @dataclass(frozen=True)
 class LocalState:
-    """What a local solver carries from one call to the next: at least its answer ``x (N, n, c)``.
+    """What a local solver keeps from one call to the next: at least its answer ``x (N, n, c)``.
 
-    The fields named in `varying` change from call to call, the others follow from the subproblem.
+    The fields named in `varying` change with every call; the others depend only on the subproblem.
     """
 
     x: Tensor
     varying: ClassVar[tuple[str, ...]] = ("x",)
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that varies, as arrays."""
+        """The varying fields as arrays."""
         fields = {name: getattr(self, name) for name in self.varying}
         return {name: torch.stack(value) if isinstance(value, tuple) else value for name, value in fields.items()}
 
     def restored(self, tensors: dict[str, Tensor]) -> "LocalState":
-        """The state that once gave these `tensors`."""
+        """The state with these `tensors`, which a state of the same subproblem returned before."""
         fields = {n: tuple(v) if isinstance(getattr(self, n), tuple) else v for n, v in tensors.items()}
         return replace(self, **fields)  # type: ignore[arg-type]
 
@@ -72,10 +72,10 @@ S = TypeVar("S", bound=LocalState)
 
 
 class LocalSolver(ABC, Generic[S]):
-    """Frozen configuration; the state is passed in and returned."""
+    """The settings of a solver; its state is passed in and returned."""
 
     name: ClassVar[str]
-    # Whether every call does the same work whatever the numbers are, and never waits for one of them.
+    # Whether every call does the same work for all numbers, and never reads one of them on the host.
     steady: ClassVar[bool] = False
 
     @abstractmethod
@@ -88,4 +88,4 @@ class LocalSolver(ABC, Generic[S]):
 
     @abstractmethod
     def prox(self, sub: Subproblem, state: S, v: Tensor, tol: Tensor | float) -> S:
-        """The update for centres ``v (N, n, c)``, to about ``tol`` in ``||x||`` where it is iterative."""
+        """The update for centres ``v (N, n, c)``; if it is iterative, to about ``tol`` in ``||x||``."""

@@ -1,4 +1,4 @@
-"""Which local solver: a small table over loss, shape and grid."""
+"""The choice of a local solver by loss, shape and grid."""
 
 from typing import Any
 
@@ -16,13 +16,13 @@ BY_NAME: dict[str, LocalSolver[Any]] = {solver.name: solver for solver in (Direc
 def choose(
     asked: LocalSolver[Any] | str | None, loss: Loss, features: int, outputs: int, blocks: int
 ) -> LocalSolver[Any]:
-    """The solver asked for, if it can work; else the first of the table that can.
+    """The solver that was asked for, or else the first of the table that can do the work.
 
-    Direct solves the squared loss exactly. Newton's Gram product per step pays while it has few variables. The feature
-    split works for everything.
+    Direct solves the squared loss exactly. Newton computes a Gram product in each step, which is fast for few
+    variables. The feature split works for all losses and grids.
     """
     if asked is not None:
-        return _checked(asked, loss, blocks)
+        return _require_able(asked, loss, blocks)
     variables = features * outputs if loss.joint else features
     table: list[LocalSolver[Any]] = [Direct(), FeatureSplit()]
     if variables <= NEWTON_VARIABLES:
@@ -30,7 +30,7 @@ def choose(
     return next(solver for solver in table if solver.objection(loss, blocks) is None)
 
 
-def _checked(asked: LocalSolver[Any] | str, loss: Loss, blocks: int) -> LocalSolver[Any]:
+def _require_able(asked: LocalSolver[Any] | str, loss: Loss, blocks: int) -> LocalSolver[Any]:
     if isinstance(asked, str):
         asked = BY_NAME[asked]
     objection = asked.objection(loss, blocks)

@@ -1,4 +1,4 @@
-"""Exact prox of the squared loss: one regularised least squares problem per node, factored once."""
+"""The exact prox of the squared loss: one regularised least squares problem per node, factored once."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -34,7 +34,7 @@ class Direct(LocalSolver[DirectState]):
         return None
 
     def init(self, sub: Subproblem, x: Tensor) -> DirectState:
-        return DirectState(x, ridge_factor(sub.split, sub.weight, 2.0), 2 * sub.split.cross)
+        return DirectState(x, ridge_factor(sub.split, sub.weight, 2.0), sub.split.Q)
 
     def prox(self, sub: Subproblem, state: DirectState, v: Tensor, tol: Tensor | float) -> DirectState:
         x = state.factor.solve(torch.addcmul(state.data_term, sub.weight, v))

@@ -8,7 +8,7 @@ With ``A_i x = sum_j A_ij x_j`` and an auxiliary predictor ``omega_j`` for each 
     nu       += mean_Ax - omega_bar
 
 The quadratic penalties are taken in the metric of the sample weights. Then a weight cancels from the omega step, and a
-sample of weight zero is as good as absent.
+sample of weight zero has no effect.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Block:
 
 @dataclass(frozen=True)
 class FeatureSplitState(LocalState):
-    """Predictors live on all samples of all nodes at once: ``parts`` is M of ``(m, c)``, the others ``(m, c)``."""
+    """Predictors cover all samples of all nodes: ``parts`` has M tensors ``(m, c)``, the others are ``(m, c)``."""
 
     blocks: tuple[Block, ...]
     parts: tuple[Tensor, ...]
@@ -46,12 +46,12 @@ class FeatureSplitState(LocalState):
 
 @dataclass(frozen=True)
 class FeatureSplit(LocalSolver[FeatureSplitState]):
-    """Inner ADMM over feature blocks, warm-started from call to call; for every loss and any number of blocks.
+    """Inner ADMM over feature blocks, which starts from its last state; for every loss and any number of blocks.
 
     Parameters
     ----------
     max_inner : int, default=5
-        Inner steps per call at most. The warm start makes a few enough; how many is decided by `tol`.
+        The most inner steps per call. With the warm start a few are enough; `tol` decides how many.
     """
 
     max_inner: int = 5
@@ -84,7 +84,7 @@ class FeatureSplit(LocalSolver[FeatureSplitState]):
         return state
 
     def _step(self, sub: Subproblem, state: FeatureSplitState, v: Tensor) -> tuple[FeatureSplitState, Tensor]:
-        """One inner iteration, and how far ``x`` moved, summed over all blocks."""
+        """One inner iteration, and the change of ``x``, summed over all blocks."""
         source, M = sub.split.source, sub.axis.size
         common = state.omega_bar - state.mean - state.nu
         x, parts = torch.zeros_like(state.x), []
@@ -99,7 +99,7 @@ class FeatureSplit(LocalSolver[FeatureSplitState]):
 
     @staticmethod
     def _mean(sub: Subproblem, parts: tuple[Tensor, ...], moved: Tensor) -> tuple[Tensor, Tensor]:
-        """The one reduction of an inner iteration; a number of the stopping test rides along."""
+        """The only reduction of an inner iteration; it also sums one number of the stopping test."""
         local = torch.stack(parts).sum(dim=0)
         summed = sub.axis.total(torch.cat([local.flatten(), moved]))
         return summed[:-1].view_as(local) / sub.axis.size, summed[-1:]

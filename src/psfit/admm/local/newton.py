@@ -13,7 +13,7 @@ from psfit.losses import Loss
 
 @dataclass(frozen=True)
 class Newton(LocalSolver[LocalState]):
-    """Warm-started Newton steps to high accuracy; each costs a Gram product per output (pair of outputs if joint)."""
+    """Newton steps from the last answer, to high accuracy; each needs a Gram product per output (or pair, if joint)."""
 
     name: ClassVar[str] = "newton"
 
@@ -35,7 +35,7 @@ class Newton(LocalSolver[LocalState]):
 
 
 class _Batch:
-    """The nodes' objectives in the form that `newton` takes: a batch of vectors ordered output by output."""
+    """The nodes' objectives in the form that `newton` needs: a batch of vectors, ordered by output."""
 
     def __init__(self, sub: Subproblem, v: Tensor) -> None:
         self.sub, self.v = sub, v

@@ -1,6 +1,6 @@
 """Regularised least squares, factored once: ``(diag(w) + sigma A_i' D_i A_i)^-1`` for every node.
 
-`D` holds the sample weights. When a node has as many rows as columns, or its moments are all that is known of it, the
+`D` holds the sample weights. When a node has as many rows as columns, or its quadratic form is known already, the
 Gram matrix is factored; with fewer rows the matrix inversion lemma moves the factor to the samples:
 
     (W + sigma A'DA)^-1 = W^-1 - W^-1 B' (I / sigma + B W^-1 B')^-1 B W^-1,   B = sqrt(D) A.
@@ -27,7 +27,7 @@ class RidgeFactor(ABC):
 
 def ridge_factor(split: NodeSplit, weight: Tensor, sigma: float) -> RidgeFactor:
     """The cheaper form by shape; `weight` is ``(n, 1)``."""
-    if split.tall or split.source.statistics is not None:
+    if split.tall or split.source.forms.known is not None:
         return GramFactor(split, weight, sigma)
     return WoodburyFactor(split, weight, sigma)
 
@@ -40,7 +40,7 @@ class GramFactor(RidgeFactor):
     """
 
     def __init__(self, split: NodeSplit, weight: Tensor, sigma: float) -> None:
-        H = sigma * split.gram
+        H = (sigma / 2) * split.G
         H.diagonal(dim1=1, dim2=2).add_(weight.T)
         # Small matrices as one batch; for large ones the routines for a single matrix are the faster ones.
         parts = [H] if H.shape[1] < BATCH_BELOW else list(H.split(1))

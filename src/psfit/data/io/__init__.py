@@ -1,12 +1,12 @@
-"""Data files of many formats, read in parts."""
+"""Data files of several formats, read in parts."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from psfit.data.io.agree import UNLIKE, Pieces, learn
 from psfit.data.io.arrays import NpyFile, NpzFile
-from psfit.data.io.base import DataFile, DataFileError, JoinedRows, Part, Wanted
+from psfit.data.io.base import DataFile, DataFileError, JoinedRows, Part, ReadRequest
 from psfit.data.io.hdf5 import Hdf5File
+from psfit.data.io.learn_schema import FILES_DIFFER, Pieces, learn_schema
 from psfit.data.io.svmlight import SvmlightFile
 from psfit.data.io.tables import ArrowFile, ParquetFile
 from psfit.data.io.text import TextFile
@@ -27,14 +27,14 @@ FORMATS: dict[str, type[DataFile]] = {
 }
 
 
-def open_file(path: Path, wanted: Wanted) -> DataFile:
-    """The file in its format, which its ending tells."""
+def open_file(path: Path, wanted: ReadRequest) -> DataFile:
+    """Open a file; its ending decides the format."""
     return FORMATS[path.suffix.lower()](path, wanted)  # type: ignore[call-arg]
 
 
-def find(paths: Sequence[str | Path]) -> list[Path]:
-    """All files behind some paths; of one format, or rows and bytes would be counted as the same."""
-    found = [file for path in paths for file in expand(Path(path))]
+def find_files(paths: Sequence[str | Path]) -> list[Path]:
+    """All files of some paths; they must have one format, because some formats count rows and others bytes."""
+    found = [file for path in paths for file in files_of_path(Path(path))]
     if not found:
         raise DataFileError("path=() names no file; give at least one")
     kinds = {FORMATS[file.suffix.lower()] for file in found}
@@ -44,12 +44,12 @@ def find(paths: Sequence[str | Path]) -> list[Path]:
     return found
 
 
-def expand(path: Path) -> list[Path]:
-    """A file itself, or all data files of a folder in the order of their names."""
+def files_of_path(path: Path) -> list[Path]:
+    """The file itself, or all data files of a folder, sorted by name."""
     if path.is_dir():
         found = sorted(file for file in path.iterdir() if file.suffix.lower() in FORMATS and file.is_file())
         if not found:
-            raise DataFileError(f"{path}: the folder holds no data file ({', '.join(FORMATS)})")
+            raise DataFileError(f"{path}: the folder has no data file ({', '.join(FORMATS)})")
         return found
     if not path.is_file():
         raise DataFileError(f"there is no file {path}")
@@ -59,15 +59,15 @@ def expand(path: Path) -> list[Path]:
 
 
 __all__ = [
+    "FILES_DIFFER",
     "FORMATS",
-    "UNLIKE",
     "DataFile",
     "DataFileError",
     "JoinedRows",
     "Part",
     "Pieces",
-    "Wanted",
-    "find",
-    "learn",
+    "ReadRequest",
+    "find_files",
+    "learn_schema",
     "open_file",
 ]

@@ -1,4 +1,4 @@
-"""Arrays: ``.npy`` in ranges of rows, ``.npz`` with X and y or from SciPy."""
+"""Arrays: ``.npy`` files, read in ranges of rows; ``.npz`` files with X and y, or written by SciPy."""
 
 import zipfile
 import zlib
@@ -9,86 +9,88 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from psfit.data.io.base import CheckedRows, DataFile, Part, Wanted, require_finite, require_finite_entries
-from psfit.data.schema import Schema, twice
+from psfit.data.io.base import CheckedRows, DataFile, Part, ReadRequest, require_finite, require_finite_entries
+from psfit.data.schema import Schema, first_duplicate
 from psfit.data.sparse_checks import check_arrays, checked
-from psfit.data.streamed import BinaryRows, Rows
+from psfit.data.streamed import BinaryRows, RowReader
 
 COLUMN_ROWS = 1 << 14
-# The arrays of SciPy's sparse formats, in the order in which its constructors take them.
+# The arrays of SciPy's sparse formats, in the order of its constructors.
 SPARSE: dict[str, tuple[str, ...]] = dict.fromkeys(("csr", "csc", "bsr"), ("data", "indices", "indptr"))
 SPARSE |= {"coo": ("data", "row", "col"), "dia": ("data", "offsets")}
 
 
 class ArrayFile(DataFile):
-    """Features as one array, the target and the weights as others (or as files beside it)."""
+    """The features as one array, the target and the weights as other arrays of the file or as other files."""
 
-    def __init__(self, path: Path, wanted: Wanted) -> None:
+    def __init__(self, path: Path, wanted: ReadRequest) -> None:
         self.path, self.wanted = path, wanted
         if wanted.one_hot:
-            raise self.fail("one_hot is for columns of text; an array has none")
+            raise self.error("one_hot is for columns of text; an array has no text")
         self.X, self.names = self._features()
         if self.X.ndim != 2:
-            raise self.fail(f"X must have two dimensions, samples by features; it has {self.X.ndim}")
+            raise self.error(f"X must have two dimensions, samples by features; it has {self.X.ndim}")
         if np.dtype(self.X.dtype).kind not in "biuf":
-            raise self.fail(f"X holds {self.X.dtype}, not numbers")
+            raise self.error(f"X holds {self.X.dtype}, not numbers")
         if self.names is not None and len(self.names) != self.X.shape[1]:
-            raise self.fail(f"X has {self.X.shape[1]} columns, but feature_names has {len(self.names)}")
+            raise self.error(f"X has {self.X.shape[1]} columns, but feature_names has {len(self.names)}")
         if self.names is not None and len(set(self.names)) < len(self.names):
-            raise self.fail(f"feature_names holds {twice(self.names)!r} twice; columns are found by their names")
-        self._require_apart()
+            raise self.error(
+                f"feature_names holds {first_duplicate(self.names)!r} twice; each column needs its own name"
+            )
+        self._require_distinct()
         self.length = self.X.shape[0]
-        self.target = self._beside(wanted.target, "y") if wanted.labelled else None
-        self.weight = self._beside(wanted.weight, "sample_weight")
+        self.target = self._find_companion(wanted.target, "y") if wanted.labelled else None
+        self.weight = self._find_companion(wanted.weight, "sample_weight")
 
-    def _require_apart(self) -> None:
-        """Features, target and weights are three arrays, or columns."""
+    def _require_distinct(self) -> None:
+        """Features, target and weights must be different arrays or columns."""
         target, weight = self.wanted.target, self.wanted.weight
         usual = "y" if target is None else str(target)
         if self.wanted.labelled and weight == usual:
-            raise self.fail(f"{usual!r} cannot be both the target and the sample weights; name another of them")
+            raise self.error(f"{usual!r} cannot be both the target and the sample weights; name another array")
         if "X" in (target, weight):
-            raise self.fail("'X' holds the features; name another array as target and sample_weight")
+            raise self.error("'X' holds the features; name another array as target and sample_weight")
 
     @abstractmethod
     def _features(self) -> tuple[Any, tuple[str, ...] | None]:
-        """The array X and the names of its columns, if it has any."""
+        """The array X, and the names of its columns or None."""
 
-    def _named(self, name: str) -> Any:
+    def _find_array(self, name: str) -> Any:
         """An array of this file, or None."""
         return None
 
-    def _beside(self, asked: str | int | None, usual: str) -> Any:
-        """An array of the file or another ``.npy`` file, with a number for each sample; None if there is none."""
+    def _find_companion(self, asked: str | int | None, usual: str) -> Any:
+        """An array of this file or of another ``.npy`` file with one entry for each sample; None if there is none."""
         if isinstance(asked, str) and asked.endswith(".npy"):
-            beside = Path(asked) if Path(asked).exists() else self.path.parent / asked
-            values = _mapped(beside, self)
+            other_columns = Path(asked) if Path(asked).exists() else self.path.parent / asked
+            values = _map_file(other_columns, self)
         else:
-            values = self._named(usual if asked is None else str(asked))
+            values = self._find_array(usual if asked is None else str(asked))
             if values is None and asked is not None:
-                raise self.fail(f"there is no array {asked!r}; {self._advice()}")
+                raise self.error(f"there is no array {asked!r}; {self._advice()}")
         if values is not None and not getattr(values, "shape", None):
-            raise self.fail(f"{usual if asked is None else asked} is no array with an entry for each sample")
+            raise self.error(f"{usual if asked is None else asked} is not an array with an entry for each sample")
         if values is not None and len(values) != self.length:
-            raise self.fail(f"X has {self.length} rows, but {usual if asked is None else asked} has {len(values)}")
+            raise self.error(f"X has {self.length} rows, but {usual if asked is None else asked} has {len(values)}")
         return values
 
     def _advice(self) -> str:
         return "give the name of a .npy file, or pass y itself"
 
-    def _chosen(self) -> slice | list[int]:
+    def _feature_columns(self) -> slice | list[int]:
         """Which columns are features."""
         if self.wanted.columns is None:
             return slice(None)
         if self.names is None:
-            raise self.fail(f"there is no column {self.wanted.columns[0]!r}; the columns of this file have no names")
+            raise self.error(f"there is no column {self.wanted.columns[0]!r}; the columns of this file have no names")
         lacking = [name for name in self.wanted.columns if name not in self.names]
         if lacking:
-            raise self.fail(f"there is no column {lacking[0]!r}; its columns are {', '.join(self.names[:20])}")
+            raise self.error(f"there is no column {lacking[0]!r}; its columns are {', '.join(self.names[:20])}")
         return [self.names.index(name) for name in self.wanted.columns]
 
     def part(self, start: int, stop: int, schema: Schema, budget: int) -> Part:
-        chosen = self._chosen()
+        chosen = self._feature_columns()
         names = self.names if isinstance(chosen, slice) else self.wanted.columns
         features: Any
         if scipy.sparse.issparse(self.X):
@@ -111,8 +113,8 @@ class ArrayFile(DataFile):
         return values
 
 
-class _Window(Rows):
-    """A range of rows of anything that can be sliced."""
+class _Window(RowReader):
+    """A range of rows of an array-like object."""
 
     def __init__(self, values: Any, start: int, stop: int, chosen: slice | list[int]) -> None:
         self.values, self.start, self.chosen = values, start, chosen
@@ -123,26 +125,26 @@ class _Window(Rows):
         return np.asarray(self.values[self.start + start : self.start + stop])[:, self.chosen]
 
 
-class _OnDisk:
-    """An array on disk that is read in ranges of rows. A memory map would do, but for limits on address space."""
+class _ArrayOnDisk:
+    """An array on disk that is read in ranges of rows. A memory map is not used: address space may be limited."""
 
     def __init__(self, rows: BinaryRows) -> None:
         self.rows, self.shape, self.dtype, self.ndim = rows, rows.shape, rows.dtype, 2
 
     @classmethod
     def of(cls, path: Path, asker: DataFile) -> Any:
-        """Where the rows lie one after the other; any other order becomes a map."""
+        """The array of a file; if it is stored by columns, a memory map of it."""
         with path.open("rb") as file:
             try:
                 readers = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}
                 shape, by_columns, dtype = readers[np.lib.format.read_magic(file)[0]](file)
             except (ValueError, KeyError, EOFError) as error:
-                raise asker.fail(f"cannot be read as .npy ({error}); it may be cut short") from None
+                raise asker.error(f"cannot be read as .npy ({error}); it may be cut short") from None
             begin = file.tell()
         if by_columns or len(shape) != 2:
-            return _mapped(path, asker)
+            return _map_file(path, asker)
         if path.stat().st_size < begin + shape[0] * shape[1] * dtype.itemsize:
-            raise asker.fail(f"is shorter than its {shape[0]} rows of {shape[1]} numbers; it was cut short")
+            raise asker.error(f"is shorter than its {shape[0]} rows of {shape[1]} numbers; it was cut short")
         return cls(BinaryRows(path.open("rb"), begin, dtype, (shape[0], shape[1])))
 
     def __getitem__(self, at: slice) -> np.ndarray:
@@ -166,22 +168,22 @@ class _Column:
 
 
 class NpyFile(ArrayFile):
-    """One array; the target is one of its columns, by number, or a file of its own."""
+    """One array; the target is one of its columns, given by number, or another file."""
 
     def _features(self) -> tuple[Any, tuple[str, ...] | None]:
-        return _OnDisk.of(self.path, self), None
+        return _ArrayOnDisk.of(self.path, self), None
 
-    def _named(self, name: str) -> Any:
+    def _find_array(self, name: str) -> Any:
         wanted = self.wanted.target
         if name != str(wanted) or not name.lstrip("-").isdigit():
             return None
         at = int(name)
         if not -self.X.shape[1] <= at < self.X.shape[1]:
-            raise self.fail(f"target={at} is none of its {self.X.shape[1]} columns")
+            raise self.error(f"target={at} is not one of its {self.X.shape[1]} columns")
         return _Column(self.X, at)
 
-    def _chosen(self) -> slice | list[int]:
-        chosen, target, width = super()._chosen(), self.wanted.target, self.X.shape[1]
+    def _feature_columns(self) -> slice | list[int]:
+        chosen, target, width = super()._feature_columns(), self.wanted.target, self.X.shape[1]
         if target is None or not str(target).lstrip("-").isdigit():
             return chosen
         return [k for k in range(width) if k != int(target) % width]
@@ -192,19 +194,19 @@ class NpzFile(ArrayFile):
 
     def _features(self) -> tuple[Any, tuple[str, ...] | None]:
         try:
-            # Opened here: where NumPy fails it would leave the file open.
+            # Opened here: NumPy would leave the file open after an error.
             with self.path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 self.known = {name: arrays[name] for name in arrays.files}
         except (ValueError, OSError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
-            raise self.fail(f"cannot be read as .npz ({error}); it may be cut short") from None
+            raise self.error(f"cannot be read as .npz ({error}); it may be cut short") from None
         if "X" in self.known:
             return self.known["X"], texts_of(self.known.get("feature_names"))
         if {"format", "data", "shape"} <= self.known.keys():
-            return self._sparse(), None
-        raise self.fail(f"there is no array 'X'; it holds {', '.join(self.known)}")
+            return self._sparse_matrix(), None
+        raise self.error(f"there is no array 'X'; it holds {', '.join(self.known)}")
 
-    def _sparse(self) -> scipy.sparse.csr_matrix:
-        """The matrix that SciPy saved; its arrays are checked before SciPy works with them."""
+    def _sparse_matrix(self) -> scipy.sparse.csr_matrix:
+        """The matrix that SciPy saved; its arrays are checked before SciPy uses them."""
         known = dict(self.known)
         try:
             if "coords" in known:
@@ -214,18 +216,18 @@ class NpzFile(ArrayFile):
                 raise ValueError(f"the format {form!r} is unknown; use one of {', '.join(SPARSE)}")
             arrays = {name: known[name] for name in SPARSE[form]}
             if form == "dia":
-                # Coordinates, which are checked like those of any other matrix.
+                # This format is checked as the coordinates of its entries.
                 return checked(scipy.sparse.dia_matrix((arrays["data"], arrays["offsets"]), shape=shape)).tocsr()
             check_arrays(form, arrays, shape)
             entries, *places = arrays.values()
             described = (entries, tuple(places)) if form == "coo" else (entries, *places)
             return getattr(scipy.sparse, f"{form}_matrix")(described, shape=shape).tocsr()
         except KeyError as error:
-            raise self.fail(f"cannot be read as a sparse matrix: there is no array {error}") from None
+            raise self.error(f"cannot be read as a sparse matrix: there is no array {error}") from None
         except (ValueError, TypeError, OverflowError, MemoryError) as error:
-            raise self.fail(f"cannot be read as a sparse matrix ({error})") from None
+            raise self.error(f"cannot be read as a sparse matrix ({error})") from None
 
-    def _named(self, name: str) -> Any:
+    def _find_array(self, name: str) -> Any:
         return self.known.get(name)
 
     def _advice(self) -> str:
@@ -233,18 +235,18 @@ class NpzFile(ArrayFile):
 
 
 def texts_of(names: Any) -> tuple[str, ...] | None:
-    """Names of columns, which may have been written as bytes."""
+    """Names of columns as text; a file may have them as bytes."""
     return None if names is None else tuple(np.asarray(names).astype(str).tolist())
 
 
-def _mapped(path: Path, asker: DataFile) -> np.ndarray:
+def _map_file(path: Path, asker: DataFile) -> np.ndarray:
     try:
         values: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
-        raise asker.fail(f"there is no file {path}") from None
+        raise asker.error(f"there is no file {path}") from None
     except (ValueError, OSError, EOFError) as error:
-        raise asker.fail(f"{path.name} cannot be read as .npy ({error}); it may be cut short") from None
+        raise asker.error(f"{path.name} cannot be read as .npy ({error}); it may be cut short") from None
     if not isinstance(values, np.ndarray):
         values.close()
-        raise asker.fail(f"{path.name} is no .npy file but an archive; call it .npz")
+        raise asker.error(f"{path.name} is not a .npy file but an archive; rename it to .npz")
     return values

@@ -1,4 +1,4 @@
-"""The contract of a data file, and rows that are checked as they are read."""
+"""The contract of a data file, and rows that are checked when they are read."""
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
@@ -11,54 +11,54 @@ import numpy as np
 import scipy.sparse
 
 from psfit.data.schema import Kind, Schema
-from psfit.data.streamed import Rows
+from psfit.data.streamed import RowReader
 
 
 class DataFileError(ValueError):
-    """A data file that cannot be used as it is, with the reason and the remedy."""
+    """A data file cannot be used; the message has the reason and the remedy."""
 
 
 class CellError(DataFileError):
-    """A cell that cannot be used, its place and the remedy."""
+    """A cell cannot be used; the message has its place and the remedy."""
 
     def __init__(self, path: Path, column: str | int, row: int, problem: str, remedy: str) -> None:
         super().__init__(f"{path}: column {column!r} {problem}, first in row {row} (counted from 0); {remedy}")
         self.path, self.column, self.row, self.problem, self.remedy = path, column, row, problem, remedy
 
-    def moved(self, rows: int) -> "CellError":
-        """The same about rows of the whole file, for a part that has `rows` of them before it."""
+    def shift(self, rows: int) -> "CellError":
+        """The same error with the row of the whole file, for a part that begins after `rows` rows."""
         return CellError(self.path, self.column, self.row + rows, self.problem, self.remedy)
 
 
 class MissingError(CellError):
-    """An entry that is no finite number."""
+    """An entry is missing or infinite."""
 
     def __init__(self, path: Path, column: str | int, row: int, kind: str = "a missing value") -> None:
         super().__init__(path, column, row, f"has {kind}", "impute or drop such entries")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReadRequest:
     """What to read.
 
     Parameters
     ----------
     target : str, int or None
-        The target's column, array or file; None takes what the format suggests.
+        The target's column, array or file; None means the default of the format.
     weight : str or None
         The same for sample weights.
     columns : tuple of str or None
-        Features by name; None takes all that are neither target nor weight.
+        Features by name; None means all columns that are neither target nor weight.
     one_hot : bool
-        Turn columns of text into one column for each text, named ``column=text``.
+        Turn a column of text into one column for each text, named ``column=text``.
     labelled : bool
-        Whether there is a target at all.
+        Whether to read a target.
     numeric : bool
         Whether the target must be numbers.
     schema : Schema or None
-        How a fitted model reads its columns; None before a fit, or where the model has learnt nothing about them.
+        How a fitted model reads its columns; None before a fit, or if the model has learned nothing about them.
     fitted : bool
-        Whether the samples are for a model that is fitted already.
+        Whether the samples are for a fitted model.
     """
 
     target: str | int | None = None
@@ -72,8 +72,8 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Possible:
-    """The kinds that the cells of a file allow: for each column of features in its order, and for the target."""
+class PossibleKinds:
+    """The kinds that the cells of a file allow: for each column of features, in order, and for the target."""
 
     columns: dict[str, tuple[Kind, ...]]
     target: tuple[Kind, ...] | None
@@ -82,9 +82,10 @@ class Possible:
 
 @dataclass(frozen=True)
 class Part:
-    """Some samples of a file: features as rows to be read or as a sparse matrix, and what lies beside them.
+    """Some samples of a file: features as rows to read or as a sparse matrix, and target and weights.
 
-    `open_ended` sparse columns are those that occur in the file: another part may have more, and none may be the first.
+    `open_ended` means that only the sparse columns that occur in the part are known: another part may have more, and
+    the first column may not occur.
     """
 
     features: Any
@@ -95,13 +96,13 @@ class Part:
 
 
 class DataFile(ABC):
-    """One open file. Its `length` counts rows, or bytes where rows cannot be found without reading them."""
+    """One open file. Its `length` counts rows, or bytes if the rows cannot be found without reading them."""
 
     path: Path
     length: int
 
-    def possible(self, start: int, stop: int) -> Possible | None:
-        """What the columns can be, by the cells of a range; None where columns have no kinds."""
+    def possible_kinds(self, start: int, stop: int) -> PossibleKinds | None:
+        """The kinds that the cells of a range allow; None if columns have no kinds."""
         return None
 
     def levels(self, start: int, stop: int, names: list[str]) -> dict[str, set[str]]:
@@ -110,17 +111,17 @@ class DataFile(ABC):
 
     @abstractmethod
     def part(self, start: int, stop: int, schema: Schema, budget: int) -> Part:
-        """The samples of a range, read by a schema; what does not fit the budget of bytes stays on disk."""
+        """The samples of a range, read with a schema; features that need more bytes than the budget stay on disk."""
 
-    def fail(self, reason: object) -> DataFileError:
+    def error(self, reason: object) -> DataFileError:
         """An error that names the file."""
         return DataFileError(f"{self.path}: {reason}")
 
 
-class CheckedRows(Rows):
-    """Rows of a file; a number that is missing or infinite is reported with its place."""
+class CheckedRows(RowReader):
+    """Rows of a file; a missing or infinite number is an error with its place."""
 
-    def __init__(self, rows: Rows, path: Path, names: tuple[str, ...] | None, first: int = 0) -> None:
+    def __init__(self, rows: RowReader, path: Path, names: tuple[str, ...] | None, first: int = 0) -> None:
         self.rows, self.path, self.names, self.first = rows, path, names, first
         self.shape, self.dtype, self.readers = rows.shape, rows.dtype, rows.readers
 
@@ -130,10 +131,10 @@ class CheckedRows(Rows):
         return values
 
 
-class JoinedRows(Rows):
+class JoinedRows(RowReader):
     """Rows of several files, one after the other."""
 
-    def __init__(self, parts: list[Rows]) -> None:
+    def __init__(self, parts: list[RowReader]) -> None:
         self.parts = parts
         self.ends = list(accumulate(part.shape[0] for part in parts))
         self.shape = (self.ends[-1], parts[0].shape[1])
@@ -152,7 +153,7 @@ class JoinedRows(Rows):
 
 
 def require_finite(values: np.ndarray, path: Path, names: tuple[str, ...] | None, first: int) -> None:
-    """Refuse NaN and infinity, naming column and row."""
+    """Refuse NaN and infinity; the error names column and row."""
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum()) or np.isfinite(values).all():
             return

@@ -1,4 +1,4 @@
-"""Cells of a table: what they can be read as, which of them do not fit, and the text of a level."""
+"""Cells of a table: the kinds that they allow, the first cell of another kind, and the text of a level."""
 
 from typing import Any
 
@@ -8,38 +8,38 @@ import pyarrow.compute as pc
 
 from psfit.data.schema import KINDS, Kind
 
-# Whole numbers beyond this are not exact in floating point.
+# Larger whole numbers are not exact in floating point.
 EXACT = 2.0**53
 
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether a column holds text or categories."""
-    kind = _value(kind)
+    kind = _value_type(kind)
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether a column holds numbers; a column of nothing but gaps counts as one, and its gaps are reported."""
-    types, kind = pa.types, _value(kind)
+    """Whether a column holds numbers; an empty column counts as numbers, and its gaps are reported later."""
+    types, kind = pa.types, _value_type(kind)
     tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
     return any(test(kind) for test in tests)
 
 
-def possible_kinds(kind: pa.DataType) -> tuple[Kind, ...]:
-    """What a column of a type can be, as far as the type tells; nothing for dates and the like."""
+def kinds_of_type(kind: pa.DataType) -> tuple[Kind, ...]:
+    """The kinds that a column of this type can have; none for dates and similar types."""
     if is_text(kind):
         return ("category",)
-    if pa.types.is_boolean(_value(kind)):
+    if pa.types.is_boolean(_value_type(kind)):
         return ("boolean", "category")
     return KINDS if is_number(kind) else ()
 
 
-def misfit(values: pa.Array, kind: Kind) -> int | None:
-    """The place of the first cell that is not of a kind; gaps are left to others."""
+def first_of_other_kind(values: pa.Array, kind: Kind) -> int | None:
+    """The place of the first cell that is not of a kind; gaps are not looked for."""
     if not len(values):
         return None
     if is_text(values.type):
-        return None if kind == "category" else first_other(values.to_pylist(), kind)
+        return None if kind == "category" else first_other_text(values.to_pylist(), kind)
     if not is_number(values.type):
         return 0
     if pa.types.is_boolean(values.type):
@@ -50,8 +50,8 @@ def misfit(values: pa.Array, kind: Kind) -> int | None:
     return None if place < 0 else int(place)
 
 
-def first_other(texts: list[str], kind: Kind) -> int:
-    """The place of the first text that does not even look like the kind; where all do, that of the first."""
+def first_other_text(texts: list[str], kind: Kind) -> int:
+    """The place of the first text that does not look like the kind; zero if all do."""
     for place, text in enumerate(texts):
         try:
             float(text)
@@ -62,15 +62,15 @@ def first_other(texts: list[str], kind: Kind) -> int:
 
 
 def level_texts(values: pa.Array) -> pa.Array:
-    """Cells as the texts of levels, the same whatever format they come from.
+    """Cells as the texts of levels, the same for all formats.
 
-    Text stays as it is written. A whole number has digits only, so that 1 and 1.0 are one level; other numbers have the
-    fewest digits that tell them apart. Booleans are True and False.
+    Text stays as it is. A whole number has digits only, so that 1 and 1.0 are one level; another number has the fewest
+    digits that identify it. Booleans are True and False.
     """
     if is_text(values.type):
         return values.cast(pa.string())
     if pa.types.is_float16(values.type):
-        # Arrow cannot look for what is different among these.
+        # Arrow cannot encode this type as a dictionary.
         values = values.cast(pa.float32())
     encoded = values.dictionary_encode()
     texts = [_text(value) for value in encoded.dictionary.to_numpy(zero_copy_only=False)]
@@ -83,6 +83,6 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _value(kind: pa.DataType) -> pa.DataType:
-    """What the categories of a column are."""
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values; for categories that of the categories."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind

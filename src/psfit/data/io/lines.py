@@ -1,4 +1,4 @@
-"""Lines of text in a range of bytes: ranges that follow each other share no line and leave none out."""
+"""Lines of text in a range of bytes: adjacent ranges share no line and leave no line out."""
 
 import io
 from pathlib import Path
@@ -6,12 +6,12 @@ from typing import Any, BinaryIO
 
 
 def line_range(file: BinaryIO, start: int, stop: int) -> tuple[int, int]:
-    """Where the lines that begin in a range of bytes lie: the first byte, and the one behind the last."""
+    """The bytes of the lines that begin in a range: the first byte, and the one after the last."""
     return _next_line(file, start), _next_line(file, stop)
 
 
 def _next_line(file: BinaryIO, at: int) -> int:
-    """Where the first line begins at a byte or after it."""
+    """The byte where the next line begins, at or after a byte."""
     file.seek(max(at - 1, 0))
     if at > 0:
         file.readline()
@@ -19,7 +19,7 @@ def _next_line(file: BinaryIO, at: int) -> int:
 
 
 class Lines(io.RawIOBase):
-    """The lines that begin in a range of bytes of a file, as a file of their own."""
+    """The lines that begin in a range of bytes, as a file."""
 
     def __init__(self, path: Path, start: int, stop: int) -> None:
         super().__init__()

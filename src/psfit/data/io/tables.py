@@ -1,4 +1,4 @@
-"""Tables in columns: Parquet and Arrow (Feather), read in ranges of rows and only the needed columns."""
+"""Parquet and Arrow (Feather) files: only the needed columns are read, in ranges of rows."""
 
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from psfit.data.io.base import DataFile, Part, Possible, Wanted
-from psfit.data.io.plan import Plan
+from psfit.data.io.base import DataFile, Part, PossibleKinds, ReadRequest
+from psfit.data.io.table_plan import TablePlan
 from psfit.data.schema import Schema
-from psfit.data.streamed import BLOCK_BYTES, Rows
+from psfit.data.streamed import BLOCK_BYTES, RowReader
 
-# Rows in a batch of few columns.
+# Rows in a batch if few columns are read.
 HEIGHT = 1 << 16
 
 
@@ -25,16 +25,16 @@ class TableFile(DataFile):
 
     schema: pa.Schema
 
-    def __init__(self, path: Path, wanted: Wanted) -> None:
+    def __init__(self, path: Path, wanted: ReadRequest) -> None:
         self.path = path
         try:
             self._open()
-            # What pandas keeps as an index comes last in the file, but is no column of the table.
+            # The index of a pandas table is stored as the last columns, but it is not a column of the table.
             index = (self.schema.pandas_metadata or {}).get("index_columns", [])
             columns = [field for field in self.schema if field.name not in index]
         except (ValueError, OSError, pa.ArrowException) as error:
-            raise self.fail(f"cannot be read ({str(error).splitlines()[0]}); it may be cut short") from None
-        self.plan = Plan.of(path, pa.schema(columns), wanted)
+            raise self.error(f"cannot be read ({str(error).splitlines()[0]}); it may be cut short") from None
+        self.plan = TablePlan.of(path, pa.schema(columns), wanted)
 
     @abstractmethod
     def _open(self) -> None:
@@ -42,36 +42,38 @@ class TableFile(DataFile):
 
     @abstractmethod
     def batches(self, start: int, columns: list[str], height: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Batches of at most about `height` rows, with the numbers of their first rows, from the one with `start`."""
+        """Batches of about `height` rows at most, each with the number of its first row; the first contains `start`."""
 
-    def possible(self, start: int, stop: int) -> Possible:
-        found = self.plan.possible()
+    def possible_kinds(self, start: int, stop: int) -> PossibleKinds:
+        found = self.plan.possible_kinds()
         for name, kinds in ({self.plan.target: found.target} | found.columns).items():
             if name is not None and not kinds:
-                self.plan.refuse(name, self.within(0, self.length, [name], HEIGHT))
+                self.plan.refuse(name, self.batches_in_range(0, self.length, [name], HEIGHT))
         return found
 
     def levels(self, start: int, stop: int, names: list[str]) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {name: set() for name in names}
-        for first, batch in self.within(start, stop, names, HEIGHT):
+        for first, batch in self.batches_in_range(start, stop, names, HEIGHT):
             for name in names:
                 found[name] |= self.plan.levels(batch, name, first)
         return found
 
     def part(self, start: int, stop: int, schema: Schema, budget: int) -> Part:
         plan, columns = self.plan, self.plan.columns(schema)
-        beside: dict[str, list[np.ndarray]] = {name: [] for name in plan.beside}
-        if beside:
-            for first, batch in self.within(start, stop, plan.beside, HEIGHT):
-                for name, parts in beside.items():
+        other_columns: dict[str, list[np.ndarray]] = {name: [] for name in plan.other_columns}
+        if other_columns:
+            for first, batch in self.batches_in_range(start, stop, plan.other_columns, HEIGHT):
+                for name, parts in other_columns.items():
                     parts.append(plan.values(batch, columns[name], first))
-        known = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in beside.items()}
+        known = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in other_columns.items()}
         rows = TableRows(self, start, stop, schema)
         names = tuple(feature.name for feature in rows.features)
         return Part(rows, known.get(plan.target or ""), known.get(plan.weight or ""), names)
 
-    def within(self, start: int, stop: int, columns: list[str], height: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Batches cut to a range of rows."""
+    def batches_in_range(
+        self, start: int, stop: int, columns: list[str], height: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The batches of a range of rows, cut to the range."""
         try:
             for first, batch in self.batches(start, columns, height):
                 low, high = max(start - first, 0), min(stop - first, batch.num_rows)
@@ -80,11 +82,11 @@ class TableFile(DataFile):
                 if first + batch.num_rows >= stop:
                     return
         except (pa.ArrowException, OSError) as error:
-            raise self.fail(f"cannot be read ({str(error).splitlines()[0]}); it may be damaged") from None
+            raise self.error(f"cannot be read ({str(error).splitlines()[0]}); it may be damaged") from None
 
 
-class TableRows(Rows):
-    """Features of a table; reading on from where the last range ended costs no second look at anything."""
+class TableRows(RowReader):
+    """Features of a table; a range that begins where the last one ended continues without reading anything again."""
 
     def __init__(self, table: TableFile, start: int, stop: int, schema: Schema) -> None:
         self.table, self.start, self.stop = table, start, stop
@@ -98,10 +100,10 @@ class TableRows(Rows):
     def read(self, start: int, stop: int) -> np.ndarray:
         start, stop = self.start + start, self.start + stop
         if start != self.next:
-            self.cursor = self.table.within(start, self.stop, list(self.table.plan.sources), self.height)
+            self.cursor = self.table.batches_in_range(start, self.stop, list(self.table.plan.sources), self.height)
             self.left = self.left[:0]
         found, count = [self.left], len(self.left)
-        # Until all is read, no other range goes on from here: not after an error either.
+        # Set again only at the end: after an error, no range may continue from here.
         self.next = -1
         while count < stop - start:
             first, batch = next(self.cursor)
@@ -113,7 +115,7 @@ class TableRows(Rows):
 
 
 class ParquetFile(TableFile):
-    """Row groups are found without reading what lies before them."""
+    """A Parquet file; a row group can be read without those before it."""
 
     def _open(self) -> None:
         self.file = pq.ParquetFile(self.path, memory_map=True)
@@ -132,7 +134,7 @@ class ParquetFile(TableFile):
 
 
 class ArrowFile(TableFile):
-    """Record batches of the Arrow file format, which Feather is too."""
+    """Record batches of the Arrow file format, which is also Feather's."""
 
     def _open(self) -> None:
         self.schema = self._reader([]).schema
@@ -142,7 +144,7 @@ class ArrowFile(TableFile):
         self.length = sum(self.counts)
 
     def _reader(self, fields: list[int]) -> Any:
-        """Some columns of the file, or all; others are neither read nor decompressed."""
+        """A reader of some columns, or of all if `fields` is empty; other columns are not read or decompressed."""
         options = pyarrow.ipc.IpcReadOptions(included_fields=fields)
         return pyarrow.ipc.open_file(pa.memory_map(str(self.path)), options=options)
 

@@ -1,8 +1,8 @@
-"""The bytes of a model file: a zip of one JSON and NumPy arrays, with a digest at its end and limits of size.
+"""The bytes of a model file: a zip of one JSON file and NumPy arrays, with a digest at its end and limits of size.
 
-The comment at the end of the zip is a digest of all bytes before it, so that a file that was cut, damaged or edited is
-refused before anything in it is believed. Any zip tool can open the file. A digest is no signature: whoever changes a
-file can renew it. Nothing is unpacked, therefore, before its size is known.
+The comment at the end of the zip is a digest of all bytes before it. A file that was cut, damaged or edited is refused
+before any part of it is used. Any zip tool can open the file. A digest is not a signature: a person who changes a file
+can also write a new digest. So nothing is unpacked before its size is known.
 """
 
 import hashlib
@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 MARK = b"psfit sha256 "
-# Zip members carry a date; a fixed one keeps equal models in equal files.
+# Zip members have a date; a fixed one gives equal models equal files.
 DATE = (1980, 1, 1, 0, 0, 0)
-# What a file may hold when it is unpacked: so many times its own size, or a few megabytes.
+# A file may unpack to this many times its own size, or to this many bytes.
 MOST_RATIO, FREE_BYTES = 64, 16 << 20
 MOST_MEMBERS = 10_000
 CONTENT = "model.json"
@@ -31,41 +31,41 @@ class ModelFileError(ValueError):
 
 
 def pack(content: dict[str, Any], arrays: dict[str, np.ndarray], plain: Callable[[Any], Any]) -> bytes:
-    """The bytes of the file; `plain` turns what JSON does not know into what it knows."""
+    """The bytes of the file; `plain` turns values that JSON does not know into values that it knows."""
     members = {CONTENT: json.dumps(content, indent=1, default=plain).encode()}
     for name, values in arrays.items():
         buffer = io.BytesIO()
         np.save(buffer, values, allow_pickle=False)
         members[f"{name}.npy"] = buffer.getvalue()
-    packed = _zipped(members, zipfile.ZIP_DEFLATED)
+    packed = _zip(members, zipfile.ZIP_DEFLATED)
     if sum(map(len, members.values())) > _most_bytes(len(packed)):
-        # What shrinks beyond all measure would be taken for an attack.
-        packed = _zipped(members, zipfile.ZIP_STORED)
+        # A file that unpacks to too many bytes would be refused when it is read.
+        packed = _zip(members, zipfile.ZIP_STORED)
     return packed
 
 
-def _zipped(members: dict[str, bytes], method: int) -> bytes:
+def _zip(members: dict[str, bytes], method: int) -> bytes:
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w", method) as packed:
         for name, data in members.items():
             packed.writestr(zipfile.ZipInfo(name, DATE), data, method)
-        # The length of the comment is part of what is digested.
+        # The digest covers the length of the comment, so the comment is as long as it will be.
         packed.comment = MARK + b"0" * 64
     body = whole.getvalue()[: -len(MARK) - 64]
     return body + MARK + hashlib.sha256(body).hexdigest().encode()
 
 
 def unpack(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The JSON and the arrays of a model file, once its digest has been found to be right."""
+    """Check the digest of a model file; return its JSON and its arrays."""
     data = Path(path).read_bytes()
     if not zipfile.is_zipfile(io.BytesIO(data)):
         raise ModelFileError(f"{path} is not a model file, or it was cut short")
     length = len(MARK) + 64
     body, comment = data[:-length], data[-length:]
     if not comment.startswith(MARK):
-        raise ModelFileError(f"{path} is a zip, but no model file: it does not end with its digest")
+        raise ModelFileError(f"{path} is a zip, but not a model file: it does not end with its digest")
     if comment != MARK + hashlib.sha256(body).hexdigest().encode():
-        raise ModelFileError(f"{path} is damaged: its bytes do not have the digest they were written with")
+        raise ModelFileError(f"{path} is damaged: its bytes do not match the digest at its end")
     try:
         members = _members(data)
         content = json.loads(members.pop(CONTENT))
@@ -82,7 +82,7 @@ def unpack(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     ) as error:
         raise ModelFileError(f"{path} cannot be used as a model file: {error}") from None
     if not isinstance(content, dict):
-        raise ModelFileError(f"{path} cannot be used as a model file: {CONTENT} holds no object")
+        raise ModelFileError(f"{path} cannot be used as a model file: {CONTENT} is not an object")
     return content, arrays
 
 
@@ -91,25 +91,25 @@ def _most_bytes(size: int) -> int:
 
 
 def _members(data: bytes) -> dict[str, bytes]:
-    """All members, unpacked only if what they say of their sizes is in proportion; zipfile reads no byte more."""
+    """Unpack all members, but only if their stated sizes are allowed; zipfile reads no more than these sizes."""
     with zipfile.ZipFile(io.BytesIO(data)) as packed:
         found = packed.infolist()
         names = {one.filename for one in found}
         if len(names) < len(found) or len(found) > MOST_MEMBERS:
-            raise ValueError("its list of members is none that was written here")
+            raise ValueError("its list of members has duplicates or is too long")
         size = sum(one.file_size for one in found)
         if size > _most_bytes(len(data)):
-            raise ValueError(f"its {len(data):,} bytes would unpack to {size:,}, out of all proportion")
+            raise ValueError(f"its {len(data):,} bytes would unpack to {size:,}, which is too many")
         for one in found:
             if one.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or one.flag_bits & 1:
-                raise ValueError(f"{one.filename!r} is packed in another way than any model file")
+                raise ValueError(f"{one.filename!r} is packed with a method that model files do not use")
             if one.filename != CONTENT and not one.filename.endswith(".npy"):
                 raise ValueError(f"it holds {one.filename!r}, which no model has")
         return {one.filename: packed.read(one) for one in found}
 
 
 def _array(name: str, data: bytes) -> np.ndarray:
-    """Numbers of a ``.npy`` member; its header must ask for as many bytes as there are, neither more nor fewer."""
+    """The numbers of a ``.npy`` member; its header must describe exactly as many bytes as there are."""
     file = io.BytesIO(data)
     readers = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}
     version = np.lib.format.read_magic(file)[0]

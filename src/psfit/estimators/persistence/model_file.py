@@ -1,4 +1,4 @@
-"""Model files: a zip of JSON and NumPy arrays with everything that prediction and reports need, and no code."""
+"""Model files: a zip of JSON and NumPy arrays with all that prediction and reports need, and no code."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -8,38 +8,41 @@ import numpy as np
 
 from psfit import estimators
 from psfit.admm.record import Record
+from psfit.comm import Grid
 from psfit.common.output_files import write_whole
 from psfit.common.status import Status
 from psfit.common.version import __version__
-from psfit.estimators.classification import Classifier
 from psfit.estimators.model import SparseModel
-from psfit.estimators.persistence import schema
+from psfit.estimators.persistence import checks
 from psfit.estimators.persistence.archive import ModelFileError, pack, unpack
-from psfit.estimators.selection import SelectingModel, Selection
+from psfit.estimators.posing import Learned
+from psfit.estimators.reading import Features
+from psfit.estimators.registry import LOSSES
+from psfit.estimators.results import Selection
+from psfit.estimators.selecting import SelectingModel
+from psfit.estimators.targets import Labels, Target
 from psfit.pipeline.result import Result
 
 FORMAT = 3
-# How the names of files that commands write end.
+# Endings of the model files that commands write.
 MODELS = (".psfit",)
-# What estimators learn besides their result.
-LEARNED = ("n_features_in_", "feature_names_in_", "classes_", "_single", "kappa_", "gamma_")
-# The parts of the JSON; files of the first versions do not tell of their surroundings.
+# The parts of the JSON; files of the first versions do not have the environment of the fit ("surroundings").
 NEEDED = {"format", "psfit", "model", "parameters", "learned", "shape", "result"}
 OPTIONAL = {"surroundings", "selection", "schema"}
 
 
 def save(model: SparseModel, path: str | Path) -> None:
-    """Write a fitted model; the file is either whole or not there.
+    """Write a fitted model; the file is complete or absent, never partial.
 
-    Splitters, scorers and local solvers that are objects are left out, and so is the folder of checkpoints: they are
-    needed to fit again, not to predict.
+    Splitters, scorers and local solvers that are objects are left out, and so is the folder of checkpoints: a new fit
+    needs them, prediction does not. Of a grid that was built, the request for it is written.
     """
     if not hasattr(model, "result_"):
         raise ModelFileError(f"this {type(model).__name__} is not fitted yet; call fit first")
     if type(model) is not getattr(estimators, type(model).__name__, None):
-        raise ModelFileError(f"{type(model).__name__} is not one of PsFiT's own models; `load` would not know it")
+        raise ModelFileError(f"{type(model).__name__} is not one of PsFiT's own models; `load` could not read it")
     arrays: dict[str, np.ndarray] = {}
-    result = model.result_
+    result, table = model.result_, model.learned_.features.schema
     rows, columns = np.nonzero(result.coef)
     arrays |= {"coef_rows": rows, "coef_columns": columns, "coef_values": result.coef[rows, columns]}
     arrays |= {name: getattr(result, name) for name in ("intercept", "objectives", "lower_bounds")}
@@ -51,31 +54,31 @@ def save(model: SparseModel, path: str | Path) -> None:
         "psfit": __version__,
         "model": type(model).__name__,
         "parameters": _parameters(model),
-        "learned": {name: _listed(vars(model)[name]) for name in LEARNED if name in vars(model)},
-        "surroundings": getattr(model, "_surroundings", None),
-        "schema": None if model._schema is None else model._schema.to_dict(),
+        "learned": _learned_content(model),
+        "surroundings": model.learned_.surroundings,
+        "schema": None if table is None else table.to_dict(),
         "shape": result.coef.shape,
-        "result": {f.name: getattr(result, f.name) for f in fields(Result) if f.name not in schema.APART},
+        "result": {f.name: getattr(result, f.name) for f in fields(Result) if f.name not in checks.APART},
     }
     if isinstance(model, SelectingModel):
-        content["selection"], chosen = _selection(model)
+        content["selection"], chosen = _selection_content(model)
         arrays |= chosen
-    packed = pack(content, arrays, _plain)
+    packed = pack(content, arrays, _json_value)
     write_whole(Path(path), lambda file: file.write(packed))
 
 
 def load(path: str | Path) -> SparseModel:
-    """The model that `save` wrote: it predicts, and knows its result.
+    """Read a model that `save` wrote: it can predict, and it has its result.
 
-    Nothing in the file is executed, and all of it is checked: a file that no `save` can have written is refused with a
-    `ModelFileError`. A folder for checkpoints is not taken from a file; name one again before the next fit.
+    Nothing in the file is executed, and all of it is checked: a file that `save` cannot have written is refused with a
+    `ModelFileError`. The folder for checkpoints is not in the file; set it again before the next fit.
     """
     content, arrays = unpack(path)
     _require_format(path, content)
     try:
-        return _model(content, arrays)
+        return _make_model(content, arrays)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, MemoryError, RecursionError) as error:
-        # The schema knows what may be in a file; whatever else goes wrong with one is its fault, too.
+        # The checks cover all values; any other error is also the fault of the file.
         raise ModelFileError(f"{path} cannot be used as a model: {error}") from None
 
 
@@ -86,128 +89,144 @@ def _require_format(path: str | Path, content: dict[str, Any]) -> None:
             f"{path} has format {content.get('format')!r}, written by psfit {content.get('psfit', '?')!r}; this "
             f"version reads {FORMAT}. Use that version, or fit the model again"
         )
-    if not isinstance(name, str) or name not in estimators.__all__ or not name.startswith("Sparse"):
+    kind = getattr(estimators, name, None) if isinstance(name, str) and name in estimators.__all__ else None
+    if not isinstance(kind, type) or not issubclass(kind, SparseModel):
         raise ModelFileError(f"{path} holds a model {name!r} that this version does not know; install a newer psfit")
 
 
-def _model(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> SparseModel:
-    """The model, once every part of it has been found to be one."""
+def _make_model(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> SparseModel:
+    """Check every part of the file, and make the model."""
     odd = (content.keys() - NEEDED - OPTIONAL) | (NEEDED - content.keys())
-    schema.require(not odd, f"it lacks or adds {sorted(odd)}")
+    checks.require(not odd, f"it lacks or adds {sorted(odd)}")
     kind: type[SparseModel] = getattr(estimators, content["model"])
-    model = kind(**schema.check_parameters(kind, content["parameters"]))
-    shape = schema.check_shape(content["shape"])
-    _learn(model, content["learned"], *shape)
-    around = content.get("surroundings")
-    if around is not None:
-        texts = isinstance(around, dict) and all(map(schema.is_text, around.values()))
-        schema.require(texts, "what it says of its surroundings is no text")
-        model._surroundings = around
-    if content.get("schema") is not None:
-        model._schema = schema.check_table(content["schema"], getattr(model, "feature_names_in_", None))
-    model.result_ = schema.check_result(model, content["result"], shape, arrays)
-    schema.require(
-        ("selection" in content) == isinstance(model, SelectingModel), "it lacks or adds a choice of its limit"
+    model = kind(**checks.check_parameters(kind, content["parameters"]))
+    shape = checks.check_shape(content["shape"])
+    model.learned_ = _make_learned(model, content, *shape)
+    model.result_ = checks.check_result(model, content["result"], shape, arrays)
+    checks.require(
+        ("selection" in content) == isinstance(model, SelectingModel),
+        "it has a choice of the limit that its model does not have, or the other way round",
     )
     if isinstance(model, SelectingModel):
-        _choose(model, content["selection"], arrays)
-    schema.require(not arrays, f"it holds arrays {sorted(arrays)}, which no such model has")
+        _set_selection(model, content["selection"], arrays)
+    checks.require(not arrays, f"it holds arrays {sorted(arrays)}, which no such model has")
     return model
 
 
-def _learn(model: Any, learned: Any, p: int, c: int) -> None:
-    """What the estimator remembers besides its result."""
-    known = {"n_features_in_", "feature_names_in_"}
-    known |= {"classes_"} if isinstance(model, Classifier) else {"_single"}
+def _make_learned(model: Any, content: dict[str, Any], p: int, c: int) -> Learned:
+    """What the estimator has learned about its data."""
+    learned, around = content["learned"], content.get("surroundings")
+    labels = issubclass(LOSSES[model.loss].target, Labels)
+    known = {"n_features_in_", "feature_names_in_", "classes_" if labels else "_single"}
     known |= {"kappa_", "gamma_"} if isinstance(model, SelectingModel) else set()
-    schema.require(isinstance(learned, dict), "what it has learned is no object")
+    checks.require(isinstance(learned, dict), "what it has learned is not an object")
     odd = (known - {"feature_names_in_"} - learned.keys()) | (learned.keys() - known)
-    schema.require(not odd, f"a {type(model).__name__} that lacks or adds {sorted(odd)}")
-    schema.require(learned["n_features_in_"] == p, f"its number of features is not {p}")
-    model.n_features_in_ = p
+    checks.require(not odd, f"a {type(model).__name__} that lacks or adds {sorted(odd)}")
+    checks.require(learned["n_features_in_"] == p, f"its number of features is not {p}")
+    names, table = learned.get("feature_names_in_"), content.get("schema")
     if "feature_names_in_" in learned:
-        names = learned["feature_names_in_"]
-        model.feature_names_in_ = schema.check_labels(names, p, lambda name: isinstance(name, str), "names")
-    if isinstance(model, Classifier):
-        classes = schema.check_labels(learned["classes_"], None, schema.is_label, "classes")
-        schema.require(
-            len(classes) >= 2 and np.unique(classes).tolist() == classes.tolist(), "its classes are not sorted"
-        )
-        model.classes_ = classes
-        outputs = 1 if len(classes) == 2 and schema.losses_of(model) != ("softmax",) else len(classes)
-        schema.require(outputs == c, f"its {len(classes)} classes need {outputs} output(s), but it has {c}")
-    else:
-        single = learned["_single"]
-        schema.require(isinstance(single, bool) and (c == 1 or not single), "its targets are not those of its outputs")
-        model._single = single
+        names = checks.check_labels(names, p, lambda name: isinstance(name, str), "names")
+    target = _make_target(model, learned, c)
     if isinstance(model, SelectingModel):
-        fine = schema.is_count(learned["kappa_"], 1) and schema.is_positive(learned["gamma_"])
-        schema.require(fine, "the limit or the ridge that it chose is none")
+        fine = checks.is_count(learned["kappa_"], 1) and checks.is_positive(learned["gamma_"])
+        checks.require(fine, "the limit or the ridge that it chose is not a positive number")
         model.kappa_, model.gamma_ = learned["kappa_"], learned["gamma_"]
+    texts = around is None or (isinstance(around, dict) and all(map(checks.is_text, around.values())))
+    checks.require(texts, "its environment is not text")
+    return Learned(Features(p, names, None if table is None else checks.check_table(table, names)), target, around)
 
 
-def _choose(model: SelectingModel, chosen: Any, arrays: dict[str, np.ndarray]) -> None:
-    """How the limit was chosen."""
-    schema.require(isinstance(chosen, dict) and chosen.keys() <= {"choice", "params"}, "its choice is none")
+def _make_target(model: Any, learned: dict[str, Any], c: int) -> Target:
+    """The targets of the fit, in agreement with the outputs of the model."""
+    kind: Any = LOSSES[model.loss].target
+    if not issubclass(kind, Labels):
+        single = learned["_single"]
+        checks.require(isinstance(single, bool) and (c == 1 or not single), "its targets are not those of its outputs")
+        return kind(single)
+    classes = checks.check_labels(learned["classes_"], None, checks.is_label, "classes")
+    checks.require(len(classes) >= 2 and np.unique(classes).tolist() == classes.tolist(), "its classes are not sorted")
+    target = kind(classes)
+    outputs = {target.outputs(loss) for loss in checks.possible_losses(model, target)}
+    checks.require(c in outputs, f"its {len(classes)} classes need {min(outputs)} output(s), but it has {c}")
+    return target
+
+
+def _set_selection(model: SelectingModel, chosen: Any, arrays: dict[str, np.ndarray]) -> None:
+    """Set how the limit was chosen."""
+    checks.require(isinstance(chosen, dict) and chosen.keys() <= {"choice", "params"}, "its choice is malformed")
     choice = chosen["choice"]
     names = {"label", "kappa", "gamma", "best_kappa", "best_gamma"}
-    schema.require(isinstance(choice, dict) and choice.keys() == names, "its choice is none")
+    checks.require(isinstance(choice, dict) and choice.keys() == names, "its choice is malformed")
     kappas, gammas, scores = (arrays.pop(f"selection_{name}") for name in ("kappas", "gammas", "scores"))
     errors = arrays.pop("selection_errors", None)
     table = (len(gammas), len(kappas))
-    schema.require(kappas.ndim == gammas.ndim == 1 and kappas.dtype.kind in "iu", "its limits are no whole numbers")
-    schema.require(bool((kappas >= 1).all() and (gammas > 0).all()), "its limits or ridges are not above zero")
+    checks.require(kappas.ndim == gammas.ndim == 1 and kappas.dtype.kind in "iu", "its limits are not whole numbers")
+    checks.require(bool((kappas >= 1).all() and (gammas > 0).all()), "its limits or ridges are not above zero")
     shapes = scores.shape == table and (errors is None or errors.shape == table)
-    schema.require(shapes, "its scores are not one for each limit and ridge")
+    checks.require(shapes, "its scores are not one for each limit and ridge")
     places = {"kappa": kappas, "best_kappa": kappas, "gamma": gammas, "best_gamma": gammas}
     among = all(choice[name] in values.tolist() for name, values in places.items())
-    schema.require(among and schema.is_text(choice["label"]), "it chose what was not to be chosen from")
-    schema.require(
+    checks.require(among and checks.is_text(choice["label"]), "its choice is not one of its limits and ridges")
+    checks.require(
         (model.kappa_, model.gamma_) == (choice["kappa"], choice["gamma"])
         and set(model.result_.kappa) == {model.kappa_},
-        "it was fitted with another limit than it chose",
+        "it was fitted with a limit that it did not choose",
     )
     model.selection_ = Selection(kappas, gammas, scores, errors, **choice)
     if "params" in chosen:
-        model.cv_results_ = _searched(chosen["params"], kappas, gammas, arrays)
+        model.cv_results_ = _cv_results(chosen["params"], kappas, gammas, arrays)
 
 
-def _searched(params: Any, kappas: np.ndarray, gammas: np.ndarray, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+def _cv_results(params: Any, kappas: np.ndarray, gammas: np.ndarray, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """The table of a search in scikit-learn's form."""
     expected = [{"gamma": gamma, "kappa": kappa} for gamma in gammas.tolist() for kappa in kappas.tolist()]
-    schema.require(params == expected, "its table of scores is not that of its limits and ridges")
-    names = [name for name in arrays if schema.CV_ARRAY.fullmatch(name)]
+    checks.require(params == expected, "its table of scores is not that of its limits and ridges")
+    names = [name for name in arrays if checks.CV_ARRAY.fullmatch(name)]
     found = {name.removeprefix("cv_"): arrays.pop(name) for name in names}
-    schema.require(all(values.shape == (len(params),) for values in found.values()), "its scores have other lengths")
+    checks.require(all(values.shape == (len(params),) for values in found.values()), "its scores have other lengths")
     masked = {key: np.ma.MaskedArray(found[key], mask=False) for key in ("param_gamma", "param_kappa")}
     return found | masked | {"params": params}
 
 
 def _parameters(model: SparseModel) -> dict[str, Any]:
-    """The constructor's arguments, as far as they can be written down."""
+    """The constructor's arguments that can be written as JSON."""
     kept: dict[str, Any] = {}
     for name, value in model.get_params(deep=False).items():
-        if name in schema.SETTINGS:
-            kept[name] = None if value is None else _written(value)
+        if isinstance(value, Grid):
+            kept[name] = _setting_values(value.spec)
+        elif name in checks.SETTINGS:
+            kept[name] = None if value is None else _setting_values(value)
         elif name == "class_weight" and isinstance(value, dict):
-            kept[name] = [[_plain(label) if isinstance(label, np.generic) else label, w] for label, w in value.items()]
+            kept[name] = [
+                [_json_value(label) if isinstance(label, np.generic) else label, w] for label, w in value.items()
+            ]
         elif value is None or isinstance(value, (bool, int, float, str, np.generic)):
             kept[name] = value
         elif name in ("kappas", "gammas"):
-            # An iterable may be used up; what came out of it is remembered.
+            # The argument may be an iterator that is exhausted; the selection has its values.
             kept[name] = getattr(model.selection_, name).tolist()
     return kept
 
 
-def _written(setting: Any) -> dict[str, Any]:
-    """A dataclass of settings without what is no plain value, and without the folder of checkpoints."""
+def _setting_values(setting: Any) -> dict[str, Any]:
+    """The plain values of a dataclass of settings, without the folder of checkpoints."""
     values = {field.name: getattr(setting, field.name) for field in fields(setting) if field.name != "checkpoint"}
     values |= {key: value.item() for key, value in values.items() if isinstance(value, np.generic)}
     return {key: value for key, value in values.items() if value is None or isinstance(value, (bool, int, float, str))}
 
 
-def _listed(value: Any) -> Any:
-    """An array as a list with its type, anything else as it is."""
+def _learned_content(model: Any) -> dict[str, Any]:
+    """What the estimator has learned about its data, by the names of its attributes."""
+    target, names = model.learned_.target, model.learned_.features.names
+    found = {"n_features_in_": model.n_features_in_} | ({} if names is None else {"feature_names_in_": names})
+    found |= {"classes_": target.classes} if isinstance(target, Labels) else {"_single": target.single}
+    if isinstance(model, SelectingModel):
+        found |= {"kappa_": model.kappa_, "gamma_": model.gamma_}
+    return {name: _array_as_list(value) for name, value in found.items()}
+
+
+def _array_as_list(value: Any) -> Any:
+    """An array as a list with its type; any other value as it is."""
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype == object and not all(isinstance(one, (str, int, float, bool)) for one in value):
@@ -215,8 +234,8 @@ def _listed(value: Any) -> Any:
     return {"dtype": "object" if value.dtype == object else value.dtype.str, "values": value.tolist()}
 
 
-def _selection(model: SelectingModel) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """How a limit was chosen: small things for the JSON, arrays apart."""
+def _selection_content(model: SelectingModel) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """How the limit was chosen: small values for the JSON, and arrays."""
     choice = model.selection_
     arrays = {f"selection_{name}": getattr(choice, name) for name in ("kappas", "gammas", "scores")}
     if choice.errors is not None:
@@ -230,9 +249,9 @@ def _selection(model: SelectingModel) -> tuple[dict[str, Any], dict[str, np.ndar
     return content, arrays
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, np.longdouble):
-        # Its `tolist` gives the same again.
+        # Its `tolist` returns a longdouble again.
         return float(value)
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()

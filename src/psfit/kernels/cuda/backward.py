@@ -5,10 +5,10 @@ import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from torch import Tensor
 
-# Rows of A that a program takes at a time, by precision; they share its registers with the columns of R.
+# Rows of A times columns of R that a program keeps in registers, by precision.
 HELD = {torch.float32: 64, torch.float64: 16}
 TILE = 128
-# So many programs keep a GPU busy; their sums are added up in a fixed order afterwards.
+# This many programs keep a GPU busy; their sums are added in a fixed order at the end.
 PROGRAMS = 4096
 
 
@@ -19,7 +19,7 @@ def backward(A: Tensor, R: Tensor, shift: Tensor | None = None) -> Tensor:
     ----------
     A : Tensor (m, n), float32
     R : Tensor (m, c)
-        In float32 or float64, which is what everything is computed in.
+        In float32 or float64; all is computed in this precision.
     shift : Tensor (n,), optional
         What to subtract from the columns of `A`, in the precision of `R`.
     """

@@ -1,4 +1,4 @@
-"""Rows of float32 in, digits of their columns and sums over the rows out."""
+"""From rows of float32 to the digits of their columns and to sums over the rows."""
 
 import torch
 import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -18,12 +18,12 @@ def cut(
     ----------
     values : Tensor (h, p), float32
     about, inverse : Tensor (p,), float64
-        What to subtract from the columns; factors that bring them into the range of the first digit.
+        What to subtract from the columns; factors that scale them to the range of the first digit.
     root : Tensor (h, 1), float64
         Factors of the rows.
     right : Tensor (h, r), float64
     base : int
-        A digit is worth so many of the next.
+        The value of a digit in units of the next.
 
     Returns
     -------
@@ -31,7 +31,7 @@ def cut(
         Padded with zeros to whole tiles.
     sums : Tensor (p, r), float64
     rests : Tensor (p,), float64
-        Squares of what the digits leave, in units of the first digit, added up over the rows.
+        Squares of the remainders after both digits, in units of the first digit, summed over the rows.
     """
     (h, p), r = values.shape, right.shape[1]
     height = -(-h // TILE_ROWS) * TILE_ROWS
@@ -83,9 +83,9 @@ def _cut(  # type: ignore[no-untyped-def]
     TILE_ROWS: tl.constexpr,
     TILE_COLUMNS: tl.constexpr,
 ):
-    """One tile: subtract `about`, add up against each of the RIGHT vectors, weigh and scale, cut into digits.
+    """One tile: subtract `about`, sum against each of the RIGHT vectors, weight and scale, cut into digits.
 
-    Digits are written column by column, since the integer units want the summed index to be contiguous.
+    Digits are written column by column, since the integer units need the summed index to be contiguous.
     """
     tile = tl.program_id(0).to(tl.int64)
     i = tile * TILE_ROWS + tl.arange(0, TILE_ROWS)

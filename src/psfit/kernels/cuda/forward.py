@@ -5,7 +5,7 @@ import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from torch import Tensor
 
-# Sums that a program holds in registers, and how many columns of A it takes at a time.
+# Sums that a program keeps in registers, and how many columns of A it reads at a time.
 HELD = {torch.float32: 64, torch.float64: 16}
 TILE = 128
 
@@ -17,7 +17,7 @@ def forward(A: Tensor, X: Tensor, shift: Tensor | None = None, sizes: bool = Fal
     ----------
     A : Tensor (B, m, n), float32
     X : Tensor (B, n, c)
-        In float32 or float64, which is what everything is computed in.
+        In float32 or float64; all is computed in this precision.
     shift : Tensor (n,), optional
         What to subtract from the columns of `A`, in the precision of `X`.
     sizes : bool
@@ -74,7 +74,7 @@ def _forward(  # type: ignore[no-untyped-def]
     ROWS: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    """Some rows of one product. Sums over a tile stay apart until the end, so that no step waits for a reduction."""
+    """Some rows of one product. The sums of a tile are added only at the end, so that no step waits for a reduction."""
     precision: tl.constexpr = tl.float64 if DOUBLE else tl.float32
     batch = tl.program_id(1).to(tl.int64)
     i = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)

@@ -1,4 +1,4 @@
-"""The bilinear step of each problem in a single kernel: the numbers stay in registers from first to last."""
+"""The bilinear step of each problem in one kernel: all numbers stay in registers."""
 
 import torch
 import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -36,7 +36,7 @@ def sparsify(center: Tensor, s: Tensor, v: Tensor, kappa: Tensor, ratio: Tensor)
 def _sparsify(  # type: ignore[no-untyped-def]
     center, s, v, kappa, ratio, z, signs, numbers, size, problem_stride, item_stride, problems, BLOCK: tl.constexpr
 ):
-    """One problem, as in `admm.bilinear`; the threshold by Newton's method, which ends after a few active sets."""
+    """One problem, as in `admm.bilinear`; the threshold by Newton's method, which needs a few active sets."""
     problem = tl.program_id(0)
     j = tl.arange(0, BLOCK)
     inside = j < size
@@ -47,7 +47,7 @@ def _sparsify(  # type: ignore[no-untyped-def]
     share = tl.load(ratio + problem)
     sign = tl.where(c > 0, 1.0, tl.where(c < 0, -1.0, 0.0))
     a, w = tl.abs(c), 1 - old * sign
-    # The function is concave and increasing: steps from the left stay on the left and only ever shrink the active set.
+    # The function is concave and increasing: steps from the left stay on the left, and the active set only shrinks.
     tau = tl.zeros((), dtype=tl.float64)
     count = tl.sum(((a > 0) & (w > 0)).to(tl.int32))
     before = count + 1

@@ -1,4 +1,4 @@
-"""From the columns of a table to features, target and weights: which columns are read, and what their cells give."""
+"""From the columns of a table to features, target and weights: which columns are read, and how their cells are read."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,70 +9,70 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from psfit.data.io.base import CellError, DataFileError, MissingError, Possible, Wanted, require_finite
-from psfit.data.io.cells import is_text, level_texts, misfit, possible_kinds
-from psfit.data.schema import Column, Feature, Kind, Schema, twice
+from psfit.data.io.base import CellError, DataFileError, MissingError, PossibleKinds, ReadRequest, require_finite
+from psfit.data.io.cells import first_of_other_kind, is_text, kinds_of_type, level_texts
+from psfit.data.schema import Column, Feature, Kind, Schema, first_duplicate
 
-# Columns, and levels of a column, that a message lists.
+# The most columns, or levels of a column, that a message lists.
 MOST_LISTED = 20
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How the columns of one table are used; `types` are those that the file has or suggests."""
+class TablePlan:
+    """How the columns of one table are used; `types` are those of the file, or those that its first rows suggest."""
 
     path: Path
     types: pa.Schema
-    wanted: Wanted
+    wanted: ReadRequest
     target: str | None
     weight: str | None
     sources: tuple[str, ...]
 
     @classmethod
-    def of(cls, path: Path, types: pa.Schema, wanted: Wanted) -> "Plan":
-        """Check what is wanted against what there is."""
+    def of(cls, path: Path, types: pa.Schema, wanted: ReadRequest) -> "TablePlan":
+        """Check the request against the columns of the table."""
         names = types.names
         if not names:
             raise DataFileError(f"{path}: the table has no columns")
         if len(set(names)) < len(names):
-            raise DataFileError(f"{path}: column {twice(names)!r} occurs twice; rename one of them")
+            raise DataFileError(f"{path}: column {first_duplicate(names)!r} occurs twice; rename one of them")
         target = None
         if wanted.labelled:
-            target = _named(
-                path, names, "target", _usual_target(names, wanted) if wanted.target is None else wanted.target
+            target = _require_column(
+                path, names, "target", _default_target(names, wanted) if wanted.target is None else wanted.target
             )
-        weight = None if wanted.weight is None else _named(path, names, "sample_weight", wanted.weight)
+        weight = None if wanted.weight is None else _require_column(path, names, "sample_weight", wanted.weight)
         if target is not None and target == weight:
             raise DataFileError(
                 f"{path}: column {target!r} cannot be both the target and the sample weights; name the target "
                 "(by default it is the last column)"
             )
-        # A target that nobody asks for is no feature either.
+        # A target that is not read is not a feature either.
         others = [name for name in names if name not in (target, weight, wanted.target)]
-        sources = _sources(path, names, others, wanted)
+        sources = _source_columns(path, names, others, wanted)
         if not sources:
-            hint = "; it looks as if semicolons part its cells, but .csv means commas" if ";" in str(target) else ""
+            hint = "; semicolons seem to separate its cells, but a .csv file needs commas" if ";" in str(target) else ""
             raise DataFileError(f"{path}: there is no column left for features besides {target!r}{hint}")
         if target in sources:
             raise DataFileError(f"{path}: column {target!r} is the target; leave it out of columns, or name another")
         return cls(path, types, wanted, target, weight, sources)
 
-    def possible(self) -> Possible:
-        """What the types allow the columns to be; nothing for a column that cannot be used.
+    def possible_kinds(self) -> PossibleKinds:
+        """The kinds that the types of the columns allow; none for a column that cannot be used.
 
-        Columns of features that a model knows are not asked about.
+        Features that a fitted model knows are left out.
         """
         unknown = self.sources if self.wanted.schema is None else ()
-        columns = {name: self._allowed(name, self.wanted.one_hot) for name in unknown}
-        target = None if self.target is None else self._allowed(self.target, not self.wanted.numeric)
-        return Possible(columns, target, self.target)
+        columns = {name: self._allowed_kinds(name, self.wanted.one_hot) for name in unknown}
+        target = None if self.target is None else self._allowed_kinds(self.target, not self.wanted.numeric)
+        return PossibleKinds(columns, target, self.target)
 
-    def _allowed(self, name: str, texts: bool) -> tuple[Kind, ...]:
-        kinds = possible_kinds(self.types.field(name).type)
+    def _allowed_kinds(self, name: str, texts: bool) -> tuple[Kind, ...]:
+        kinds = kinds_of_type(self.types.field(name).type)
         return kinds if texts else tuple(kind for kind in kinds if kind != "category")
 
     def refuse(self, name: str, batches: Iterable[tuple[int, pa.RecordBatch]]) -> None:
-        """Fail because of a column that cannot be used; `batches` of it tell where its first text is."""
+        """Raise the error of a column that cannot be used; `batches` of it show where its first text is."""
         kind = self.types.field(name).type
         if is_text(kind):
             for first, batch in batches:
@@ -81,11 +81,11 @@ class Plan:
         raise DataFileError(f"{self.path}: column {name!r} holds {kind}; {use}")
 
     def features(self, schema: Schema) -> list[Feature]:
-        """The features to read, in the order asked for."""
+        """The features to read, in the order of the request."""
         return schema.features(self.wanted.columns)
 
     def columns(self, schema: Schema) -> dict[str, Column]:
-        """How every column is read, by name: those of the features, the target and the weights."""
+        """How every column is read, by name: the columns of the features, of the target and of the weights."""
         known = {column.name: column for column in schema.columns}
         found = {name: known[name] for name in self.sources}
         if self.target is not None:
@@ -96,13 +96,13 @@ class Plan:
         return found
 
     @property
-    def beside(self) -> list[str]:
-        """Columns that are no features."""
+    def other_columns(self) -> list[str]:
+        """The columns that are not features: target and weights."""
         return [name for name in (self.target, self.weight) if name is not None]
 
     @property
     def dtype(self) -> np.dtype:
-        """Single precision if no column holds more."""
+        """Single precision if no column has more."""
         kinds = [self.types.field(name).type for name in self.sources]
         single = all(pa.types.is_float32(kind) or pa.types.is_float16(kind) for kind in kinds)
         return np.dtype(np.float32 if single else np.float64)
@@ -129,7 +129,7 @@ class Plan:
         return out
 
     def values(self, batch: pa.RecordBatch, column: Column, first: int) -> np.ndarray:
-        """A column that is no feature, as it is."""
+        """The values of the target or of the weights."""
         cells = self._cells(batch, column, first)
         if column.kind == "category":
             return np.asarray(level_texts(cells).to_numpy(zero_copy_only=False), dtype=str)
@@ -141,8 +141,8 @@ class Plan:
         """The different texts of a column."""
         return set(pc.unique(level_texts(self._cells(batch, Column(name, "category"), first))).to_pylist())
 
-    def misplaced(self, name: str, kind: Kind, row: int, value: object) -> CellError:
-        """The error of a cell that is not of the kind of its column."""
+    def kind_error(self, name: str, kind: Kind, row: int, value: object) -> CellError:
+        """The error of a cell that does not have the kind of its column."""
         what = f"text ({value!r})" if isinstance(value, str) else repr(value)
         return CellError(self.path, name, row, f"holds {what} in place of a {kind}", self._remedy(name))
 
@@ -150,32 +150,32 @@ class Plan:
         if name == self.weight:
             return "sample weights must be numbers"
         if self.wanted.fitted:
-            return "the model was fitted to another kind of data there; correct such cells or drop their rows"
+            return "the model was fitted to another kind of data in this column; correct such cells or drop their rows"
         if name == self.target and self.wanted.numeric:
             return "correct such cells; for classes use the logistic loss (SparseLogisticRegression)"
         if name == self.target:
             return "write all labels as numbers, or all as text"
         if self.wanted.one_hot:
-            return "write the column alike in all rows and files"
-        return "correct such cells, leave the column out (columns), or ask for one_hot"
+            return "write the column in the same way in all rows and files"
+        return "correct such cells, leave the column out (columns), or use one_hot"
 
     def _cells(self, batch: pa.RecordBatch, column: Column, first: int) -> pa.Array:
-        """The cells of a column, all there and all of its kind."""
+        """The cells of a column; a missing cell or one of another kind is an error."""
         cells = batch.column(batch.schema.get_field_index(column.name))
         if pa.types.is_dictionary(cells.type):
             cells = cells.dictionary_decode()
         if cells.null_count:
             raise MissingError(self.path, column.name, first + pc.index(cells.is_null(), True).as_py())
-        place = misfit(cells, column.kind)
+        place = first_of_other_kind(cells, column.kind)
         if place is not None:
-            raise self.misplaced(column.name, column.kind, first + place, cells[place].as_py())
+            raise self.kind_error(column.name, column.kind, first + place, cells[place].as_py())
         if column.kind == "category" and pa.types.is_floating(cells.type):
-            # A number that is missing is no level.
+            # A missing number is not a level.
             require_finite(cells.to_numpy(zero_copy_only=False).reshape(-1, 1), self.path, (column.name,), first)
         return cells.cast(pa.float64()) if pa.types.is_decimal(cells.type) else cells
 
     def _codes(self, texts: pa.Array, column: Column, first: int) -> np.ndarray:
-        """The places of texts among the levels of their column."""
+        """The number of each text in the levels of its column."""
         codes = pc.index_in(texts, value_set=pa.array(column.levels, pa.string()))
         if codes.null_count:
             row = pc.index(codes.is_null(), True).as_py()
@@ -184,46 +184,46 @@ class Plan:
                 column.name,
                 first + row,
                 f"holds the level {texts[row].as_py()!r}, which the fit did not see",
-                f"it saw {_listed(column.levels)}; correct such cells, drop their rows, or fit again with them",
+                f"it saw {_list_names(column.levels)}; correct such cells, drop their rows, or fit again with them",
             )
         return np.asarray(codes.to_numpy(zero_copy_only=False))
 
 
-def _usual_target(names: list[str], wanted: Wanted) -> str:
-    """The target if none is named: that of the fit, or the last column."""
+def _default_target(names: list[str], wanted: ReadRequest) -> str:
+    """The target if none is named: the target of the fit, or the last column."""
     known = None if wanted.schema is None else wanted.schema.target_name
     return names[-1] if known is None else known
 
 
-def _sources(path: Path, names: list[str], others: list[str], wanted: Wanted) -> tuple[str, ...]:
-    """The columns behind the features."""
+def _source_columns(path: Path, names: list[str], others: list[str], wanted: ReadRequest) -> tuple[str, ...]:
+    """The columns that give the features."""
     if wanted.columns is None:
         return tuple(others)
     if wanted.schema is None:
-        asked = [_source(names, name) if wanted.one_hot else name for name in wanted.columns]
+        asked = [_source_column(names, name) if wanted.one_hot else name for name in wanted.columns]
     else:
         asked = [feature.column for feature in wanted.schema.features(wanted.columns)]
-    return tuple(_named(path, names, "columns", name) for name in dict.fromkeys(asked))
+    return tuple(_require_column(path, names, "columns", name) for name in dict.fromkeys(asked))
 
 
-def _source(names: list[str], name: str) -> str:
-    """With one-hot columns ``colour=red`` comes from ``colour``."""
+def _source_column(names: list[str], name: str) -> str:
+    """The column of a feature: with one-hot columns, ``colour=red`` comes from ``colour``."""
     cuts = (at for at, letter in enumerate(name) if letter == "=")
     return name if name in names else next((name[:cut] for cut in cuts if name[:cut] in names), name)
 
 
-def _named(path: Path, names: list[str], argument: str, name: str | int) -> str:
+def _require_column(path: Path, names: list[str], argument: str, name: str | int) -> str:
     if name not in names:
         near = get_close_matches(str(name).lower(), [one.lower() for one in names], 1)
         meant = f" (did you mean {next(one for one in names if one.lower() == near[0])!r}?)" if near else ""
         raise DataFileError(
-            f"{path}: {argument}={name!r}: there is no such column{meant}; its columns are {_listed(names)}"
+            f"{path}: {argument}={name!r}: there is no such column{meant}; its columns are {_list_names(names)}"
         )
     return str(name)
 
 
-def _listed(names: Iterable[str]) -> str:
-    """Names in a message, not too many."""
+def _list_names(names: Iterable[str]) -> str:
+    """Names as a message lists them; at most `MOST_LISTED`."""
     every = list(names)
     more = len(every) - MOST_LISTED
     return ", ".join(every[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -1,49 +1,50 @@
-"""What all files of all ranks make of their columns: kinds and levels that no single file knows."""
+"""The kinds and levels of the columns, learned from all files of all ranks."""
 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
 
 from psfit.comm import Grid
-from psfit.data.io.base import DataFile, DataFileError, Possible
+from psfit.data.io.base import DataFile, DataFileError, PossibleKinds
 from psfit.data.schema import KINDS, Column, Kind, Schema
 
-UNLIKE = (
-    "path: the files differ in their columns, in their order, or in their targets and sample weights; all must be alike"
+FILES_DIFFER = (
+    "path: the files differ in their columns, in their order, or in their targets and sample weights; all must be the "
+    "same"
 )
 DIGEST = hashlib.sha256().digest_size
-# Ranges of files: the samples of a rank.
+# The samples of a rank: files, each with a range.
 Pieces = list[tuple[DataFile, int, int]]
 
 
-def learn(pieces: Pieces, grid: Grid) -> Schema:
-    """The schema of all ranks' samples, the same on every rank; empty for formats whose columns have no kinds.
+def learn_schema(pieces: Pieces, grid: Grid) -> Schema:
+    """The schema of the samples of all ranks, the same on every rank; empty for formats whose columns have no kinds.
 
-    A column is what all of its cells can be: numbers, else booleans, else a category. All ranks must call this.
+    A column has the first kind that all of its cells allow: number, boolean, category. All ranks must call this.
     """
-    local = grid.together(lambda: _merge([file.possible(start, stop) for file, start, stop in pieces]))
-    found = _merge([_unpacked(payload, local) for payload in grid.world.all_gather(_packed(local))])
+    local = grid.together(lambda: _merge([file.possible_kinds(start, stop) for file, start, stop in pieces]))
+    found = _merge([_unpack_kinds(payload, local) for payload in grid.world.all_gather(_pack_kinds(local))])
     if found is None:
         return Schema()
     kinds = {name: possible[0] for name, possible in found.columns.items()}
-    levels = _all_levels(pieces, [name for name, kind in kinds.items() if kind == "category"], grid)
+    levels = _gather_levels(pieces, [name for name, kind in kinds.items() if kind == "category"], grid)
     columns = tuple(Column(name, kind, tuple(levels.get(name, ()))) for name, kind in kinds.items())
     return Schema(columns, found.target[0] if found.target else None, target_name=found.target_name)
 
 
-def _merge(found: list[Possible | None]) -> Possible | None:
-    """What is possible everywhere; a category is possible wherever the readers let text pass."""
+def _merge(found: list[PossibleKinds | None]) -> PossibleKinds | None:
+    """The kinds that are possible in all files."""
     known = [one for one in found if one is not None]
     if not known:
         return None
     first = known[0]
-    alike = all(list(one.columns) == list(first.columns) for one in known)
-    # By default the target is the last column, which may be another in each file.
-    if len(known) < len(found) or not alike or len({one.target_name for one in known}) > 1:
-        raise DataFileError(UNLIKE)
+    same_names = all(list(one.columns) == list(first.columns) for one in known)
+    # By default the target is the last column; the last column may have another name in each file.
+    if len(known) < len(found) or not same_names or len({one.target_name for one in known}) > 1:
+        raise DataFileError(FILES_DIFFER)
     columns = {name: _common(one.columns[name] for one in known) for name in first.columns}
     target = None if first.target is None else _common(one.target or () for one in known)
-    return Possible(columns, target, first.target_name)
+    return PossibleKinds(columns, target, first.target_name)
 
 
 def _common(several: Iterable[tuple[Kind, ...]]) -> tuple[Kind, ...]:
@@ -51,8 +52,8 @@ def _common(several: Iterable[tuple[Kind, ...]]) -> tuple[Kind, ...]:
     return tuple(kind for kind in KINDS if kind in shared)
 
 
-def _all_levels(pieces: Pieces, names: list[str], grid: Grid) -> dict[str, list[str]]:
-    """The sorted levels of all ranks; only the levels themselves are exchanged."""
+def _gather_levels(pieces: Pieces, names: list[str], grid: Grid) -> dict[str, list[str]]:
+    """The sorted levels of all ranks; the ranks exchange only levels."""
     if not names:
         return {}
     local = grid.together(lambda: _union(file.levels(start, stop, names) for file, start, stop in pieces))
@@ -69,8 +70,8 @@ def _union(several: Iterable[Mapping[str, Iterable[str]]]) -> dict[str, set[str]
     return merged
 
 
-def _packed(found: Possible | None) -> bytes:
-    """Short, as tables may have very many columns: a digest of all names, and a digit for the kinds of each."""
+def _pack_kinds(found: PossibleKinds | None) -> bytes:
+    """A short message, since tables may have many columns: a digest of all names, and a digit for each column."""
     if found is None:
         return b""
     digest = hashlib.sha256(json.dumps([*found.columns, found.target_name]).encode()).digest()
@@ -78,15 +79,15 @@ def _packed(found: Possible | None) -> bytes:
     return digest + digits.encode()
 
 
-def _unpacked(payload: bytes, local: Possible | None) -> Possible | None:
-    """What another rank found; its columns and its target must have the names of this rank's."""
+def _unpack_kinds(payload: bytes, local: PossibleKinds | None) -> PossibleKinds | None:
+    """The kinds that another rank found; its columns and its target must have the same names as here."""
     if not payload:
         return None
-    if local is None or payload[:DIGEST] != _packed(local)[:DIGEST]:
-        raise DataFileError(UNLIKE)
+    if local is None or payload[:DIGEST] != _pack_kinds(local)[:DIGEST]:
+        raise DataFileError(FILES_DIFFER)
     digits, target = payload[DIGEST:-1].decode(), payload[-1:].decode()
     columns = {name: _kinds(digit) for name, digit in zip(local.columns, digits, strict=True)}
-    return Possible(columns, None if target == "-" else _kinds(target), local.target_name)
+    return PossibleKinds(columns, None if target == "-" else _kinds(target), local.target_name)
 
 
 def _digit(kinds: tuple[Kind, ...]) -> str:

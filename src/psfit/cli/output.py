@@ -1,4 +1,4 @@
-"""What commands print: on the first rank only, for people or for programs."""
+"""What commands print: on the first rank only, as text or as JSON."""
 
 import json
 from pathlib import Path
@@ -7,46 +7,56 @@ from typing import Any
 import numpy as np
 import typer
 
-from psfit.cli.options import plain
 from psfit.comm import Grid
 from psfit.common.output_files import require_writable, write_whole
 from psfit.common.status import Status
 from psfit.estimators.model import SparseModel
 
-# Lines of a table that people will read.
+# Rows of a table that are printed.
 MOST_SHOWN = 20
-# What a shell reports for a process that Ctrl-C or SIGTERM has ended: a scheduler sees that the work is not done.
+# What a shell reports for a process that Ctrl-C or SIGTERM ended: a scheduler sees that the work is not finished.
 EXIT_CODES = {Status.INTERRUPTED: 130, Status.TERMINATED: 143}
 
 
-class Speaker:
-    """The one rank that speaks, in text or in JSON, or not at all."""
+class Printer:
+    """Prints on the first rank only: text, JSON or nothing."""
 
     def __init__(self, grid: Grid, as_json: bool, quiet: bool) -> None:
         if as_json and quiet:
-            raise ValueError("--json and --quiet exclude each other; JSON is all that --json prints anyway")
+            raise ValueError("--json and --quiet exclude each other; use --json alone, it prints nothing but JSON")
         self.first = grid.world.rank == 0
         self.as_json = as_json
-        # Whether people are there to read.
-        self.talks = not as_json and not quiet
+        # Whether text for people is printed.
+        self.for_people = not as_json and not quiet
 
-    def say(self, facts: dict[str, Any], lines: list[str]) -> None:
-        """The facts as one JSON object, or the lines."""
+    def print(self, facts: dict[str, Any], lines: list[str]) -> None:
+        """Print the facts as one JSON object, or the lines."""
         if not self.first:
             return
         if self.as_json:
-            print(json.dumps(plain(facts), indent=1))
-        elif self.talks:
+            print(json.dumps(json_values(facts), indent=1))
+        elif self.for_people:
             print("\n".join(lines), end="\n" if lines else "")
 
 
-def written(**files: Path | None) -> dict[str, str | None]:
-    """The files that a command wrote, by their options."""
+def json_values(value: Any) -> Any:
+    """The same value as JSON can hold it: numbers that are not finite become null."""
+    if isinstance(value, dict):
+        return {str(key): json_values(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_values(one) for one in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+def file_facts(**files: Path | None) -> dict[str, str | None]:
+    """The files that a command wrote, by option."""
     return {option: None if file is None else str(file) for option, file in files.items()}
 
 
-def coefficients(facts: dict[str, Any]) -> list[str]:
-    """Classes, intercepts and the largest coefficients of a model, from its `summary`."""
+def coefficient_lines(facts: dict[str, Any]) -> list[str]:
+    """Classes, intercepts and the largest coefficients of a model, from its `model_facts`."""
     names, coefs = facts["support"], np.array(facts["coefficients"]).reshape(-1, len(facts["intercept"]))
     order = np.argsort(-np.abs(coefs).max(axis=1), kind="stable")
     width = max([11, *(len(str(names[j])) for j in order[:MOST_SHOWN])])
@@ -59,34 +69,35 @@ def coefficients(facts: dict[str, Any]) -> list[str]:
 
 
 def require_picture(option: str, picture: Path | None) -> None:
-    """Refuse a picture that could not be drawn in the end."""
+    """Refuse a picture that cannot be written, before the work begins."""
     if picture is None:
         return
     from matplotlib.backend_bases import FigureCanvasBase
 
     known = FigureCanvasBase.get_supported_filetypes()
     if picture.suffix and picture.suffix.removeprefix(".").lower() not in known:
-        raise ValueError(f"{option}: {picture.suffix!r} is no kind of picture; use one of .{', .'.join(sorted(known))}")
+        allowed = ", .".join(sorted(known))
+        raise ValueError(f"{option}: {picture.suffix!r} is not a format for pictures; use one of .{allowed}")
     require_writable(option, picture)
 
 
-def draw(axes: Any, picture: Path) -> str:
-    """Write the figure of some axes, in the format that the file's name asks for; a line about it."""
+def save_picture(axes: Any, picture: Path) -> str:
+    """Write the figure of some axes, in the format of the file's ending; return a line to print."""
     kind = picture.suffix.removeprefix(".").lower() or "png"
     write_whole(picture, lambda file: axes.figure.savefig(file, format=kind))
     return f"  picture    {picture}"
 
 
-def end(status: Status | None, grid: Grid) -> None:
-    """Leave with a code of its own if the work was cut short by a signal; all that was found is written by then."""
+def exit_if_stopped(status: Status | None, grid: Grid) -> None:
+    """Exit with a code of its own if a signal stopped the work; call this when all results are written."""
     if status in EXIT_CODES:
-        # A launcher ends the others when one has left like this, so all wait for the one that writes.
+        # A launcher ends all ranks when one of them exits with an error, so all wait for the rank that writes.
         grid.together(lambda: None)
         raise typer.Exit(EXIT_CODES[status])
 
 
-def summary(model: SparseModel) -> dict[str, Any]:
-    """A fitted model in plain values."""
+def model_facts(model: SparseModel) -> dict[str, Any]:
+    """A fitted model as values that JSON can hold."""
     result = model.result_
     names = getattr(model, "feature_names_in_", None)
     support = result.support.tolist()

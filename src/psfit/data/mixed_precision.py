@@ -1,4 +1,4 @@
-"""Strips of float32 rows on a GPU whose products are made in float64, without a float64 copy of the rows."""
+"""Strips of float32 rows on a GPU with products in float64, without a float64 copy of the rows."""
 
 from functools import cached_property
 
@@ -8,11 +8,11 @@ from torch import Tensor
 from psfit.data.strip import DenseStrip, Strip
 from psfit.kernels import kernel
 
-# Products with more columns than this are ordinary ones, for which a copy of the strip pays.
+# A product with more columns is computed from a float64 copy of the strip, which is then faster.
 MOST_COLUMNS = 16
 
 
-class WidenedStrip(Strip):
+class MixedPrecisionStrip(Strip):
     """Columns ``(a_j - shift_j) / scale_j`` of ``values (h, p)``, and a last column `constant` unless it is zero."""
 
     def __init__(self, values: Tensor, shift: Tensor, scale: Tensor, constant: float) -> None:
@@ -20,8 +20,8 @@ class WidenedStrip(Strip):
         self.shape = (values.shape[0], values.shape[1] + (constant != 0))
 
     @classmethod
-    def suits(cls, values: Tensor, dtype: torch.dtype) -> bool:
-        """Whether products in `dtype` are to be had this way."""
+    def applies_to(cls, values: Tensor, dtype: torch.dtype) -> bool:
+        """Whether products of these values in `dtype` can be computed in this way."""
         narrow = values.dtype == torch.float32 and dtype == torch.float64
         return narrow and kernel("forward", values.device) is not None
 
@@ -43,13 +43,13 @@ class WidenedStrip(Strip):
         return found[0] + rest, found[-1] + rest.abs()
 
     def _split(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """What multiplies the centred columns, and what the constant column adds to every row."""
+        """The factors of the centred columns, and what the constant column adds to every row."""
         p = self.values.shape[1]
         return X[:p] / self.scale.unsqueeze(1), self.constant * X[p:].sum(dim=0, keepdim=True)
 
     @cached_property
     def _centred(self) -> Tensor:
-        """``a_j - shift_j`` in float64, from one pass."""
+        """``a_j - shift_j`` in float64."""
         return self.values - self.shift
 
     def rmv(self, R: Tensor) -> Tensor:
@@ -78,8 +78,8 @@ class WidenedStrip(Strip):
     def columns(self, index: Tensor) -> DenseStrip:
         return self._copy().columns(index)
 
-    def rows(self, index: Tensor) -> "WidenedStrip":
-        return WidenedStrip(self.values[index], self.shift, self.scale, self.constant)
+    def rows(self, index: Tensor) -> "MixedPrecisionStrip":
+        return MixedPrecisionStrip(self.values[index], self.shift, self.scale, self.constant)
 
     def standardised(self, shift: Tensor, scale: Tensor, constant: float) -> DenseStrip:
         return self._copy().standardised(shift, scale, constant)

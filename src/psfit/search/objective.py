@@ -2,7 +2,7 @@
 
 For one problem with fitted variables S (its chosen items and intercepts) the model holds the gradient at the fit for
 all coefficients, the diagonal blocks of the Hessian, and the Hessian's columns of S. Two ways to get them: from the
-pooled Gram matrix, which costs nothing once it is there and is exact for the squared loss; or by one pass over the
+quadratic form, which costs nothing once it is there and is exact for the squared loss; or by one pass over the
 data, for any loss.
 """
 
@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from psfit.kernels.linalg import cholesky, smallest_pivot
 from psfit.problem import LocalModel
 from psfit.problem.instance import Instance
 from psfit.search.refit import Fit, refit
@@ -20,18 +19,18 @@ from psfit.search.restriction import Restricted
 # Accurate enough to compare supports; the answer is refitted to the end.
 SEARCH_TOL = 1e-7
 # How much of the targets' power may cancel, times the share of a column that is no combination of the others, for
-# normal equations in float64 to be believed.
+# a quadratic form in float64 to be believed.
 MOST_LOST = 1e8
 
 
-class Landscape(ABC):
+class Objective(ABC):
     """One problem of an instance: fits on supports, and models around them."""
 
     def __init__(self, inst: Instance, problem: int) -> None:
         self.inst, self.problem = inst, problem
         self.outputs = inst.items.outputs_of(problem)
         self.domain = inst.domain_of(problem)
-        # Floating-point operations so far, estimated alike on every rank and in every run.
+        # Floating-point operations so far, by an estimate that is the same on every rank and in every run.
         self.work = 0.0
 
     @property
@@ -65,7 +64,7 @@ class Landscape(ABC):
         return torch.cat(found)
 
 
-class DataLandscape(Landscape):
+class DataObjective(Objective):
     """Any loss; every fit is a few passes over the support's columns, every model one pass over all columns."""
 
     def fit(self, chosen: Tensor, Z: Tensor, give_up: float = float("inf")) -> Fit:
@@ -115,26 +114,24 @@ class DataLandscape(Landscape):
         return loss.cross_curvature(eta, b) if loss.joint else loss.broad_curvature(eta, b).diag_embed()
 
 
-class GramLandscape(Landscape):
-    """The squared loss through its sufficient statistics: no pass over the data at all."""
+class FormObjective(Objective):
+    """The squared loss through its quadratic form: no pass over the data at all."""
 
     def __init__(self, inst: Instance, problem: int) -> None:
         super().__init__(inst, problem)
-        self.H, Q, power = inst.normal_equations
-        self.q, self.power = Q[:, self.outputs], power[self.outputs].sum()
+        self.form = inst.form.with_outputs(self.outputs)
+        self.power = float(self.form.constant.sum())
 
     def fit(self, chosen: Tensor, Z: Tensor, give_up: float = float("inf")) -> Fit:
-        view = self._view(chosen)
-        rows = view.rows
-        self.work += len(rows) ** 3 / 3
-        H = self.H[rows.unsqueeze(1), rows]
-        factor = cholesky(H)
-        x = torch.cholesky_solve(self.q[rows], factor)
-        value = float(self.power - 0.5 * (self.q[rows] * x).sum())
-        if len(rows) and float(self.power) > MOST_LOST * smallest_pivot(factor, H) * value:
-            # Of nearly dependent columns, or of a fit that leaves nearly nothing, the normal equations know too little.
+        found = self.domain.minimise(self.form, chosen)
+        self.work += len(found.rows) ** 3 / 3
+        if len(found.rows) and self.power > MOST_LOST * found.pivot * found.value:
+            # Of nearly dependent columns, or of a fit that leaves nearly nothing, the form knows too little.
             return refit(self.inst, self.problem, chosen, Z, give_up, SEARCH_TOL)
-        return Fit(view.scatter(x.T.reshape(1, -1), Z), value, 0.0)
+        answer = Z.clone()
+        answer[:, self.outputs] = 0
+        answer[found.rows.unsqueeze(1), torch.tensor(self.outputs, device=Z.device)] = found.x.to(Z.dtype)
+        return Fit(answer, found.value, 0.0)
 
     def model(self, fit: Fit, chosen: Tensor) -> LocalModel:
         view = self._view(chosen)
@@ -142,19 +139,20 @@ class GramLandscape(Landscape):
         p, c = self.inst.items.features, len(self.outputs)
         rows, width = view.rows, len(view.rows)
         x = view.gather(fit.Z)[0]
-        gradient = self.H[:p, rows] @ x.view(c, width).T - self.q[:p]
-        blocks = torch.diag_embed(self.H.diagonal()[:p].unsqueeze(1).expand(p, c))
-        columns = self.H.new_zeros(p, c, c, width)
-        inner = self.H.new_zeros(c, width, c, width)
+        H = self.form.columns(rows)
+        gradient = H[:p] @ x.view(c, width).T - self.form.Q[:p]
+        blocks = torch.diag_embed(self.form.diagonal[:p].unsqueeze(1).expand(p, c))
+        columns = H.new_zeros(p, c, c, width)
+        inner = H.new_zeros(c, width, c, width)
         for k in range(c):
-            columns[:, k, k] = self.H[:p, rows]
-            inner[k, :, k] = self.H[rows.unsqueeze(1), rows]
+            columns[:, k, k] = H[:p]
+            inner[k, :, k] = H[rows]
         size = c * width
         return LocalModel(gradient, blocks, columns.view(p, c, size), inner.view(size, size), x, self._items(view))
 
 
-def landscape(inst: Instance, problem: int, searched: bool = True) -> Landscape:
-    """The cheaper way: normal equations, or passes over the data; `searched` if more than a fit is wanted."""
-    if inst.pooled_for_search if searched else inst.gram_at_hand:
-        return GramLandscape(inst, problem)
-    return DataLandscape(inst, problem)
+def objective_of(inst: Instance, problem: int, search: bool = True) -> Objective:
+    """The cheaper way: the quadratic form, or passes over the data; `search` if more than a fit is needed."""
+    if inst.costs.searches_by_form if search else inst.costs.form_at_hand:
+        return FormObjective(inst, problem)
+    return DataObjective(inst, problem)

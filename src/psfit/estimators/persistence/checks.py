@@ -1,6 +1,4 @@
-"""What a model file must hold to be believed: every value of the right type, in its range, and in agreement with the
-others.
-"""
+"""Checks of a model file: every value has the right type, lies in its range, and agrees with the others."""
 
 import math
 import re
@@ -18,64 +16,61 @@ from psfit.data import memory
 from psfit.data.schema import KINDS, Schema
 from psfit.estimators.criteria import CRITERIA
 from psfit.estimators.model import SparseModel
+from psfit.estimators.registry import LOSSES, entry_for, losses_of
+from psfit.estimators.targets import Target
+from psfit.losses import Loss
 from psfit.pipeline.result import Result
 
 SETTINGS: dict[str, type] = {"solver": BiCADMM, "grid": GridSpec}
-# The losses of each estimator; those that choose their limit have the same.
-LOSSES = {
-    "SparseLinearRegression": ("squared", "huber"),
-    "SparsePoissonRegression": ("poisson",),
-    "SparseLogisticRegression": ("logistic", "softmax"),
-    "SparseSoftmaxRegression": ("softmax",),
-    "SparseSVC": ("squared_hinge", "hinge"),
-}
-# Parts of a result that are arrays of their own, or made of them.
+# Parts of a result that are stored as arrays, not in the JSON.
 APART = ("coef", "intercept", "objectives", "lower_bounds", "history")
-# By how much rounding may lift a bound above its objective.
+# A bound may be above its objective by this share, because of rounding.
 SLACK = 1e-6
-# Bytes that a list of texts of a fixed length may take, however short they are.
-ROOMY = 64 << 20
+# Bytes that a list of texts may take when all have the same length, even if the texts are short.
+MOST_PADDING = 64 << 20
 CV_ARRAY = re.compile(
     r"cv_((mean|std)_(fit_time|score_time|test_score)|param_(gamma|kappa)|rank_test_score|split\d{1,6}_test_score)"
 )
 
 
-class SchemaError(ValueError):
-    """A value that no model has."""
+class ContentError(ValueError):
+    """A model file has a value that no model can have."""
 
 
 def require(fine: bool, what: str) -> None:
-    """Refuse the file with the reason."""
+    """Refuse the file with a reason, unless all is `fine`."""
     if not fine:
-        raise SchemaError(what)
+        raise ContentError(what)
 
 
 def check_table(found: Any, names: np.ndarray | None) -> Schema:
-    """How the files of the fit were read: columns of known kinds, from which all features of the model are made."""
+    """Check how the files of the fit were read: columns of known kinds that give all features of the model."""
     known = {"columns", "target", "first_index"}
     # Files of earlier versions do not name the target.
-    require(isinstance(found, dict) and found.keys() - {"target_name"} == known, "its schema is odd")
-    require(found["target"] in (None, *KINDS) and found["first_index"] in (None, 0, 1), "its schema is odd")
-    require(_optional(is_text)(found.get("target_name")), "its schema names an odd target")
-    require(isinstance(found["columns"], list), "its schema holds no list of columns")
+    require(isinstance(found, dict) and found.keys() - {"target_name"} == known, "its schema is malformed")
+    require(found["target"] in (None, *KINDS) and found["first_index"] in (None, 0, 1), "its schema is malformed")
+    require(_optional(is_text)(found.get("target_name")), "the target in its schema is malformed")
+    require(isinstance(found["columns"], list), "its schema has no list of columns")
     for one in found["columns"]:
         fine = isinstance(one, dict) and one.keys() == {"name", "kind", "levels"} and is_text(one["name"])
-        require(fine and one["kind"] in KINDS and isinstance(one["levels"], list), "its schema holds an odd column")
-        require(all(map(is_text, one["levels"])), f"its schema holds odd levels of {one['name']!r}")
+        require(
+            fine and one["kind"] in KINDS and isinstance(one["levels"], list), "a column in its schema is malformed"
+        )
+        require(all(map(is_text, one["levels"])), f"the levels of {one['name']!r} in its schema are malformed")
     table = Schema.from_dict(found)
     if table.columns:
         made = {feature.name for feature in table.features()}
-        require(names is not None and made >= set(names), "its schema does not make its features")
+        require(names is not None and made >= set(names), "its schema does not give its features")
     return table
 
 
 def is_count(value: Any, least: int = 0) -> bool:
-    """Whether this is a whole number of at least so much."""
+    """Whether this is a whole number of at least `least`."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
 
 
 def is_number(value: Any) -> bool:
-    """Whether this is a number; NaN and infinity are, endless integers are none."""
+    """Whether this is a number; NaN and infinity are allowed, integers of more than 64 bits are not."""
     return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63)
 
 
@@ -85,7 +80,7 @@ def is_positive(value: Any) -> bool:
 
 
 def is_text(value: Any) -> bool:
-    """Whether this is a text; a file of any size may hold a long one."""
+    """Whether this is a text, of any length."""
     return isinstance(value, str)
 
 
@@ -110,7 +105,7 @@ def _one_of(names: Collection[str]) -> Callable[[Any], bool]:
 
 
 def _is_weight(pair: Any) -> bool:
-    """A label and its factor."""
+    """Whether this is a label and its weight."""
     return isinstance(pair, list) and len(pair) == 2 and is_label(pair[0]) and is_number(pair[1]) and pair[1] >= 0
 
 
@@ -125,7 +120,7 @@ PARAMETERS: dict[str, Callable[[Any], bool]] = {
     "kappas": _optional(_several(lambda value: is_count(value, 1))),
     "gammas": lambda value: is_positive(value) or _several(is_positive)(value),
     "sparsity": _one_of(("element", "feature")),
-    "loss": _one_of({loss for losses in LOSSES.values() for loss in losses}),
+    "loss": is_text,
     "huber_delta": is_positive,
     "class_weight": _optional(lambda value: value == "balanced" or _several(_is_weight)(value)),
     "criterion": _one_of(("cv", *CRITERIA)),
@@ -138,8 +133,8 @@ PARAMETERS: dict[str, Callable[[Any], bool]] = {
 
 
 def check_parameters(kind: type[SparseModel], parameters: Any) -> dict[str, Any]:
-    """The arguments of the estimator; a folder for checkpoints is not one of them: the file must not choose it."""
-    require(isinstance(parameters, dict), "its parameters are no object")
+    """The arguments of the estimator, without the folder for checkpoints: a file must not choose a folder."""
+    require(isinstance(parameters, dict), "its parameters are not an object")
     known = kind._get_param_names()
     found: dict[str, Any] = {}
     for name, value in parameters.items():
@@ -147,29 +142,32 @@ def check_parameters(kind: type[SparseModel], parameters: Any) -> dict[str, Any]
         if name in SETTINGS:
             found[name] = None if value is None else _setting(name, value)
         else:
-            require(PARAMETERS[name](value), f"{name}={_short(value)} is no value of this parameter")
+            require(PARAMETERS[name](value), f"{name}={_short(value)} is not a value of this parameter")
+            if name == "loss":
+                own = "; if it is a loss of your own, register it before you load the model"
+                require(value in losses_of(kind.__name__), f"{kind.__name__} has no loss {_short(value)}{own}")
             found[name] = dict(value) if name == "class_weight" and isinstance(value, list) else value
     return found
 
 
 def _setting(name: str, values: Any) -> Any:
-    """The solver or the grid, each field with a value of the type of its default; None stands for several."""
+    """The solver or the grid; each field must have the type of its default. A default of None allows several types."""
     kind = SETTINGS[name]
-    require(isinstance(values, dict), f"its {name} is no object")
+    require(isinstance(values, dict), f"its {name} is not an object")
     known = {field.name: field.default for field in fields(kind)}
     kept = {key: value for key, value in values.items() if key != "checkpoint"}
     for key, value in kept.items():
         default = known.get(key, MISSING)
         fits = default is not MISSING and (value is default or _test_of(key, default)(value))
-        require(fits, f"{key}={_short(value)} is no setting of its {name}")
+        require(fits, f"{key}={_short(value)} is not a setting of its {name}")
     try:
         return kind(**kept)
     except (TypeError, ValueError) as error:
-        raise SchemaError(f"its {name} cannot be used ({error})") from None
+        raise ContentError(f"its {name} cannot be used ({error})") from None
 
 
 def _test_of(key: str, default: Any) -> Callable[[Any], bool]:
-    """What a setting with this default may be."""
+    """The test for values of a setting with this default."""
     if key == "nodes":
         return _optional(lambda nodes: is_count(nodes, 1))
     if isinstance(default, bool):
@@ -178,39 +176,45 @@ def _test_of(key: str, default: Any) -> Callable[[Any], bool]:
 
 
 def check_shape(shape: Any) -> tuple[int, int]:
-    """Features and outputs; as many coefficients as memory can hold."""
-    require(isinstance(shape, list) and len(shape) == 2 and all(is_count(n, 1) for n in shape), "its shape is none")
+    """The numbers of features and outputs; memory must be able to hold that many coefficients."""
+    require(
+        isinstance(shape, list) and len(shape) == 2 and all(is_count(n, 1) for n in shape),
+        "its shape is not two positive whole numbers",
+    )
     p, c = shape
     require(8 * p * c <= memory.available() // 2, f"{p:,} x {c:,} coefficients do not fit in memory")
     return p, c
 
 
 def check_labels(value: Any, count: int | None, test: Callable[[Any], bool], what: str) -> np.ndarray:
-    """Names of features or classes as the array they were."""
-    require(isinstance(value, dict) and value.keys() == {"dtype", "values"}, f"its {what} are no list with a type")
+    """The array of the names of features or classes."""
+    require(isinstance(value, dict) and value.keys() == {"dtype", "values"}, f"its {what} are not a list with a type")
     values, kind = value["values"], value["dtype"]
-    require(isinstance(values, list) and all(map(test, values)), f"its {what} are not what they should be")
-    require(count is None or len(values) == count, f"it has {len(values)} {what} for {count} of them")
+    require(isinstance(values, list) and all(map(test, values)), f"its {what} have values that are not allowed")
+    require(count is None or len(values) == count, f"it has {len(values)} {what}, but needs {count}")
     require(
         isinstance(kind, str) and re.fullmatch(r"object|[<|>][biufU]\d{1,9}", kind) is not None,
         f"its {what} have no known type",
     )
     room = 4 * int(kind[2:] or 0) * len(values) if kind[1] == "U" else 0
-    require(room <= ROOMY + 64 * sum(map(len, map(str, values))), f"its {what} are shorter than their type {kind} says")
+    require(
+        room <= MOST_PADDING + 64 * sum(map(len, map(str, values))),
+        f"its {what} are shorter than their type {kind} says",
+    )
     made = np.array(values, dtype=kind)
     require(made.shape == (len(values),) and made.tolist() == values, f"its {what} are not of their type {kind}")
     return made
 
 
 def check_result(model: SparseModel, stored: Any, shape: tuple[int, int], arrays: dict[str, np.ndarray]) -> Result:
-    """The result of the fit, in agreement with itself and with the kind of model."""
+    """The result of the fit; its values must agree with each other and with the kind of model."""
     p, c = shape
     _check_facts(model, stored)
-    joint, by_rows = stored["loss"] == "softmax", stored["sparsity"] == "feature" and c > 1
+    joint, by_rows = LOSSES[stored["loss"]].loss.joint, stored["sparsity"] == "feature" and c > 1
     problems, most = 1 if joint or by_rows else c, p * c if joint and not by_rows else p
     kappa = stored["kappa"]
     fine = isinstance(kappa, list) and len(kappa) == problems and all(is_count(k, 1) and k <= most for k in kappa)
-    require(fine, f"kappa={_short(kappa)} is no limit of {problems} problem(s) with {most} items")
+    require(fine, f"kappa={_short(kappa)} is not a limit of {problems} problem(s) with {most} items")
     coef = _coefficients(arrays, shape)
     used = coef != 0
     counts = [used.any(axis=1).sum()] if by_rows else [used.sum()] if joint else used.sum(axis=0)
@@ -224,20 +228,17 @@ def check_result(model: SparseModel, stored: Any, shape: tuple[int, int], arrays
     return Result(**stored | made)
 
 
-def losses_of(model: Any) -> tuple[str, ...]:
-    """The losses with which such a model can have been fitted, for the classes it has."""
-    known = LOSSES[type(model).__name__.removesuffix("CV")]
-    if known == ("logistic", "softmax"):
-        return known[:1] if len(model.classes_) == 2 else known[1:]
-    return known
+def possible_losses(model: SparseModel, target: Target) -> list[type[Loss]]:
+    """The losses with which such a model can have been fitted to such targets."""
+    return [entry_for(name, target).loss for name in losses_of(type(model).__name__)]
 
 
 def _check_facts(model: SparseModel, stored: Any) -> None:
-    """What a result says besides its numbers for each feature or problem."""
-    require(isinstance(stored, dict), "its result is no object")
+    """Check all values of a result that are not arrays."""
+    require(isinstance(stored, dict), "its result is not an object")
     names = {field.name for field in fields(Result)} - set(APART)
     require(stored.keys() == names, f"its result lacks or adds {sorted(stored.keys() ^ names)}")
-    losses = losses_of(model)
+    losses = [loss.name for loss in possible_losses(model, model.learned_.target)]
     tests: dict[str, Callable[[Any], bool]] = {
         "loss": _one_of(losses),
         "sparsity": _one_of(("element", "feature")),
@@ -250,7 +251,7 @@ def _check_facts(model: SparseModel, stored: Any) -> None:
         **dict.fromkeys(("seconds", "passes"), lambda value: is_number(value) and 0 <= value < math.inf),
     }
     for name, test in tests.items():
-        require(test(stored[name]), f"{name}={_short(stored[name])} is nothing that a {type(model).__name__} has")
+        require(test(stored[name]), f"{name}={_short(stored[name])} is not possible for a {type(model).__name__}")
 
 
 def _coefficients(arrays: dict[str, np.ndarray], shape: tuple[int, int]) -> np.ndarray:
@@ -268,13 +269,13 @@ def _coefficients(arrays: dict[str, np.ndarray], shape: tuple[int, int]) -> np.n
 
 def _history(arrays: dict[str, np.ndarray], count: int) -> tuple[Record, ...]:
     columns = {field.name: _vector(arrays, f"history_{field.name}", count, "iuf").tolist() for field in fields(Record)}
-    # Only the objective may be unknown; a residual that is not a number stays one.
+    # NaN means "unknown" for the objective only; a residual may be NaN.
     columns["objective"] = [None if value != value else value for value in columns["objective"]]
     return tuple(Record(*values) for values in zip(*columns.values(), strict=True))
 
 
 def _vector(arrays: dict[str, np.ndarray], name: str, count: int, kinds: str) -> np.ndarray:
-    """An array of so many numbers of these kinds, which is then done with."""
+    """Take an array of `count` numbers of these kinds out of `arrays`."""
     require(name in arrays, f"there is no array {name!r}")
     values = arrays.pop(name)
     require(values.shape == (count,) and values.dtype.kind in kinds, f"{name!r} is not {count} number(s) of its kind")
@@ -282,6 +283,6 @@ def _vector(arrays: dict[str, np.ndarray], name: str, count: int, kinds: str) ->
 
 
 def _short(value: Any) -> str:
-    """A value in a message."""
+    """A value as a message shows it, cut if it is long."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}..."

@@ -7,22 +7,22 @@ import numpy as np
 from psfit.comm import Grid
 
 
-def all_classes(local: np.ndarray, grid: Grid) -> np.ndarray:
+def gather_classes(local: np.ndarray, grid: Grid) -> np.ndarray:
     """The sorted labels that occur on any rank; only the labels themselves are exchanged."""
     if grid.world.size == 1:
         return local
-    gathered = [_unpacked(part) for part in grid.world.all_gather(_packed(local))]
+    gathered = [_unpack(part) for part in grid.world.all_gather(_pack(local))]
     kinds = {"text" if part.dtype.kind == "U" else "numbers" for part in gathered}
     if len(kinds) > 1:
-        raise ValueError("y: the labels are text on some ranks and numbers on others; encode them alike")
+        raise ValueError("y: the labels are text on some ranks and numbers on others; encode them the same way")
     return np.unique(np.concatenate(gathered))
 
 
-def _packed(labels: np.ndarray) -> bytes:
+def _pack(labels: np.ndarray) -> bytes:
     file = io.BytesIO()
     np.save(file, labels.astype(str) if labels.dtype.kind not in "biuf" else labels, allow_pickle=False)
     return file.getvalue()
 
 
-def _unpacked(payload: bytes) -> np.ndarray:
+def _unpack(payload: bytes) -> np.ndarray:
     return np.asarray(np.load(io.BytesIO(payload), allow_pickle=False))

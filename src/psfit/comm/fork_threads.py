@@ -1,7 +1,7 @@
-"""Processes that were forked from one that had computed before.
+"""Forked processes compute with one thread, because torch's threads do not exist after a fork.
 
-The threads that torch computes with do not live on in a fork, but its records of them do: the first product that is
-dealt to several threads would wait for them for ever. With one thread there is nothing to wait for.
+Torch still believes in a fork that it has the threads of the process before. The first product that it divides between
+threads would wait forever. With one thread it does not wait.
 """
 
 import os
@@ -11,16 +11,16 @@ import torch
 
 
 class _Process:
-    """What is known of this process."""
+    """The state of this process."""
 
     computes = False
     forked = False
-    # Whether it has fewer threads than it would have had, and nobody has been told yet.
+    # Whether threads were taken away, and the user has not been warned yet.
     slowed = False
 
 
-def note_use() -> None:
-    """Say that torch's threads are about to be used, and see to it that this is safe."""
+def note_threads() -> None:
+    """Note that torch's threads will be used; in a fork, set their number to one and warn."""
     _Process.computes = True
     if _Process.forked and torch.get_num_threads() > 1:
         torch.set_num_threads(1)
@@ -29,7 +29,7 @@ def note_use() -> None:
         return
     _Process.slowed = False
     warnings.warn(
-        "this process was forked from one that had computed before, so that it can use one thread only; start "
+        "this process was forked from one that had computed before, so it can use only one thread; start "
         "processes with multiprocessing's 'spawn' or 'forkserver' method to use more",
         RuntimeWarning,
         stacklevel=3,
@@ -41,12 +41,12 @@ def is_forked() -> bool:
     return _Process.forked
 
 
-def _begin_again() -> None:
+def _limit_threads() -> None:
     if _Process.computes:
         _Process.forked = True
         _Process.slowed = _Process.slowed or torch.get_num_threads() > 1
-        # At once: not only fits make products.
+        # Now, and not at the next fit: other code computes products, too.
         torch.set_num_threads(1)
 
 
-os.register_at_fork(after_in_child=_begin_again)
+os.register_at_fork(after_in_child=_limit_threads)

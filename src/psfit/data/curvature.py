@@ -1,0 +1,66 @@
+"""The matrix of a quadratic form: how far rounding may have moved it, and what is known of it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+
+import torch
+from torch import Tensor
+
+from psfit.kernels.eigenvalues import least_eigenvalue
+
+EPS = torch.finfo(torch.float64).eps
+
+
+@dataclass(frozen=True, eq=False)
+class Curvature:
+    """``G = 2 A'WA (..., n, n)`` of some columns and weights; it is shared by all targets and ridges.
+
+    Parameters
+    ----------
+    G : Tensor (..., n, n)
+        With a leading axis where it is one matrix for each node.
+    rounded : Tensor (..., n)
+        Where `G` belongs to rounded columns: the weighted squares of what was rounded off each of them.
+    entry_error : float
+        By how much rounding of the sums may have changed any entry. Infinite where nothing is known.
+    spectral_error : float
+        By how much, in the spectral norm, rounding of the columns may have changed the matrix on top of that.
+    rank : float
+        What the rank is at most without any errors.
+    """
+
+    G: Tensor
+    rounded: Tensor
+    entry_error: float = inf
+    spectral_error: float = inf
+    rank: float = inf
+
+    @property
+    def size(self) -> int:
+        """The number n of variables."""
+        return self.G.shape[-1]
+
+    @cached_property
+    def diagonal(self) -> Tensor:
+        """The diagonal entries ``(..., n)``."""
+        return self.G.diagonal(dim1=-2, dim2=-1)
+
+    @cached_property
+    def smallest_eigenvalue(self) -> float:
+        """A number below the smallest eigenvalue, whatever rounding did to the entries; found once."""
+        return self.smallest_eigenvalue_without(torch.zeros_like(self.diagonal))
+
+    def smallest_eigenvalue_without(self, d: Tensor) -> float:
+        """A number below the smallest eigenvalue of ``G - diag(d)``, whatever rounding did to the entries."""
+        n = self.size
+        if n == 0:
+            return 0.0
+        slack = n * self.entry_error + self.spectral_error + 8 * n * EPS * float(self.diagonal.sum() + d.sum())
+        return least_eigenvalue(self.G - torch.diag(d)) - slack
+
+    @cached_property
+    def extracted(self) -> Tensor:
+        """The same curvature ``(n,)`` for every variable that can certainly be taken off the diagonal."""
+        least = 0.0 if self.size > self.rank else max(self.smallest_eigenvalue, 0.0)
+        return torch.full_like(self.diagonal, least)

@@ -1,0 +1,16 @@
+"""The estimator of a loss, by its name: for commands, whose option names a loss and not an estimator."""
+
+from psfit import estimators
+from psfit.estimators.model import SparseModel
+from psfit.estimators.registry import LOSSES, check_loss
+
+
+def make_estimator(loss: str, selecting: bool = False) -> SparseModel:
+    """An estimator for this loss with its other parameters at their defaults; `selecting`: one that chooses kappa."""
+    kind: type[SparseModel] = getattr(estimators, LOSSES[check_loss(loss)].estimator + "CV" * selecting)
+    model = kind()
+    if "loss" in model.get_params():
+        return model.set_params(loss=loss)
+    if model.loss != loss:
+        raise ValueError(f"{kind.__name__} has no parameter for the {loss} loss; sparse_path takes it")
+    return model

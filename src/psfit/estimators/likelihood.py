@@ -1,0 +1,53 @@
+"""The choice of a limit by an information criterion, from one path over all samples."""
+
+import numpy as np
+import torch
+
+from psfit.common.progress import Callback
+from psfit.estimators.criteria import criterion_values
+from psfit.estimators.display import require_complete
+from psfit.estimators.posing import Posed
+from psfit.estimators.reading import sum_over_nodes
+from psfit.estimators.results.selection import Selection
+from psfit.estimators.scores import stack_models
+from psfit.estimators.validation import Candidates, Choice
+from psfit.estimators.warning import count_unfinished
+from psfit.pipeline.path import solve_path
+from psfit.pipeline.subsamples import loss_sums
+
+# More samples with less weight than this have weights of another kind: shares that sum to one.
+LEAST_WEIGHT = 3.0
+
+
+def choose_by_criterion(posed: Posed, candidates: Candidates, criterion: str, callback: Callback | None) -> Choice:
+    """Choose by a criterion for every model of one path."""
+    problem, source, grid = posed.problem, posed.source, posed.grid
+    kappas, gammas = candidates.kappas, candidates.gammas
+    if not problem.loss.likelihood:
+        raise ValueError(
+            f"criterion={criterion!r} needs a likelihood, which the {problem.loss.name} loss is not; use 'cv'"
+        )
+    paths = require_complete(
+        solve_path(problem, source, kappas, gammas, candidates.solver, grid, certify=False, callback=callback)
+    )
+    coefs, intercepts = stack_models([paths])
+    everything = torch.ones(1, source.matrix.shape[0], dtype=torch.bool)
+    sums, weights = loss_sums(problem, source, grid, everything, coefs, intercepts)
+    _require_counts(posed, float(weights[0]), criterion)
+    items = problem.items(source.matrix.shape[1], source.outputs)
+    packed = torch.stack([items.pack(Z) != 0 for Z in coefs[0]]).sum(dim=2).numpy()
+    free = (coefs[0] != 0).sum(dim=(1, 2)).numpy() + items.outputs * items.free
+    values = criterion_values(criterion, problem.loss, sums[0].numpy(), float(weights[0]), packed, free, items.size)
+    scores = -values.reshape(len(gammas), len(kappas))
+    selection = Selection.of(kappas, gammas, scores, None, criterion.upper(), False)
+    return Choice(selection, count_unfinished([[points] for points in paths], "paths"))
+
+
+def _require_counts(posed: Posed, weight: float, criterion: str) -> None:
+    """Refuse weights that cannot be counts of samples."""
+    counting = sum_over_nodes(posed.grid, np.array([np.count_nonzero(posed.weights)]))[0]
+    if weight < LEAST_WEIGHT <= counting:
+        raise ValueError(
+            f"sample_weight sums to {weight:.3g}: criterion={criterion!r} reads weights as counts of samples; scale "
+            "them so that they sum to their number"
+        )

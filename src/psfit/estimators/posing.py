@@ -1,0 +1,165 @@
+"""From what users pass in to a problem on data: arrays or files, targets and weights, checked over all ranks."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from psfit.comm import Grid
+from psfit.common.arguments import describe
+from psfit.common.environment import environment
+from psfit.data import DesignMatrix, Samples, Source, Spread
+from psfit.estimators.reading import (
+    Features,
+    as_array,
+    as_file,
+    place,
+    read_new,
+    read_weights,
+    require_finite,
+    sum_over_nodes,
+    to_tensor,
+)
+from psfit.estimators.registry import LOSSES, entry_for
+from psfit.estimators.settings import RULES, Settings
+from psfit.estimators.targets import Target
+from psfit.losses import Loss
+from psfit.pipeline.path import check_kappas
+from psfit.problem import Problem
+
+# The most limits of a path if none are given.
+MOST_KAPPAS = 50
+
+
+@dataclass(frozen=True)
+class Given:
+    """Samples as users pass them in: arrays, or files with the names of what is in them."""
+
+    X: Any
+    y: Any = None
+    sample_weight: Any = None
+    target: str | int | None = None
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a fit finds out about its data besides its result: the columns of X, the targets, and where it ran."""
+
+    features: Features
+    target: Target
+    surroundings: dict[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Posed:
+    """What to solve, this rank's data and the grid; the targets and the samples' own weights as they were given."""
+
+    problem: Problem
+    source: Source
+    grid: Grid
+    y: np.ndarray
+    weights: np.ndarray
+    learned: Learned
+
+    @property
+    def weighted(self) -> bool:
+        """Whether any sample on any rank has a weight other than one."""
+        return bool(self.grid.nodes.most(torch.tensor([float((self.weights != 1).any())])))
+
+    def read_limits(self, kappas: Iterable[int] | None) -> tuple[int, ...]:
+        """The limits of a path, rising; by default the first ones."""
+        items = self.problem.items(self.source.matrix.shape[1], self.source.outputs)
+        return check_kappas(range(1, min(items.size, MOST_KAPPAS) + 1) if kappas is None else kappas, items)
+
+    @property
+    def samples(self) -> int:
+        """Samples of all nodes."""
+        return int(sum_over_nodes(self.grid, np.array([len(self.y)]))[0])
+
+
+def pose_samples(settings: Settings, owner: str, given: Given, grid: Grid) -> Posed:
+    """Read and check the samples, and pose the problem on them. All ranks must call this with their own rows.
+
+    Messages name the `owner`, the estimator or procedure that asks.
+    """
+    kind = LOSSES[settings.loss].target
+    matrix, y, weights, features = _read(kind, owner, given, grid)
+    grid.require_alike(features=matrix.shape[1], dtype=str(matrix.dtype))
+    if not sum_over_nodes(grid, weights.sum(keepdims=True)) > 0:
+        raise ValueError("sample_weight is zero everywhere; at least one sample must count")
+    found, effective = kind.learn(y, weights, settings.fit_intercept, settings.parameters, grid)
+    loss = entry_for(settings.loss, found).make(settings.parameters)
+    codes = found.encode(y, loss)
+    matrix = _own_columns(matrix, settings.fit_intercept, grid)
+    source = Source(
+        matrix,
+        to_tensor(codes, grid, torch.float64),
+        to_tensor(effective.reshape(-1, 1), grid, torch.float64),
+    )
+    problem = grid.together(lambda: _problem(settings, loss, matrix.shape[1], source.outputs))
+    surroundings = environment() | {"device": str(grid.device), "ranks": str(grid.world.size)}
+    return Posed(problem, source, grid, y, weights, Learned(features, found, surroundings))
+
+
+# This rank's matrix, targets and weights, and what is known of the columns.
+Read = tuple[DesignMatrix, np.ndarray, np.ndarray, Features]
+
+
+def _read(kind: type[Target], owner: str, given: Given, grid: Grid) -> Read:
+    """Data of this rank, as far as they can be checked without the others."""
+    source = grid.together(lambda: as_file(given.X, given.y, given.sample_weight, given.target))
+    if source is None:
+        return grid.together(lambda: _read_arrays(kind, owner, given, grid))
+    samples = source.read(grid, labelled=given.y is None, numeric=kind.numeric)
+    return grid.together(lambda: _read_samples(kind, samples, given))
+
+
+def _read_arrays(kind: type[Target], owner: str, given: Given, grid: Grid) -> Read:
+    values, features = read_new(given.X, owner)
+    weights = read_weights(given.sample_weight, values.shape[0])
+    if given.y is None:
+        raise ValueError(f"{owner} requires y to be passed, but the target y is None")
+    y = kind.read(as_array(given.y), values.shape[0])
+    matrix = place(values, grid)
+    require_finite(matrix, features.names)
+    return matrix, y, weights, features
+
+
+def _read_samples(kind: type[Target], samples: Samples, given: Given) -> Read:
+    rows, count = samples.matrix.shape
+    names = None if samples.names is None else np.array(samples.names, dtype=object)
+    weight = given.sample_weight
+    weights = read_weights(samples.weight if weight is None or isinstance(weight, str) else weight, rows)
+    y = samples.y if given.y is None else given.y
+    if y is None:
+        raise ValueError("y: the file holds no target; pass y, or say where it is with target")
+    return samples.matrix, kind.read(as_array(y), rows), weights, Features(count, names, samples.schema)
+
+
+def _own_columns(matrix: DesignMatrix, fit_intercept: bool, grid: Grid) -> DesignMatrix:
+    """The columns of the blocks hosted here; with one rank a node, all of them."""
+    p = matrix.shape[1]
+    if grid.blocks.size > p:
+        raise ValueError(f"grid: blocks={grid.blocks.size} is more than the {p} features; use at most {p}")
+    if grid.blocks.comm.size == 1:
+        return matrix
+    columns = grid.columns(p + fit_intercept)
+    at = slice(min(columns.start, p), min(columns.stop, p))
+    return Spread(matrix.columns(at), at, p, grid.blocks)
+
+
+def _problem(settings: Settings, loss: Loss, p: int, c: int) -> Problem:
+    """The problem with kappa as a number for each independent part of it."""
+    shared = {name: getattr(settings, name) for name in ("gamma", "sparsity", "fit_intercept", "standardize")}
+    items = Problem(loss, (1,), **shared).items(p, c)
+    kappa = RULES["kappa"]("kappa", settings.kappa)
+    if kappa is None:
+        kappa = max(1, p // 10) * (items.size // p)
+    elif kappa < 1:
+        kappa = max(1, round(kappa * items.size))
+    if kappa > items.size:
+        given = describe(settings.kappa)
+        raise ValueError(f"kappa={given} must be between 1 and {items.size}, the number of items it limits")
+    return Problem(loss, (kappa,) * items.problems, **shared)

@@ -1,0 +1,105 @@
+"""Predictors of new samples, and predictions for predictors that are known."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import ClassifierTags, RegressorTags
+from sklearn.utils.metaestimators import available_if
+from torch import Tensor
+
+from psfit.comm import GridSpec
+from psfit.data import DesignMatrix, FileSource
+from psfit.estimators.reading import Features, Fitted, as_file, place, read_known, require_finite
+from psfit.estimators.targets import Target
+from psfit.pipeline.result import Result
+
+
+def compute_predictors(fitted: Fitted, features: Features, result: Result, X: Any) -> np.ndarray:
+    """``X coef + intercept``, shape ``(m, c)``; tensors are multiplied where they lie, files as they are read."""
+    source = as_file(X)
+    if source is not None:
+        return _read_and_multiply(type(fitted).__name__, features, result, source)
+    values = read_known(X, fitted)
+    where = str(values.device) if isinstance(values, Tensor) else "cpu"
+    matrix = place(values, GridSpec(backend="serial", device=where).build())
+    require_finite(matrix, features.names)
+    return multiply(matrix, result.coef, result.intercept)
+
+
+def _read_and_multiply(owner: str, features: Features, result: Result, source: FileSource) -> np.ndarray:
+    """The same for the samples of a file, read as those of the fit were; with names, only features that count."""
+    coef, names = result.coef, features.names
+    if names is not None and len(result.support) > 0:
+        names, coef = names[result.support], coef[result.support]
+    grid = GridSpec(backend="serial", device="cpu").build()
+    bare = replace(source, sample_weight=None)
+    known = None if names is None else tuple(names)
+    matrix = bare.read(grid, known, labelled=False, features=features.count, schema=features.schema).matrix
+    if matrix.shape[1] != len(coef):
+        raise ValueError(f"X has {matrix.shape[1]} features, but {owner} is expecting {len(coef)}")
+    return multiply(matrix, coef, result.intercept)
+
+
+def multiply(matrix: DesignMatrix, coefficients: np.ndarray, intercept: np.ndarray) -> np.ndarray:
+    """``matrix coefficients + intercept`` in float64, strip by strip."""
+    coef = torch.from_numpy(coefficients).to(matrix.device)
+    parts = [strip.mv(coef) for _, strip in matrix.strips(torch.float64)]
+    return np.asarray(torch.cat(parts).cpu().numpy() + intercept)
+
+
+def _has(method: str) -> Any:
+    """Whether the target of predictions can do this."""
+    return lambda predictions: hasattr(predictions.target, method)
+
+
+class Predictions(BaseEstimator):
+    """A fitted model of samples whose `predictors` are known, for scikit-learn's scorers; the X it is given is ignored.
+
+    It predicts by its `target` what a model with these predictors predicts.
+    """
+
+    def __init__(self, target: Target, predictors: np.ndarray) -> None:
+        self.target = target
+        self.predictors = predictors
+
+    def predict(self, X: Any = None) -> np.ndarray:
+        """Predicted targets."""
+        return self.target.predict(self.predictors)
+
+    @available_if(_has("decide"))
+    def decision_function(self, X: Any = None) -> np.ndarray:
+        """Decision values of labels."""
+        return np.asarray(self.target.decide(self.predictors))  # type: ignore[attr-defined]
+
+    @available_if(_has("probabilities"))
+    def predict_proba(self, X: Any = None) -> np.ndarray:
+        """Class probabilities."""
+        return np.asarray(self.target.probabilities(self.predictors))  # type: ignore[attr-defined]
+
+    @available_if(_has("log_probabilities"))
+    def predict_log_proba(self, X: Any = None) -> np.ndarray:
+        """Logarithms of class probabilities."""
+        return np.asarray(self.target.log_probabilities(self.predictors))  # type: ignore[attr-defined]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """What the estimators call their score."""
+        return self.target.score(y, self.predict(), sample_weight)
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The labels, where the targets are labels."""
+        return np.asarray(self.target.classes)  # type: ignore[attr-defined]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if self.target.numeric:
+            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
+        else:
+            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
+        return tags

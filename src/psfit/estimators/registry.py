@@ -1,0 +1,83 @@
+"""The losses that estimators, paths, commands, model files and reports know: one entry for each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from psfit.common.arguments import one_of
+from psfit.estimators.targets import Counts, Labels, LogitLabels, Numbers, Target
+from psfit.losses import Hinge, Huber, Logistic, Loss, Poisson, Softmax, Squared, SquaredHinge
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A loss in the estimators.
+
+    Parameters
+    ----------
+    loss : type of Loss
+        The class; its attributes say what reports and criteria need to know.
+    target : type of Target
+        How y is read, and how predictors become predictions.
+    estimator : str
+        The estimator that fits it. If that has a parameter `loss`, the loss's name is a value of it.
+    parameters : dict of str, optional
+        Fields of the loss, each with the parameter of the estimator that sets it.
+    several : str or None
+        The loss that takes its place for more than two classes.
+    """
+
+    loss: type[Loss]
+    target: type[Target]
+    estimator: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    several: str | None = None
+
+    def make(self, parameters: Mapping[str, Any]) -> Loss:
+        """The loss, with what the parameters of an estimator say about it."""
+        given = {name: parameters[source] for name, source in self.parameters.items() if source in parameters}
+        return self.loss(**{name: float(value) for name, value in given.items()})
+
+
+LOSSES: dict[str, Entry] = {
+    entry.loss.name: entry
+    for entry in (
+        Entry(Squared, Numbers, "SparseLinearRegression"),
+        Entry(Huber, Numbers, "SparseLinearRegression", {"delta": "huber_delta"}),
+        Entry(Logistic, LogitLabels, "SparseLogisticRegression", several="softmax"),
+        Entry(Softmax, LogitLabels, "SparseSoftmaxRegression"),
+        Entry(SquaredHinge, Labels, "SparseSVC"),
+        Entry(Hinge, Labels, "SparseSVC"),
+        Entry(Poisson, Counts, "SparsePoissonRegression"),
+    )
+}
+
+
+BUILT_IN = tuple(LOSSES)
+
+
+def register(entry: Entry) -> None:
+    """Make a loss known by its name, in place of an earlier one of that name; a built-in loss cannot be replaced."""
+    name = entry.loss.name
+    if name in BUILT_IN:
+        raise ValueError(f"{name!r} is the name of a built-in loss; give yours another name")
+    LOSSES[name] = entry
+
+
+def check_loss(name: Any) -> str:
+    """The name of a registered loss, or an error that lists them."""
+    return str(one_of(*LOSSES)("loss", name))
+
+
+def losses_of(estimator: str) -> list[str]:
+    """The names of the losses that an estimator fits; one that chooses its limit fits the same as the plain one."""
+    plain = estimator.removesuffix("CV")
+    return [name for name, entry in LOSSES.items() if entry.estimator == plain]
+
+
+def entry_for(name: str, target: Target) -> Entry:
+    """The entry of a loss for the targets that were found: some losses have another one for several classes."""
+    entry = LOSSES[name]
+    if entry.several is not None and isinstance(target, Labels) and len(target.classes) > 2:
+        return LOSSES[entry.several]
+    return entry

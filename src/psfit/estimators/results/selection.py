@@ -1,0 +1,108 @@
+"""How limits and gammas were judged, and which were chosen."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from psfit.estimators.criteria import CRITERIA
+
+MEAN_LOSS = "mean loss on held-out samples"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """How limits and gammas were judged: `scores` ``(G, K)``, larger is better, and what was chosen.
+
+    Parameters
+    ----------
+    kappas : ndarray (K,)
+    gammas : ndarray (G,)
+    scores : ndarray (G, K)
+        Mean scores over the splits, or minus the information criterion.
+    errors : ndarray (G, K) or None
+        Standard errors of the means; None for a criterion.
+    label : str
+        What the scores are; see `smaller_is_better`.
+    kappa, gamma : int, float
+        The choice.
+    best_kappa, best_gamma : int, float
+        Those with the best score. A simpler model may have been chosen whose score is within one standard error.
+    """
+
+    kappas: np.ndarray
+    gammas: np.ndarray
+    scores: np.ndarray
+    errors: np.ndarray | None
+    label: str
+    kappa: int
+    gamma: float
+    best_kappa: int
+    best_gamma: float
+
+    @property
+    def smaller_is_better(self) -> bool:
+        """Whether what the label names is minus the score, as for a loss or a criterion."""
+        return self.label in (MEAN_LOSS, *(criterion.upper() for criterion in CRITERIA))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A line for every gamma and limit, with what the label names."""
+        sign = -1.0 if self.smaller_is_better else 1.0
+        return [
+            {
+                "gamma": float(gamma),
+                "kappa": int(kappa),
+                "value": sign * float(self.scores[g, k]),
+                "standard_error": None if self.errors is None else float(self.errors[g, k]),
+                "chosen": bool(gamma == self.gamma and kappa == self.kappa),
+            }
+            for g, gamma in enumerate(self.gammas)
+            for k, kappa in enumerate(self.kappas)
+        ]
+
+    def __str__(self) -> str:
+        better = "lower" if self.smaller_is_better else "higher"
+        lines = [f"Choice of kappa = {self.kappa}, gamma = {self.gamma:g} by {self.label} ({better} is better)"]
+        lines.append(f"{'gamma':>10} {'kappa':>7} {'value':>14}" + ("" if self.errors is None else f" {'+-':>9}"))
+        for row in self.rows():
+            error = "" if row["standard_error"] is None else f" {row['standard_error']:>9.2g}"
+            mark = "  <- chosen" if row["chosen"] else ""
+            lines.append(f"{row['gamma']:>10.4g} {row['kappa']:>7} {row['value']:>14.6g}{error}{mark}")
+        return "\n".join(lines)
+
+    @classmethod
+    def of(
+        cls,
+        kappas: Sequence[int],
+        gammas: Sequence[float],
+        scores: np.ndarray,
+        errors: np.ndarray | None,
+        label: str,
+        tolerant: bool,
+    ) -> "Selection":
+        """The best score wins; if `tolerant`, the simplest model within one standard error of it."""
+        if not np.isfinite(scores).any():
+            raise ValueError(f"scoring: the {label} is not a number for any of the models; use another one")
+        best = _simplest(kappas, gammas, scores >= np.nanmax(scores))
+        chosen = best
+        if tolerant and errors is not None:
+            enough = scores[best] - errors[best]
+            chosen = _simplest(kappas, gammas, scores >= enough)
+        return cls(
+            np.array(kappas),
+            np.array(gammas),
+            scores,
+            errors,
+            label,
+            int(kappas[chosen[1]]),
+            float(gammas[chosen[0]]),
+            int(kappas[best[1]]),
+            float(gammas[best[0]]),
+        )
+
+
+def _simplest(kappas: Sequence[int], gammas: Sequence[float], allowed: np.ndarray) -> tuple[int, int]:
+    """The place among the allowed models ``(G, K)`` with the fewest coefficients, then with the strongest ridge."""
+    places = [(int(g), int(k)) for g, k in np.argwhere(allowed)]
+    return min(places, key=lambda place: (kappas[place[1]], gammas[place[0]]))

@@ -1,0 +1,68 @@
+"""How often features are chosen from random halves of the samples."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Stability:
+    """How often each feature was chosen.
+
+    Parameters
+    ----------
+    kappas : ndarray (K,)
+    frequencies : ndarray (K, p)
+        The share of all resamples whose model with the limit kappa uses the feature.
+    average_size : float
+        Features that a resample chose, at any of the limits, on average.
+    resamples : int
+    threshold : float
+    feature_names : ndarray (p,) or None
+    seconds : float
+    """
+
+    kappas: np.ndarray
+    frequencies: np.ndarray
+    average_size: float
+    resamples: int
+    threshold: float
+    feature_names: np.ndarray | None
+    seconds: float
+
+    @property
+    def scores(self) -> np.ndarray:
+        """The largest frequency of each feature over all limits, ``(p,)``."""
+        return np.asarray(self.frequencies.max(axis=0))
+
+    @property
+    def support(self) -> np.ndarray:
+        """Features whose score reaches the threshold, sorted."""
+        return np.flatnonzero(self.scores >= self.threshold)
+
+    @property
+    def expected_false(self) -> float:
+        """A bound on the expected number of features in `support` that do not belong there.
+
+        ``q^2 / ((2 threshold - 1) p)`` with q the `average_size`: that of Meinshausen and Buehlmann, which holds if
+        features without influence are exchangeable and a choice is no worse than a random guess.
+        """
+        return float(self.average_size**2 / ((2 * self.threshold - 1) * self.frequencies.shape[1]))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A line for each feature that was ever chosen, the most stable ones first."""
+        order = np.argsort(-self.scores, kind="stable")
+        names = np.arange(len(order)) if self.feature_names is None else self.feature_names
+        return [
+            {"feature": names[j], "frequency": float(self.scores[j]), "stable": bool(self.scores[j] >= self.threshold)}
+            for j in order[self.scores[order] > 0]
+        ]
+
+    def __str__(self) -> str:
+        lines = [
+            f"Stability selection: {self.resamples} resamples, {self.seconds:.2f} s; {len(self.support)} feature(s) "
+            f"chosen by {self.threshold:.0%} or more, of which at most {self.expected_false:.2g} expected false"
+        ]
+        lines += [f"{row['feature']!s:>24} {row['frequency']:>7.0%}" for row in self.rows()[:20]]
+        return "\n".join(lines)

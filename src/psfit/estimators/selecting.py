@@ -1,0 +1,170 @@
+"""What all estimators that choose their own limit share: try many limits, choose one, fit it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from psfit.admm.bicadmm import BiCADMM
+from psfit.comm import Grid, GridSpec
+from psfit.common.arguments import BOOLEAN, CALLABLE, GAMMAS, NONE, Rule, integer, one_of, satisfying
+from psfit.common.progress import Callback
+from psfit.estimators.criteria import CRITERIA
+from psfit.estimators.display import prints, show_progress
+from psfit.estimators.likelihood import choose_by_criterion
+from psfit.estimators.model import SparseModel
+from psfit.estimators.posing import Given, Posed
+from psfit.estimators.results import Selection
+from psfit.estimators.settings import read_gammas
+from psfit.estimators.validation import Candidates, Choice, cross_validate, name_of
+from psfit.estimators.warning import warn
+from psfit.problem import Sparsity
+
+
+def _is_splitter(cv: Any) -> bool:
+    return not isinstance(cv, str) and (hasattr(cv, "split") or isinstance(cv, Iterable))
+
+
+SELECTING_RULES: dict[str, Rule] = {
+    # The limits may come from a generator, which can be read only once, and their number depends on the data.
+    "kappas": satisfying("a sequence of integers", lambda value: isinstance(value, Iterable)) | NONE,
+    "gammas": GAMMAS,
+    "criterion": one_of("cv", *CRITERIA),
+    "cv": integer(2) | satisfying("a splitter or pairs of indices", _is_splitter) | NONE,
+    "scoring": satisfying("the name of a scorer", lambda value: isinstance(value, str)) | CALLABLE | NONE,
+    "one_standard_error": BOOLEAN,
+}
+
+
+class SelectingModel(SparseModel):
+    """A model that chooses its limit kappa, and gamma if there are several, by itself.
+
+    Parameters
+    ----------
+    kappas : iterable of int or None, default=None
+        The limits to choose from; None: 1, 2, ... up to the number of features, 50 at most.
+    gammas : float or sequence of float, default=1.0
+        Inverse weights of the ridge to choose from.
+    criterion : {"cv", "aic", "bic", "ebic", "gic"}, default="cv"
+        Cross-validation, or an information criterion on one path over all samples (for losses that are likelihoods).
+    cv : int, splitter, iterable or None, default=None
+        As in scikit-learn: the number of folds (5 by default; stratified for classes), a splitter, or pairs of indices.
+        Every node splits its own samples.
+    scoring : str, callable or None, default=None
+        A scorer of scikit-learn's; None: minus the mean loss. Scores of several nodes are averaged by the weights of
+        their samples, which for means over samples is the score of all of them together.
+    one_standard_error : bool, default=False
+        Choose the fewest coefficients (then the smallest gamma) whose score is within one standard error of the best.
+
+    Attributes
+    ----------
+    kappa_, gamma_ : int, float
+        The choice, with which the model was fitted to all samples.
+    cv_results_ : dict
+        Scores of all models on all splits, in the form of scikit-learn's searches; times are a model's share of those
+        of its path. Only with folds.
+    selection_ : Selection
+        Scores as a table over gammas and kappas; `psfit.plots.plot_selection` draws it.
+
+    Models of the folds end at supports that no swap improves, unless the solver's effort is "high"; the final one goes
+    on from there, and is certified.
+    """
+
+    # Chosen in `fit`; what is posed before holds for every choice.
+    kappa = None
+    gamma = 1.0
+    warm_start = False
+
+    kappa_: int
+    gamma_: float
+    selection_: Selection
+    cv_results_: dict[str, Any]
+
+    def __init__(
+        self,
+        kappas: Iterable[int] | None = None,
+        *,
+        gammas: float | Sequence[float] = 1.0,
+        criterion: str = "cv",
+        cv: Any = None,
+        scoring: Any = None,
+        one_standard_error: bool = False,
+        fit_intercept: bool = True,
+        standardize: bool = False,
+        sparsity: Sparsity = "element",
+        solver: BiCADMM | None = None,
+        grid: GridSpec | Grid | None = None,
+        certify: bool = True,
+        verbose: int = 0,
+        callback: Callback | None = None,
+    ) -> None:
+        self.kappas = kappas
+        self.gammas = gammas
+        self.criterion = criterion
+        self.cv = cv
+        self.scoring = scoring
+        self.one_standard_error = one_standard_error
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.sparsity = sparsity
+        self.solver = solver
+        self.grid = grid
+        self.certify = certify
+        self.verbose = verbose
+        self.callback = callback
+
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | int | None = None, groups: Any = None
+    ) -> "SelectingModel":
+        """Choose the limit and fit the model with it to all samples.
+
+        Parameters
+        ----------
+        X, y, sample_weight, target :
+            As in the plain estimators: arrays, tables, tensors, sparse matrices or files.
+        groups : array-like (m,), optional
+            Labels of groups, for splitters that keep them together.
+        """
+        if self.one_standard_error and self.criterion != "cv":
+            raise ValueError(f"one_standard_error needs folds; criterion={self.criterion!r} has no standard errors")
+        gammas = read_gammas(self.gammas)
+        posed = self._pose(Given(X, y, sample_weight, target))
+        kappas = posed.read_limits(self.kappas)
+        posed.grid.require_alike(
+            criterion=self.criterion,
+            cv=name_of(self.cv),
+            scoring=name_of(self.scoring),
+            one_standard_error=self.one_standard_error,
+            kappas=kappas,
+            gammas=gammas,
+        )
+        choice = self._choose(posed, kappas, gammas, groups)
+        selection = choice.selection
+        if prints(self.verbose, posed.grid):
+            print(selection)
+        problems = len(posed.problem.kappa)
+        problem = replace(posed.problem, kappa=(selection.kappa,) * problems, gamma=selection.gamma)
+        result = self._solve(problem, posed, None, choice.raw)
+        self._keep(posed, result)
+        self._keep_choice(choice)
+        warn([*choice.concerns, *result.concerns], posed.grid)
+        return self
+
+    @classmethod
+    def _rules(cls) -> dict[str, Rule]:
+        return super()._rules() | SELECTING_RULES
+
+    def _choose(self, posed: Posed, kappas: Sequence[int], gammas: Sequence[float], groups: Any) -> Choice:
+        """Try all limits and gammas."""
+        # A choice among models that were cut short would be no choice.
+        candidates = Candidates(kappas, gammas, replace(self.solver or BiCADMM(), interruptible=False))
+        with show_progress(self.verbose, posed.grid, self.callback) as report:
+            if self.criterion != "cv":
+                return choose_by_criterion(posed, candidates, self.criterion, report)
+            return cross_validate(posed, candidates, self.cv, groups, self.scoring, self.one_standard_error, report)
+
+    def _keep_choice(self, choice: Choice) -> None:
+        self.selection_ = choice.selection
+        self.kappa_, self.gamma_ = choice.selection.kappa, choice.selection.gamma
+        self.__dict__.pop("cv_results_", None)
+        if choice.cv_results is not None:
+            self.cv_results_ = choice.cv_results

@@ -1,0 +1,60 @@
+"""What is to be fitted, in plain values, and the rules for the arguments that estimators and procedures share."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from psfit.admm.bicadmm import BiCADMM
+from psfit.comm import Grid, GridSpec, build_grid
+from psfit.common.arguments import BOOLEAN, CALLABLE, GAMMA, GAMMAS, NONE, Rule, instance, integer, number, one_of
+from psfit.problem import Sparsity
+
+RULES: dict[str, Rule] = {
+    "kappa": integer(1, floats=True) | number("a share between 0 and 1", lambda value: 0 < value < 1) | NONE,
+    "gamma": GAMMA,
+    "fit_intercept": BOOLEAN,
+    "standardize": BOOLEAN,
+    "sparsity": one_of("element", "feature"),
+    "solver": instance("a psfit.BiCADMM", BiCADMM) | NONE,
+    "grid": instance("a psfit.GridSpec or a grid that was built from one", GridSpec, Grid) | NONE,
+    "certify": BOOLEAN,
+    "warm_start": BOOLEAN,
+    "verbose": BOOLEAN | integer(0),
+    "callback": CALLABLE | NONE,
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The problem without the data; the number of features and the targets decide the rest.
+
+    `loss` is a name in the registry. `parameters` are those of an estimator, by name: the loss and the target take from
+    them what they need.
+    """
+
+    loss: str
+    kappa: int | float | None = None
+    gamma: float = 1.0
+    fit_intercept: bool = True
+    standardize: bool = False
+    sparsity: Sparsity = "element"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+def start_grid(rules: Mapping[str, Rule], arguments: Mapping[str, Any], X: Any) -> Grid:
+    """Build the grid, and check on every rank that every argument follows its rule.
+
+    If the grid names no device and X is a tensor, the grid takes the device of X.
+    """
+    asked = RULES["grid"]("grid", arguments["grid"])
+    grid = build_grid(asked, X.device if isinstance(X, Tensor) else None)
+    grid.together(lambda: [rules[name](name, value) for name, value in arguments.items()])
+    return grid
+
+
+def read_gammas(gammas: float | Sequence[float]) -> list[float]:
+    """The gammas of a path as a list."""
+    given = GAMMAS("gammas", gammas)
+    return given if isinstance(given, list) else [given]

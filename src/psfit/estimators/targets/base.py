@@ -1,0 +1,60 @@
+"""What a target is to an estimator: how y is read, what the loss sees, and how predictors become predictions."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from psfit.comm import Grid
+from psfit.losses import Loss
+
+
+@dataclass(frozen=True)
+class Target(ABC):
+    """The targets of a fit: what was found out about y on all ranks. Predictors are ``(m, c)`` everywhere."""
+
+    # Whether y holds numbers; if not, it holds labels.
+    numeric: ClassVar[bool] = True
+    # What the exponential of a coefficient is called, where it has a meaning.
+    ratio: ClassVar[str | None] = None
+
+    @classmethod
+    @abstractmethod
+    def read(cls, y: Any, rows: int) -> np.ndarray:
+        """The targets of this rank's samples, checked."""
+
+    @classmethod
+    @abstractmethod
+    def learn(
+        cls, y: np.ndarray, weights: np.ndarray, fit_intercept: bool, parameters: Mapping[str, Any], grid: Grid
+    ) -> tuple[Self, np.ndarray]:
+        """The target of all ranks' samples, and this rank's weights to fit with. All ranks must call this.
+
+        `parameters` are those of the estimator, such as ``class_weight``.
+        """
+
+    @abstractmethod
+    def encode(self, y: np.ndarray, loss: Loss) -> np.ndarray:
+        """Targets as the loss sees them, floats ``(m, c)``."""
+
+    @abstractmethod
+    def predict(self, predictors: np.ndarray) -> np.ndarray:
+        """Predicted targets, shaped like y was."""
+
+    @abstractmethod
+    def score(self, y: Any, predicted: np.ndarray, sample_weight: Any = None) -> float:
+        """How good predictions are: one is perfect."""
+
+    def needs(self, y: np.ndarray, fit_intercept: bool) -> np.ndarray:
+        """Columns ``(m, k)`` of which every part of the samples to train on needs a positive sum."""
+        return np.zeros((len(y), 0))
+
+    def describe_lack(self, column: int, part: int) -> str:
+        """The message about a part whose sum of that column is zero."""
+        raise NotImplementedError
+
+    def to_sklearn(self, coef: np.ndarray, intercept: np.ndarray) -> Any:
+        """scikit-learn's model with these coefficients ``(p, c)``, which predicts the same."""
+        raise ValueError("scikit-learn has no model that predicts such targets; use coef_ and intercept_")

@@ -1,0 +1,63 @@
+"""Targets that are counts: predictors are logarithms of expected counts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.linear_model import PoissonRegressor
+from sklearn.metrics import d2_tweedie_score
+from sklearn.utils import column_or_1d
+
+from psfit.comm import Grid
+from psfit.estimators.kinds import require_numbers
+from psfit.estimators.reading import sum_over_nodes
+from psfit.estimators.targets.numbers import Numbers
+
+
+@dataclass(frozen=True)
+class Counts(Numbers):
+    """Numbers that are not negative, with a log link."""
+
+    ratio: ClassVar[str | None] = "rate ratio"
+
+    @classmethod
+    def read(cls, y: Any, rows: int) -> np.ndarray:
+        require_numbers(y, "y")
+        target = super().read(column_or_1d(y, warn=True), rows)
+        if (target < 0).any():
+            raise ValueError(f"y must not be negative for counts; entry {int((target < 0).argmax())} is")
+        return target
+
+    @classmethod
+    def learn(
+        cls, y: np.ndarray, weights: np.ndarray, fit_intercept: bool, parameters: Mapping[str, Any], grid: Grid
+    ) -> tuple[Self, np.ndarray]:
+        if fit_intercept and not sum_over_nodes(grid, (weights @ y).reshape(1)) > 0:
+            raise ValueError("y is zero for every sample that counts: the intercept has no finite optimum")
+        return super().learn(y, weights, fit_intercept, parameters, grid)
+
+    def predict(self, predictors: np.ndarray) -> np.ndarray:
+        return np.asarray(np.exp(super().predict(predictors)))
+
+    def score(self, y: Any, predicted: np.ndarray, sample_weight: Any = None) -> float:
+        """The share of the Poisson deviance that the predictions explain, D^2."""
+        # The deviance needs positive counts; those of a predictor far below zero round to zero.
+        expected = np.maximum(predicted, np.finfo(float).tiny)
+        return float(d2_tweedie_score(y, expected, power=1, sample_weight=sample_weight))
+
+    def needs(self, y: np.ndarray, fit_intercept: bool) -> np.ndarray:
+        """The counts themselves, if there is an intercept to fit."""
+        return y.reshape(len(y), -1)[:, : int(fit_intercept)]
+
+    def describe_lack(self, column: int, part: int) -> str:
+        return (
+            f"y is zero for all samples of part {part} to train on: the intercept has no finite optimum; use fewer or "
+            "shuffled folds"
+        )
+
+    def to_sklearn(self, coef: np.ndarray, intercept: np.ndarray) -> Any:
+        model = self._fill(PoissonRegressor(), coef, intercept)
+        # Its `predict` asks the loss for the inverse of the link.
+        model._base_loss = model._get_loss()
+        return model

@@ -1,0 +1,54 @@
+"""Targets that are numbers, one column for each output: predictors are predictions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import r2_score
+from sklearn.utils import check_array, check_consistent_length
+
+from psfit.comm import Grid
+from psfit.estimators.kinds import require_numbers
+from psfit.estimators.targets.base import Target
+from psfit.losses import Loss
+
+
+@dataclass(frozen=True)
+class Numbers(Target):
+    """Numbers; `single` says that y had one dimension."""
+
+    single: bool
+
+    @classmethod
+    def read(cls, y: Any, rows: int) -> np.ndarray:
+        require_numbers(y, "y", "for classes use the logistic loss (SparseLogisticRegression)")
+        target = check_array(y, ensure_2d=False, allow_nd=False, dtype=np.float64, input_name="y")
+        check_consistent_length(np.empty(rows), target)
+        return np.asarray(target)
+
+    @classmethod
+    def learn(
+        cls, y: np.ndarray, weights: np.ndarray, fit_intercept: bool, parameters: Mapping[str, Any], grid: Grid
+    ) -> tuple[Self, np.ndarray]:
+        return cls(y.ndim == 1), weights
+
+    def encode(self, y: np.ndarray, loss: Loss) -> np.ndarray:
+        return y.reshape(len(y), -1)
+
+    def predict(self, predictors: np.ndarray) -> np.ndarray:
+        return predictors[:, 0] if self.single else predictors
+
+    def score(self, y: Any, predicted: np.ndarray, sample_weight: Any = None) -> float:
+        """The share of the variance that the predictions explain, R^2."""
+        return float(r2_score(y, predicted, sample_weight=sample_weight))
+
+    def to_sklearn(self, coef: np.ndarray, intercept: np.ndarray) -> Any:
+        return self._fill(LinearRegression(), coef, intercept)
+
+    def _fill(self, model: Any, coef: np.ndarray, intercept: np.ndarray) -> Any:
+        """scikit-learn's model with coefficients in its shape."""
+        model.coef_ = coef[:, 0] if self.single else coef.T
+        model.intercept_ = float(intercept[0]) if self.single else intercept
+        return model

@@ -1,0 +1,115 @@
+"""Cross-validation: paths on folds, and the scores of their models on the samples that they have not seen."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from psfit.admm.bicadmm import BiCADMM
+from psfit.common.progress import Callback
+from psfit.data.raw_form import RawForm
+from psfit.estimators.display import add_label, require_complete
+from psfit.estimators.folds import Folds
+from psfit.estimators.posing import Posed
+from psfit.estimators.results.selection import MEAN_LOSS, Selection
+from psfit.estimators.scores import find_scorer, score_held_out, stack_models
+from psfit.estimators.warning import count_unfinished
+from psfit.pipeline.subsamples import Subsamples
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a limit was chosen: the selection, what to warn of, the table of scores of folds, and the raw form of
+    all samples if they are known by then.
+    """
+
+    selection: Selection
+    concerns: list[str]
+    cv_results: dict[str, Any] | None = None
+    raw: RawForm | None = None
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The limits and gammas to choose from, and the solver for them."""
+
+    kappas: Sequence[int]
+    gammas: Sequence[float]
+    solver: BiCADMM
+
+
+def cross_validate(
+    posed: Posed,
+    candidates: Candidates,
+    cv: Any,
+    groups: Any,
+    scoring: Any,
+    one_standard_error: bool,
+    callback: Callback | None,
+) -> Choice:
+    """Choose by scores on held-out samples, over all splits."""
+    folds = Folds.draw(cv, posed, groups)
+    folds.require_enough(posed)
+    scorer = find_scorer(scoring)
+    began = time.perf_counter()
+    parts = Subsamples.of(posed.problem, posed.source, posed.grid, folds.train, candidates.solver)
+    shared = (time.perf_counter() - began) / len(folds.train)
+    paths, seconds = [], []
+    for split in range(len(folds.train)):
+        began = time.perf_counter()
+        report = add_label(callback, f"fold {split + 1} of {len(folds.train)}")
+        path = parts.path(split, candidates.kappas, candidates.gammas, report)
+        paths.append(require_complete(path))
+        seconds.append(time.perf_counter() - began + shared)
+    began = time.perf_counter()
+    scores = score_held_out(scorer, posed, folds, *stack_models(paths))
+    scoring_seconds = (time.perf_counter() - began) / scores.size
+    label = MEAN_LOSS if scoring is None else name_of(scoring)
+    return Choice(
+        _select(candidates, scores, label, one_standard_error),
+        count_unfinished(paths, "folds"),
+        _search_results(candidates, scores, np.array(seconds) / scores.shape[1], scoring_seconds),
+        parts.whole,
+    )
+
+
+def _select(candidates: Candidates, scores: np.ndarray, label: str, one_standard_error: bool) -> Selection:
+    """The choice by means of scores ``(S, G * K)`` over the splits."""
+    splits, shape = len(scores), (len(candidates.gammas), len(candidates.kappas))
+    spread = scores.std(axis=0, ddof=1) if splits > 1 else np.zeros(scores.shape[1])
+    errors = (spread / np.sqrt(splits)).reshape(shape)
+    mean = scores.mean(axis=0).reshape(shape)
+    return Selection.of(candidates.kappas, candidates.gammas, mean, errors, label, one_standard_error)
+
+
+def name_of(setting: Any) -> str:
+    """A setting in words that are the same on every rank."""
+    if setting is None or isinstance(setting, (str, int, np.integer)):
+        return str(setting)
+    return str(getattr(setting, "__name__", type(setting).__name__))
+
+
+def _search_results(
+    candidates: Candidates, scores: np.ndarray, fit_seconds: np.ndarray, score_seconds: float
+) -> dict[str, Any]:
+    """Scores ``(S, G * K)`` in the form of scikit-learn's searches."""
+    params = [{"gamma": gamma, "kappa": kappa} for gamma in candidates.gammas for kappa in candidates.kappas]
+    count = len(params)
+    mean = scores.mean(axis=0)
+    ranks = rankdata(-np.where(np.isnan(mean), -np.inf, mean), method="min").astype(np.int32)
+    return {
+        "mean_fit_time": np.full(count, fit_seconds.mean()),
+        "std_fit_time": np.full(count, fit_seconds.std()),
+        "mean_score_time": np.full(count, score_seconds),
+        "std_score_time": np.zeros(count),
+        "param_gamma": np.ma.MaskedArray([one["gamma"] for one in params], mask=False),
+        "param_kappa": np.ma.MaskedArray([one["kappa"] for one in params], mask=False),
+        "params": params,
+        **{f"split{split}_test_score": row for split, row in enumerate(scores)},
+        "mean_test_score": mean,
+        "std_test_score": scores.std(axis=0),
+        "rank_test_score": ranks,
+    }

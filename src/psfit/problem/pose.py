@@ -1,0 +1,191 @@
+"""A problem is posed on data: columns are measured over all nodes, and the instance is set up in its coordinates.
+
+The limit on nonzeros does not depend on the scale of a column, but penalties and tolerances do. So each column is
+divided by its standard deviation (about zero without an intercept) and, when an intercept absorbs the means, centred.
+Then no number below depends on the units of the columns, except the ridge if `standardize` is off. Both are implicit
+and exact: the ridge becomes a weight per coordinate and the objective keeps its value. Targets of a loss of residuals
+are centred as well, so that a large mean does not use up the digits in which they differ.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from psfit.comm import Grid
+from psfit.comm.watch import Watch
+from psfit.data import Affine, DesignMatrix, Source
+from psfit.data.ranges import products_lose_digits, require_moderate_columns, require_moderate_samples
+from psfit.data.raw_form import RawForm
+from psfit.problem.coordinates import Coordinates
+from psfit.problem.costs import Sizes, form_suffices, prefers_raw_form
+from psfit.problem.instance import Instance
+from psfit.problem.items import Items
+from psfit.problem.problem import Problem
+
+REFERENCE_ROWS = 256
+
+
+def pose(
+    problem: Problem,
+    source: Source,
+    grid: Grid,
+    exact: bool = False,
+    raw: RawForm | None = None,
+    watch: Watch | None = None,
+) -> Instance:
+    """Standardise the columns over all nodes (sums only) and set up the instance.
+
+    All products are made in floating point if they must be `exact`; else integer ones may do on a GPU. The `raw` form
+    of the source, if it is known already, spares a pass.
+    """
+    items = _check_limits(problem, source)
+    require_moderate_samples(source.target, source.weight, grid)
+    totals = _count(source, grid)
+    centred = problem.fit_intercept and problem.loss.of_residual
+    level = totals.mean_targets if centred else torch.zeros_like(totals.mean_targets)
+    source = replace(source, target=source.target - level)
+    if raw is not None:
+        raw = raw.subtract_level(level, source.split(len(grid.nodes.hosted)))
+    elif _reads_raw_form(problem, source, grid, exact, totals):
+        reference = reference_point(problem, source, grid)
+        raw = grid.together(lambda: RawForm.of(source.split(len(grid.nodes.hosted)), reference, exact))
+    columns = _measure(problem, source, grid, raw, totals.weight)
+    matrix, left = source.matrix, columns.shift
+    if products_lose_digits(columns.norms, columns.shift, columns.useful, float(totals.weight), matrix.dtype):
+        matrix, left = matrix.refined(columns.shift)
+    coordinates = _set_coordinates(problem, matrix, columns, left, level, totals.weight, raw)
+    standard = Affine(matrix, left, coordinates.scale, coordinates.constant, integers=not exact)
+    posed = Source(standard, source.target, source.weight, source.bounds)
+    if raw is not None:
+        posed = posed.with_forms(raw.standardise(columns.shift, coordinates.scale, coordinates.constant))
+    room = -int(grid.world.all_reduce(torch.tensor([-matrix.column_room]), "max"))
+    return Instance(
+        problem=problem,
+        grid=grid,
+        source=posed,
+        items=items,
+        ridge=_set_ridge(problem, columns.useful, coordinates.scale),
+        coordinates=coordinates,
+        sizes=Sizes(totals.samples, totals.node_rows, totals.most_rows, room),
+        mean_target=float(totals.mean_targets.mean()),
+        watch=watch or Watch(grid),
+    )
+
+
+def _check_limits(problem: Problem, source: Source) -> Items:
+    items = problem.items(source.matrix.shape[1], source.outputs)
+    if len(problem.kappa) != items.problems or not all(1 <= k <= items.size for k in problem.kappa):
+        raise ValueError(f"kappa={problem.kappa} must hold {items.problems} number(s) from 1 to {items.size}")
+    return items
+
+
+@dataclass(frozen=True)
+class _Totals:
+    """Sums over all samples: their weights (a scalar tensor), weighted means of the targets ``(c,)``, and counts."""
+
+    weight: Tensor
+    mean_targets: Tensor
+    samples: int
+    node_rows: int
+    most_rows: int
+
+
+def _count(source: Source, grid: Grid) -> _Totals:
+    weight = source.weight
+    heights = grid.together(lambda: source.split(len(grid.nodes.hosted)).heights)
+    highest, most_rows = grid.nodes.most(torch.tensor([max(heights), sum(heights)])).tolist()
+    rows = weight.new_tensor([source.matrix.shape[0]])
+    totals = grid.nodes.total(torch.cat([weight.sum(dim=0), (weight * source.target).sum(dim=0), rows]))
+    return _Totals(totals[0], totals[1:-1] / totals[0], int(totals[-1]), highest, most_rows)
+
+
+def _reads_raw_form(problem: Problem, source: Source, grid: Grid, exact: bool, totals: _Totals) -> bool:
+    """Whether the pass that measures the columns makes the whole quadratic form."""
+    tall_nodes = totals.node_rows >= source.matrix.shape[1] + problem.fit_intercept
+    return form_suffices(problem, source, grid) and prefers_raw_form(source.matrix, exact, tall_nodes)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """What all nodes together say of the columns, ``(p,)`` each: what to subtract, norms after that, which are useful.
+
+    Means and squares were taken about `reference`.
+    """
+
+    reference: Tensor
+    shift: Tensor
+    norms: Tensor
+    useful: Tensor
+
+
+def _measure(problem: Problem, source: Source, grid: Grid, raw: RawForm | None, total_weight: Tensor) -> _Columns:
+    """Sums and squares of the columns over all nodes; columns out of range are refused."""
+    matrix = source.matrix
+    if raw is None:
+        reference = reference_point(problem, source, grid)
+        local = torch.stack(grid.together(lambda: matrix.column_moments(source.weight, reference)))
+    else:
+        reference, local = raw.reference, torch.stack([raw.sums, raw.squares])
+    sums, squares = grid.nodes.total(local)
+    # Where the entries are centred themselves, the mean is as close to the reference as the data allow.
+    offset = sums / total_weight
+    mean = reference + offset
+    shift = mean if problem.fit_intercept else torch.zeros_like(mean)
+    norms = (squares - (total_weight * offset.square() if problem.fit_intercept else 0.0)).clamp(min=0).sqrt()
+    # A column that is constant up to rounding cannot help beside an intercept. Sums are made in float64; where means
+    # leave them only afterwards, half the digits of a spread are lost.
+    share = 1e2 * torch.finfo(torch.float64).eps
+    rounding = (share if matrix.centres_entries else share**0.5) * total_weight.sqrt() * mean.abs()
+    useful = ~(norms <= rounding) if problem.fit_intercept else norms != 0
+    require_moderate_columns(norms, mean, useful, float(total_weight))
+    return _Columns(reference, shift, norms, useful)
+
+
+def _set_coordinates(
+    problem: Problem,
+    matrix: DesignMatrix,
+    columns: _Columns,
+    left: Tensor,
+    level: Tensor,
+    total_weight: Tensor,
+    raw: RawForm | None,
+) -> Coordinates:
+    """All columns get the same norm; `left` is what is still to be subtracted from those of the matrix."""
+    # The norm of a column whose standard deviation is one, such as the intercept's column of ones.
+    common = float(total_weight.sqrt())
+    # A column without use is divided by infinity, so that its entries and its coefficient are zero.
+    scale = torch.where(columns.useful, columns.norms / common, torch.inf)
+    # What sums over samples leave to be corrected afterwards: all of the mean, or what the reference missed.
+    late = torch.zeros_like(left) if raw is None else columns.shift - columns.reference
+    late = late if matrix.centres_entries else left
+    rounding_norm = common + 2 * total_weight.sqrt() * late.abs() / scale
+    free = rounding_norm.new_full((int(problem.fit_intercept),), common)
+    return Coordinates(
+        shift=columns.shift,
+        scale=scale,
+        level=level,
+        constant=1.0 if problem.fit_intercept else 0.0,
+        column_norm=common,
+        rounding_norm=torch.cat([rounding_norm, free]).unsqueeze(1),
+    )
+
+
+def _set_ridge(problem: Problem, useful: Tensor, scale: Tensor) -> Tensor:
+    """The weights ``(n, 1)`` of the coefficients' squares; an intercept pays nothing."""
+    ridge = torch.ones_like(scale) / problem.gamma
+    if not problem.standardize:
+        ridge = torch.where(useful, ridge / scale.square(), ridge)
+    return torch.cat([ridge, ridge.new_zeros(int(problem.fit_intercept))]).unsqueeze(1)
+
+
+def reference_point(problem: Problem, source: Source, grid: Grid) -> Tensor:
+    """A guess of the column means from the first rows of every node, so that sums about it do not cancel."""
+    few = min(source.matrix.shape[0], REFERENCE_ROWS)
+    zero = torch.zeros(source.matrix.shape[1], dtype=torch.float64, device=source.matrix.device)
+    if not problem.fit_intercept:
+        return zero
+    weight = torch.ones(few, 1, dtype=torch.float64, device=zero.device)
+    sums, _ = grid.together(lambda: source.matrix.rows(0, few).column_moments(weight, zero))
+    summed = grid.nodes.total(torch.cat([sums, sums.new_tensor([float(few)])]))
+    return summed[:-1] / summed[-1]
