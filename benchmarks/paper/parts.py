@@ -25,12 +25,12 @@ LEVELS = (0.9, 0.6)
 WARM, ITERATIONS = 10, 200
 # What is timed: module, name and what it is called on the page. They follow one another in a fit.
 STEPS = (
-    ("psfit.solve", "pose", "moments of the data (Gram)"),
+    ("psfit.pipeline.task", "pose", "moments of the data (Gram)"),
     ("psfit.admm.bicadmm.BiCADMM", "init", "penalties and factors"),
-    ("psfit.pipeline.fit", "iterate", "iterations"),
+    ("psfit.pipeline.one_limit", "iterate", "iterations"),
     ("psfit.search.restarts", "swap_search", "swap search"),
-    ("psfit.search.polish", "refit", "exact refit"),
-    ("psfit.pipeline.proofs.Certificates", "settled", "certificate"),
+    ("psfit.pipeline.one_limit", "refit", "exact refit"),
+    ("psfit.pipeline.proofs.OneLimitProver", "open_limits", "certificate"),
 )
 
 

@@ -30,7 +30,7 @@ from psfit.estimators.posing import Given, pose_samples
 from psfit.estimators.settings import Settings
 from psfit.estimators.stability import draw_halves
 from psfit.losses import Squared
-from psfit.pipeline.subsamples import Parts
+from psfit.pipeline.subsamples import Subsamples
 
 # As many as there are true features: then the best support is clear in every fold.
 KAPPAS = [1, 2, 3]
@@ -251,10 +251,10 @@ def test_one_pass_serves_all_folds():
     source = Source(stream, torch.tensor(y).unsqueeze(1), torch.ones(300, 1, dtype=torch.float64))
     grid = GridSpec(backend="serial", device="cpu").build()
     masks = torch.arange(300) % 5 != torch.arange(5).unsqueeze(1)
-    parts = Parts.of(Problem(Squared(), (1,)), source, grid, masks, None)
+    parts = Subsamples.of(Problem(Squared(), (1,)), source, grid, masks, None)
     # One look at the first rows, and one pass for the moments.
     assert stream.rows_read <= 300 + 256
-    parts.path(0, [1, 2, 3], [1.0], None)
+    parts.path(0, [1, 2, 3], [1.0])
     assert stream.rows_read <= 300 + 256
 
 

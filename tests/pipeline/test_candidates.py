@@ -126,7 +126,7 @@ def masked(loss, samples=400, features=300):
 def test_newcomers_join_where_true_features_are_hidden(loss, too_large):
     source, problem = masked(loss), Problem(loss, (4,), 1.0)
     inst = pose(problem, source, GridSpec(device="cpu").build())
-    first = working._promising(inst, None)[: inst.costs.first_candidates].tolist()
+    first = working.rank_features(inst, None)[: inst.costs.first_candidates].tolist()
     assert {3, 7}.isdisjoint(first)
     result = solve(problem, source)
     assert result.support.tolist() == [0, 1, 3, 7]
@@ -145,7 +145,7 @@ def test_a_warm_start_is_among_the_candidates(too_large):
     inst = pose(problem, source, GridSpec(device="cpu").build())
     start = torch.zeros(301, 1, dtype=torch.float64)
     start[[3, 7, 299]] = 1e-3
-    assert {3, 7, 299} <= set(working._promising(inst, start).tolist())
+    assert {3, 7, 299} <= set(working.rank_features(inst, start).tolist())
 
 
 @pytest.mark.parametrize(("loss", "most"), [(Squared(), 6), (Logistic(), 25)], ids=["squared", "logistic"])

@@ -139,27 +139,6 @@ def test_without_an_intercept(loss, kappa):
     assert (result.intercept == 0).all()
 
 
-def test_a_proved_answer_ends_the_search():
-    """Swap searches run until the certificate says that nothing is left to find; without one they go on."""
-    from psfit.problem.pose import pose
-    from psfit.search.polish import polish
-
-    source = make_source(Squared(), samples=200, features=12, nonzeros=3, seed=0)
-    problem = Problem(Squared(), (3,), gamma=10.0)
-    inst = pose(problem, source, GridSpec().build(CPU))
-    z = torch.ones(13, 1, dtype=torch.float64)
-    asked = []
-
-    def settled(number, Z, objective):
-        asked.append((number, objective, int((Z[:12] != 0).sum())))
-        return True
-
-    ended, whole = polish(inst, z, settled=settled), polish(inst, z)
-    assert asked == [(0, ended.objective, 3)]
-    assert whole.objective == pytest.approx(best_objective(problem, source), rel=1e-9)
-    assert ended.objective >= whole.objective * (1 - 1e-12)
-
-
 @pytest.mark.parametrize(("effort", "gap"), [("medium", 1e-4), ("high", 1e-9)])
 def test_what_a_certificate_must_prove_to_end_a_search(effort, gap):
     assert BiCADMM(effort=effort).certified_gap == gap

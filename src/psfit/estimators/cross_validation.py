@@ -14,7 +14,7 @@ from psfit.estimators.posing import Posed
 from psfit.estimators.results.selection import MEAN_LOSS, Selection
 from psfit.estimators.scores import find_scorer, score_held_out, stack_models
 from psfit.estimators.warning import count_unfinished
-from psfit.pipeline.subsamples import Parts
+from psfit.pipeline.subsamples import Subsamples
 
 
 def cross_validate(
@@ -31,13 +31,13 @@ def cross_validate(
     folds.require_enough(posed)
     scorer = find_scorer(scoring)
     began = time.perf_counter()
-    parts = Parts.of(posed.problem, posed.source, posed.grid, folds.train, candidates.solver)
+    parts = Subsamples.of(posed.problem, posed.source, posed.grid, folds.train, candidates.solver)
     shared = (time.perf_counter() - began) / len(folds.train)
     paths, seconds = [], []
     for split in range(len(folds.train)):
         began = time.perf_counter()
         report = add_label(callback, f"fold {split + 1} of {len(folds.train)}")
-        path = parts.path(split, candidates.kappas, candidates.gammas, candidates.solver, report)
+        path = parts.path(split, candidates.kappas, candidates.gammas, report)
         paths.append(require_complete(path))
         seconds.append(time.perf_counter() - began + shared)
     began = time.perf_counter()

@@ -21,7 +21,7 @@ from psfit.estimators.results import Stability
 from psfit.estimators.settings import RULES, Settings, start_grid
 from psfit.estimators.warning import count_unfinished, warn
 from psfit.pipeline.path import Points
-from psfit.pipeline.subsamples import Parts
+from psfit.pipeline.subsamples import Subsamples
 from psfit.problem import Sparsity
 
 RESAMPLES = satisfying("an even integer of at least 2", lambda value: integer(2).read(value) % 2 == 0)
@@ -127,10 +127,10 @@ def _fit_halves(
     for pair, half in enumerate(halves):
         masks = torch.from_numpy(np.stack([half, ~half]))
         Folds(masks, masks).require_enough(posed)
-        parts = Parts.of(posed.problem, posed.source, posed.grid, masks, solver)
+        parts = Subsamples.of(posed.problem, posed.source, posed.grid, masks, solver)
         for side in range(2):
             report = add_label(callback, f"half {2 * pair + side + 1} of {resamples}")
-            (points,) = require_complete(parts.path(side, limits, [posed.problem.gamma], solver, report))
+            (points,) = require_complete(parts.path(side, limits, [posed.problem.gamma], report))
             yield points
 
 

@@ -5,16 +5,15 @@ help most on their own. Once they are fitted, one pass over all columns scores e
 any other one; those that promise a gain become candidates, too, until none is left or they bring nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from psfit.admm.bicadmm import BiCADMM
 from psfit.admm.checkpoint import Store
 from psfit.admm.record import Record
-from psfit.pipeline.fit import Fitted, fit
+from psfit.pipeline.answers import Answers
 from psfit.problem import largest
 from psfit.problem.instance import Instance
 from psfit.search.objective import DataObjective
@@ -25,37 +24,42 @@ ROUNDS = 6
 # Numbers that the model of one block of columns may hold.
 BLOCK_NUMBERS = 1 << 25
 
+# Answers of a part of the columns, from coefficients to iterate from, coefficients whose supports are known, and a
+# store for checkpoints.
+Find = Callable[[Instance, Tensor | None, Tensor | None, Store | None], Answers]
 
-def fit_candidates(inst: Instance, solver: BiCADMM, start: Tensor | None, store: Store | None = None) -> Fitted:
-    """The counterpart of `fitting.fit` that sees all columns a few times only."""
+
+def search_candidates(inst: Instance, find: Find, start: Tensor | None, store: Store | None = None) -> Answers:
+    """Answers of one limit from fits that see all columns only a few times."""
     inst.watch.begin("the choice of candidates")
-    order = _promising(inst, start)
+    order = rank_features(inst, start)
     index = order[: inst.costs.first_candidates].sort().values
-    best: Fitted | None = None
+    best: Answers | None = None
     history: list[Record] = []
     for number in range(ROUNDS):
         part = inst.restrict(index)
-        known = None if best is None else inst.pick_rows(best.answer.Z, index)
+        known = None if best is None else inst.pick_rows(best.Z[0], index)
         begin = None if start is None else inst.pick_rows(start, index)
         # Every round keeps its checkpoints to itself.
-        kept = None if store is None else store.inside(f"round-{number}")
-        found = fit(part, solver, begin, known, store=kept)
-        history += [replace(record, iteration=len(history) + k + 1) for k, record in enumerate(found.history)]
-        gained = best is None or _is_better(inst, found, best)
+        found = find(part, begin, known, None if store is None else store.inside(f"round-{number}"))
+        records = found.iteration.history
+        history += [replace(record, iteration=len(history) + k + 1) for k, record in enumerate(records)]
+        gained = best is None or found.objective < best.objective - inst.resolution * abs(best.objective)
         if best is None or gained:
-            best = replace(found, answer=replace(found.answer, Z=inst.fill_rows(found.answer.Z, index)))
+            best = replace(found, Z=inst.fill_rows(found.Z[0], index).unsqueeze(0))
         inst.watch.begin("the search for candidates")
         if not gained or inst.watch.must_stop() or number == ROUNDS - 1:
             break
-        newcomers = _newcomers(inst, part, best, index)[: inst.costs.first_candidates]
+        newcomers = _find_newcomers(inst, part, best, index)[: inst.costs.first_candidates]
         if not len(newcomers):
             break
-        index = _joined(inst, best.answer.Z, newcomers, index, order)
+        index = _add_newcomers(inst, best.Z[0], newcomers, index, order)
     assert best is not None
-    return replace(best, history=tuple(history), candidates=len(index))
+    iteration = replace(best.iteration, history=tuple(history))
+    return replace(best, iteration=iteration, candidates=len(index))
 
 
-def _joined(inst: Instance, Z: Tensor, newcomers: Tensor, index: Tensor, order: Tensor) -> Tensor:
+def _add_newcomers(inst: Instance, Z: Tensor, newcomers: Tensor, index: Tensor, order: Tensor) -> Tensor:
     """The support, the newcomers, and as many of the other candidates as there is room for, the best first."""
     p = inst.items.features
     rank = torch.empty(p, dtype=torch.long, device=order.device)
@@ -68,40 +72,36 @@ def _joined(inst: Instance, Z: Tensor, newcomers: Tensor, index: Tensor, order: 
     return priority.argsort(stable=True)[:size].sort().values
 
 
-def _is_better(inst: Instance, found: Fitted, best: Fitted) -> bool:
-    return found.answer.objective < best.answer.objective - inst.resolution * abs(best.answer.objective)
-
-
-def _promising(inst: Instance, start: Tensor | None) -> Tensor:
+def rank_features(inst: Instance, start: Tensor | None) -> Tensor:
     """All features, those of the starting point first, then by how much they help on their own."""
     p = inst.items.features
     scores = torch.zeros(p, dtype=torch.float64, device=inst.ridge.device)
     nothing = torch.zeros(inst.items.size, dtype=torch.bool, device=scores.device)
     for problem in range(inst.items.problems):
-        scene = DataObjective(inst, problem)
-        empty = scene.fit(nothing, inst.ridge.new_zeros(len(inst.ridge), inst.items.outputs))
-        gains = scene.domain.addition_scores(scene.model(empty, nothing), nothing)
+        objective = DataObjective(inst, problem)
+        empty = objective.fit(nothing, inst.ridge.new_zeros(len(inst.ridge), inst.items.outputs))
+        gains = objective.domain.addition_scores(objective.model(empty, nothing), nothing)
         best = inst.items.by_feature(gains).amax(dim=1)
-        # Every problem has its say, whatever its scale.
+        # Every problem counts as much, whatever its scale.
         scores = torch.maximum(scores, best / best.max().clamp(min=torch.finfo(best.dtype).tiny))
     if start is not None:
         scores[(start[:p] != 0).any(dim=1)] = torch.inf
     return scores.argsort(descending=True, stable=True)
 
 
-def _newcomers(inst: Instance, part: Instance, best: Fitted, index: Tensor) -> Tensor:
+def _find_newcomers(inst: Instance, part: Instance, best: Answers, index: Tensor) -> Tensor:
     """Features outside the candidates that a swap would bring in with a gain, the most promising first."""
-    Z, p = best.answer.Z, inst.items.features
+    Z, p = best.Z[0], inst.items.features
     chosen = largest(inst.items.pack(Z), inst.kappa)
     gains = torch.zeros(p, dtype=torch.float64)
-    for problem, value in enumerate(best.answer.objectives.tolist()):
-        fitted = Fit(Z, value, 0.0, _slope(part, problem, inst.pick_rows(Z, index)))
-        for features, block in _blocks(inst, chosen[problem]):
+    for problem, value in enumerate(best.objectives[0].tolist()):
+        fitted = Fit(Z, value, 0.0, _slopes_at(part, problem, inst.pick_rows(Z, index)))
+        for features, block in _split_features(inst, chosen[problem]):
             support = inst.items.by_feature(chosen[problem])[features].flatten()
-            scene = DataObjective(block, problem)
-            model = scene.model(replace(fitted, Z=inst.pick_rows(Z, features)), support)
+            objective = DataObjective(block, problem)
+            model = objective.model(replace(fitted, Z=inst.pick_rows(Z, features)), support)
             width = len(support) // len(features)
-            for swap in propose(scene.domain, model, support):
+            for swap in propose(objective.domain, model, support):
                 feature = int(features[swap.into // width])
                 gains[feature] = max(float(gains[feature]), swap.gain / max(abs(value), 1e-300))
     gains[index.cpu()] = 0.0
@@ -109,14 +109,14 @@ def _newcomers(inst: Instance, part: Instance, best: Fitted, index: Tensor) -> T
     return order[gains[order] > inst.resolution].to(index.device)
 
 
-def _slope(part: Instance, problem: int, Z: Tensor) -> Tensor | None:
+def _slopes_at(part: Instance, problem: int, Z: Tensor) -> Tensor | None:
     """The multipliers of the samples where a loss has kinks."""
     if part.problem.loss.smooth:
         return None
     return refit(part, problem, largest(part.items.pack(Z), part.kappa)[problem], Z).slope
 
 
-def _blocks(inst: Instance, chosen: Tensor) -> Iterator[tuple[Tensor, Instance]]:
+def _split_features(inst: Instance, chosen: Tensor) -> Iterator[tuple[Tensor, Instance]]:
     """All features in blocks whose models are of bounded size, each with the chosen ones among them."""
     p = inst.items.features
     inside = inst.items.by_feature(chosen).any(dim=1)

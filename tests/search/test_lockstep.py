@@ -10,8 +10,10 @@ from psfit import Dense, GridSpec, Problem, Source, sparse_path
 from psfit.losses import Squared
 from psfit.problem import largest
 from psfit.problem.pose import pose
-from psfit.search.batch import Lockstep, Rows, supports_in_lockstep
-from psfit.search.neighbours import refit_along, supports_along
+from psfit.search.inverses import SupportBatch
+from psfit.search.joint_refit import refit_together
+from psfit.search.lockstep import Lockstep, search_in_lockstep
+from psfit.search.neighbours import search_limits
 from psfit.search.objective import objective_of
 
 GAMMA = 3.0
@@ -39,27 +41,27 @@ def zero(inst):
 def test_every_limit_has_the_best_support(seed, intercept):
     source, inst = posed(seed=seed, intercept=intercept)
     kappas = list(range(1, 9))
-    along = supports_in_lockstep(
+    path = search_in_lockstep(
         objective_of(inst, 0), kappas, starts_of(inst, kappas, {1, 4, 8}), zero(inst), inst.resolution
     )
-    fits = refit_along(inst, 0, list(along.stops.values()), along.steps)
+    fits = refit_together(inst, 0, list(path.found.values()), path.steps)
     for kappa, fit in zip(kappas, fits, strict=True):
-        assert int(along.stops[kappa].chosen.sum()) == kappa
+        assert int(path.found[kappa].chosen.sum()) == kappa
         best = best_objective(Problem(Squared(), (kappa,), GAMMA, fit_intercept=intercept), source)
         assert fit.value == pytest.approx(best, rel=1e-9)
-        assert along.stops[kappa].fit.value == pytest.approx(best, rel=1e-9)
+        assert path.found[kappa].fit.value == pytest.approx(best, rel=1e-9)
 
 
 @pytest.mark.parametrize("kappas", [[5], [1, 30], [2, 3, 11, 12, 13, 29], list(range(1, 31))])
 def test_as_good_as_limit_by_limit(kappas):
     _, inst = posed(features=30, samples=120, seed=1, correlation=0.95)
     starts = starts_of(inst, kappas, {kappas[0], kappas[-1], 12, 20})
-    scene = objective_of(inst, 0)
-    along = supports_in_lockstep(scene, kappas, starts, zero(inst), inst.resolution)
-    control = supports_along(scene, kappas, starts, zero(inst), inst.resolution)
+    objective = objective_of(inst, 0)
+    path = search_in_lockstep(objective, kappas, starts, zero(inst), inst.resolution)
+    control = search_limits(objective, kappas, starts, zero(inst), inst.resolution)
     for kappa in kappas:
-        assert along.stops[kappa].fit.value <= control[kappa].fit.value * (1 + 1e-3)
-    values = [along.stops[kappa].fit.value for kappa in kappas]
+        assert path.found[kappa].fit.value <= control[kappa].fit.value * (1 + 1e-3)
+    values = [path.found[kappa].fit.value for kappa in kappas]
     assert values == sorted(values, reverse=True)
 
 
@@ -68,11 +70,11 @@ def test_inverses_stay_inverses():
     step = Lockstep(objective_of(inst, 0), 9, inst.resolution)
     chosen = torch.zeros(20, dtype=torch.bool)
     chosen[[0, 3, 7, 11, 15]] = True
-    rows = Rows.together([step.fresh(chosen), step.fresh(chosen.flip(0))])
+    rows = SupportBatch.join([step.inverses.invert(chosen), step.inverses.invert(chosen.flip(0))])
     counts = torch.tensor([2, 3])
-    rows = step.shrunk(rows, step.costs(rows), counts)
-    rows, scores = step.searched(rows)
-    rows = step.grown(rows, scores.helps, torch.tensor([4, 2]))
+    rows = step.inverses.shrink(rows, step.inverses.costs(rows), counts)
+    rows, scores = step.search(rows)
+    rows = step.inverses.grow(rows, scores.additions, torch.tensor([4, 2]))
     assert rows.taken.sum(dim=1).tolist() == [5 - 2 + 4 + 1, 5 - 3 + 2 + 1]
     H, q, power = inst.form.H, inst.form.Q, inst.form.constant
     for k in range(2):
@@ -86,24 +88,24 @@ def test_inverses_stay_inverses():
 
 def test_swaps_that_end_where_none_helps():
     _, inst = posed(features=25, samples=100, seed=3, correlation=0.9)
-    scene = objective_of(inst, 0)
-    step = Lockstep(scene, 6, inst.resolution)
+    objective = objective_of(inst, 0)
+    step = Lockstep(objective, 6, inst.resolution)
     chosen = torch.zeros(25, dtype=torch.bool)
     chosen[-6:] = True
-    rows, _ = step.searched(step.fresh(chosen))
-    stop = step.stops(rows, [6], zero(inst))[6]
-    for out in stop.chosen.nonzero().flatten().tolist():
-        for into in (~stop.chosen).nonzero().flatten().tolist():
-            other = stop.chosen.clone()
+    rows, _ = step.search(step.inverses.invert(chosen))
+    found = step.supports(rows, [6], zero(inst))[6]
+    for out in found.chosen.nonzero().flatten().tolist():
+        for into in (~found.chosen).nonzero().flatten().tolist():
+            other = found.chosen.clone()
             other[out], other[into] = False, True
-            assert scene.fit(other, zero(inst)).value >= stop.fit.value * (1 - 1e-9)
+            assert objective.fit(other, zero(inst)).value >= found.fit.value * (1 - 1e-9)
 
 
 def test_other_places_are_noticed():
     _, inst = posed(features=12, samples=100, seed=0, correlation=0.0)
     kappas = [1, 2, 3, 4]
-    scene, starts = objective_of(inst, 0), starts_of(inst, kappas, {1, 4})
-    assert supports_in_lockstep(scene, kappas, starts, zero(inst), inst.resolution).benign
+    objective, starts = objective_of(inst, 0), starts_of(inst, kappas, {1, 4})
+    assert search_in_lockstep(objective, kappas, starts, zero(inst), inst.resolution).agreed
 
 
 @pytest.mark.parametrize("gamma", [1.0, 1e4, 1e12])
@@ -113,7 +115,7 @@ def test_columns_that_occur_twice(seed, gamma, monkeypatch):
     X = np.repeat(rng.normal(size=(50, 5)), 2, axis=1)
     y = X[:, 0] - X[:, 2] + 0.1 * rng.normal(size=50)
     control = sparse_path(X, y, gammas=gamma)
-    monkeypatch.setattr("psfit.pipeline.path._in_lockstep", lambda scene, kappas: True)
+    monkeypatch.setattr("psfit.pipeline.several_limits.can_search_in_lockstep", lambda objective, kappas: True)
     found = sparse_path(X, y, gammas=gamma)
     np.testing.assert_allclose(found.objectives, control.objectives, rtol=1e-3)
 
@@ -124,4 +126,4 @@ def test_inverses_that_cannot_be_trusted_are_noticed():
     inst = pose(Problem(Squared(), (1,), 1e12), source, GridSpec().build(torch.device("cpu")))
     kappas = list(range(1, 20))
     starts = starts_of(inst, kappas, {1, 10, 19})
-    assert supports_in_lockstep(objective_of(inst, 0), kappas, starts, zero(inst), inst.resolution) is None
+    assert search_in_lockstep(objective_of(inst, 0), kappas, starts, zero(inst), inst.resolution) is None

@@ -1,0 +1,24 @@
+"""Answers that must not be returned: those that are not numbers, and those that differ from rank to rank."""
+
+import torch
+from torch import Tensor
+
+from psfit.comm import Grid
+
+
+def require_finite(*numbers: Tensor) -> None:
+    """Refuse an answer that is not made of finite numbers."""
+    if not all(bool(part.isfinite().all()) for part in numbers):
+        raise FloatingPointError(
+            "the fit left the range of floating-point numbers: the loss or the ridge of some answer is infinite or "
+            "undefined. Rescale X, y or sample_weight, or use a gamma of a more usual size"
+        )
+
+
+def require_same_answers(grid: Grid, coef: Tensor, objectives: Tensor) -> None:
+    """Refuse answers that differ between the ranks."""
+    if not grid.same(torch.stack([coef.sum(), coef.square().sum(), objectives.sum().to(coef)])):
+        raise RuntimeError(
+            "the ranks ended with different answers; run all of them on the same kind of processor, with the same "
+            "number of threads and the same version of torch"
+        )

@@ -1,0 +1,61 @@
+"""Exact mode: branch and bound for each problem, until no support can be better by more than the gap."""
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from psfit.certificate import Proof, Standing, prove
+from psfit.common.status import Status
+from psfit.pipeline.answers import Answers
+from psfit.pipeline.proofs import Proofs
+from psfit.problem.instance import Instance
+from psfit.search.refit import optimal_slopes, refit
+
+# Numbers that the open nodes of a search tree may hold together.
+MOST_STORED = 250_000_000
+
+
+def close_gap(inst: Instance, answers: Answers, gap_tol: float) -> tuple[Answers, Proofs, Status]:
+    """Search for better supports than those of the one limit; the answers with what was found, and why it ended."""
+    proofs: list[Proof] = []
+    ends: list[Status] = []
+    node_size = inst.source.matrix.shape[1] * len(inst.items.outputs_of(0)) * 3 + inst.sizes.most_rows
+    watch = inst.watch
+    for number, value in enumerate(answers.objectives[0].tolist()):
+
+        def stop(state: Standing, number: int = number) -> bool:
+            watch.reporter.report_objective(number, state.upper)
+            watch.reporter.report_bound(number, state.lower)
+            watch.reporter.report(explored=state.explored, open=state.open)
+            if watch.must_stop():
+                assert watch.ended is not None
+                ends.append(watch.ended)
+            elif state.open * node_size > MOST_STORED:
+                ends.append(Status.TREE_LIMIT)
+            else:
+                return False
+            return True
+
+        def fit(support: Tensor, number: int = number, Z: Tensor = answers.Z[0]) -> tuple[float, Tensor]:
+            found = refit(inst, number, support, Z)
+            return found.value, optimal_slopes(inst, number, support, found)
+
+        proof = prove(inst, number, answers.Z[0], value, fit, gap_tol, stop)
+        if proof.support is not None:
+            answers = _improve(inst, number, answers, proof.support)
+        proofs.append(proof)
+    closed = all(proof.upper - proof.lower <= gap_tol * abs(proof.upper) for proof in proofs)
+    if closed:
+        return answers, Proofs.of(proofs), Status.PROVED
+    return answers, Proofs.of(proofs), ends[0] if ends else Status.ROUNDING
+
+
+def _improve(inst: Instance, number: int, answers: Answers, support: Tensor) -> Answers:
+    """The answers with a problem refitted on another support, if that is better."""
+    exact = refit(inst, number, support, answers.Z[0])
+    if exact.value >= float(answers.objectives[0, number]):
+        return answers
+    objectives = answers.objectives.clone()
+    objectives[0, number] = exact.value
+    residual = max(answers.residual, exact.residual)
+    return replace(answers, Z=exact.Z.unsqueeze(0), objectives=objectives, residual=residual)

@@ -1,0 +1,97 @@
+"""How the support of a single limit is found: Bi-cADMM with a portfolio of penalties, swaps, and restarts."""
+
+import torch
+from torch import Tensor
+
+from psfit.admm.checkpoint import Store
+from psfit.admm.loop import iterate
+from psfit.pipeline.answers import Iteration
+from psfit.pipeline.task import Task
+from psfit.problem import largest
+from psfit.problem.instance import Instance
+from psfit.search.objective import objective_of
+from psfit.search.refit import Fit, refit
+from psfit.search.restarts import EFFORTS, explore
+from psfit.search.support_fit import SupportFit
+
+# Passes over the data that an iteration costs, roughly: the inner steps of the feature split.
+PASSES_PER_ITERATION = 4
+
+
+class OneLimit:
+    """Starts of all problems for the limit of an instance, and a search for each problem.
+
+    Parameters
+    ----------
+    start : Tensor (n, c), optional
+        Coefficients to iterate from.
+    known : Tensor (n, c), optional
+        Coefficients whose supports are further starts of the searches.
+    store : Store, optional
+        Where checkpoints of the iteration are kept.
+    """
+
+    def __init__(
+        self, inst: Instance, task: Task, start: Tensor | None, known: Tensor | None, store: Store | None
+    ) -> None:
+        self.inst, self.task, self.start, self.known, self.store = inst, task, start, known, store
+
+    def iterate(self) -> Iteration:
+        """Iterate from the starting point; the kappa largest items of every copy of a problem are a start."""
+        solver, watch = self.task.solver, self.inst.watch
+        watch.begin("the first factorisation")
+        setup, state = solver.init(self.inst, self.start)
+        watch.begin("the iteration")
+        state, status, history = iterate(solver, setup, state, self.store)
+        self.passes = PASSES_PER_ITERATION * state.iteration
+        self.place(setup.instance, state.bilinear.z, setup.copies)
+        return Iteration.of(setup, status, history)
+
+    def place(self, many: Instance, z: Tensor, copies: int) -> None:
+        """Begin the searches at the largest items of ``z (n, c)``, the end of an iteration on so many copies."""
+        items, Z = many.items, z.double()
+        supports = largest(items.pack(Z), many.kappa)
+        self.many = many
+        self.Z = torch.cat([torch.where(items.mask(supports), Z[: items.features], 0.0), Z[items.features :]])
+        problems = items.problems // copies
+        self.starts = [list(supports[number::problems]) for number in range(problems)]
+        if self.known is not None:
+            further = largest(self.inst.items.pack(self.known), self.inst.kappa)
+            for own, support in zip(self.starts, further, strict=True):
+                own.append(support)
+
+    def search(self, number: int) -> "OneLimitSearch":
+        """The search of one problem."""
+        return OneLimitSearch(self.many, number, self.starts[number], self.Z, self.task.effort, self.passes)
+
+
+class OneLimitSearch:
+    """Supports of one problem from ever more searches; lists of one entry, since there is one limit."""
+
+    def __init__(self, inst: Instance, number: int, starts: list[Tensor], Z: Tensor, effort: str, passes: int) -> None:
+        self.inst, self.number = inst, number
+        exploration = EFFORTS[effort]
+        objective = objective_of(inst, number, search=exploration is not None)
+        self.stages = explore(objective, starts, Z, inst.resolution, exploration, passes)
+        self.refitted: tuple[Tensor, Fit] | None = None
+
+    def first(self) -> list[SupportFit]:
+        """The support of the first search."""
+        return self._report(next(self.stages))
+
+    def further(self, open_limits: list[int]) -> list[SupportFit] | None:
+        """The best support of the next stage; None after the last one."""
+        found = next(self.stages, None)
+        return None if found is None else self._report(found)
+
+    def refit(self, found: list[SupportFit]) -> list[Fit]:
+        """The exact fit; that of the last support is remembered."""
+        chosen, fit = found[0].chosen, found[0].fit
+        if self.refitted is None or not torch.equal(self.refitted[0], chosen):
+            self.refitted = chosen, refit(self.inst, self.number, chosen, fit.Z)
+        self.inst.watch.reporter.report_objective(self.number, self.refitted[1].value)
+        return [self.refitted[1]]
+
+    def _report(self, found: SupportFit) -> list[SupportFit]:
+        self.inst.watch.reporter.report_objective(self.number, found.value)
+        return [found]

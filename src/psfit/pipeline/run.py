@@ -1,0 +1,116 @@
+"""The stages that lead from posed data to answers. A fit is a path of one limit, and goes through the same stages."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from psfit.admm.checkpoint import Store
+from psfit.common.status import Status
+from psfit.pipeline.answers import Answers
+from psfit.pipeline.candidates import search_candidates
+from psfit.pipeline.exact_mode import close_gap
+from psfit.pipeline.one_limit import OneLimit, OneLimitSearch
+from psfit.pipeline.proofs import OneLimitProver, Proofs, Prover, SeveralLimitsProver
+from psfit.pipeline.several_limits import SeveralLimits, SeveralLimitsSearch
+from psfit.pipeline.task import Task
+from psfit.problem.instance import Instance
+from psfit.search.refit import Fit
+
+Method = OneLimit | SeveralLimits
+Search = OneLimitSearch | SeveralLimitsSearch
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Answers for all limits, what is proved about them, and how the run ended."""
+
+    answers: Answers
+    proofs: Proofs
+    status: Status
+
+
+def run(
+    inst: Instance,
+    kappas: Sequence[int] | None,
+    task: Task,
+    start: tuple[Tensor, Tensor] | None = None,
+    store: Store | None = None,
+) -> Outcome:
+    """Find answers, prove what can be proved, and search on where the proof leaves room.
+
+    Parameters
+    ----------
+    inst : Instance
+        The problem posed on the data, with the largest of its limits.
+    kappas : sequence of int or None
+        Rising limits, which hold for each independent problem; None for the limits of the instance alone.
+    start : tuple of Tensor, optional
+        Coefficients and intercepts of the user to start a single limit from.
+    store : Store, optional
+        Where checkpoints of a single limit are kept.
+    """
+    begin = None if start is None else inst.coordinates.from_user(*start).to(inst.source.matrix.dtype)
+    limits = [] if kappas is None or (len(kappas) == 1 and not task.brief) else list(kappas)
+    prover: Prover | None = None
+    if task.certify and not task.exact:
+        gap = task.solver.certified_gap
+        prover = SeveralLimitsProver(inst, gap, limits) if limits else OneLimitProver(inst, gap)
+    if limits:
+        answers = find_answers(inst, SeveralLimits(inst, limits, task), prover)
+    elif inst.costs.uses_candidates:
+
+        def find(part: Instance, start: Tensor | None, known: Tensor | None, store: Store | None) -> Answers:
+            return find_answers(part, OneLimit(part, task, start, known, store), None)
+
+        answers = search_candidates(inst, find, begin, store)
+    else:
+        answers = find_answers(inst, OneLimit(inst, task, begin, None, store), prover)
+    status, proofs = answers.iteration.status, Proofs.none(answers)
+    if task.exact:
+        inst.watch.begin("the proof")
+        answers, proofs, status = close_gap(inst, answers, task.solver.gap_tol)
+    elif prover is not None:
+        inst.watch.begin("the proof")
+        proofs = prover.prove(answers)
+    if inst.watch.ended is not None and status is not Status.PROVED:
+        status = inst.watch.ended
+    return Outcome(answers, proofs, status)
+
+
+def find_answers(inst: Instance, method: Method, prover: Prover | None) -> Answers:
+    """Iterate to the starts of all problems; then search, refit and prove for each problem."""
+    iteration = method.iterate()
+    fits = [solve_problem(inst, number, method.search(number), prover) for number in range(inst.items.problems)]
+    return Answers.of(inst, fits, iteration)
+
+
+def solve_problem(inst: Instance, number: int, search: Search, prover: Prover | None) -> list[Fit]:
+    """Fits for all limits: search further until the proof leaves no room, or there is nothing more to try."""
+    inst.watch.begin("the polish")
+    found = search.first()
+    open_limits = list(range(len(found)))
+    while True:
+        # A fit that must stop has its answer proved, too, but does not search further.
+        stopped = inst.watch.must_stop()
+        if prover is not None:
+            fits = search.refit(found)
+            inst.watch.begin("the proof")
+            open_limits = prover.open_limits(number, fits)
+        if stopped or not open_limits:
+            break
+        if prover is not None:
+            inst.watch.begin("the polish")
+        better = search.further(open_limits)
+        if better is None:
+            break
+        found = better
+    return _keep_falling(search.refit(found))
+
+
+def _keep_falling(fits: list[Fit]) -> list[Fit]:
+    """Rounding of the refits must not let an objective rise with the limit: a smaller support is allowed, too."""
+    kept: list[Fit] = []
+    for fit in fits:
+        kept.append(kept[-1] if kept and kept[-1].value < fit.value else fit)
+    return kept

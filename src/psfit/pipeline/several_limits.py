@@ -1,0 +1,154 @@
+"""How the supports of many limits are found: starts of some limits by Bi-cADMM, the others from their neighbours.
+
+For scalar losses the limits with starts of their own, spread over the path, are columns of one batch of the iteration.
+A joint loss goes up the path by warm starts. On a GPU all limits of a quadratic problem are searched in lockstep.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeGuard
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from psfit.admm.loop import iterate
+from psfit.common.status import CUT_SHORT, Status
+from psfit.pipeline.answers import Iteration
+from psfit.pipeline.task import Task
+from psfit.problem import largest
+from psfit.problem.instance import Instance
+from psfit.search.joint_refit import refit_together
+from psfit.search.lockstep import fits_in_memory, search_in_lockstep
+from psfit.search.neighbours import pass_on, restart_limits, search_limits
+from psfit.search.objective import FormObjective, Objective, objective_of
+from psfit.search.refit import Fit
+from psfit.search.support_fit import SupportFit
+
+# Limits of a path that the iteration looks for; the others are found from their neighbours. Those of a joint loss
+# share no factors and come one after the other.
+OWN_STARTS = 10
+JOINT_STARTS = 4
+
+
+class SeveralLimits:
+    """Starts of all problems for some of the rising `kappas`, and a search for each problem."""
+
+    def __init__(self, inst: Instance, kappas: list[int], task: Task) -> None:
+        self.inst, self.kappas, self.task = inst, kappas, task
+
+    def iterate(self) -> Iteration:
+        """Iterate for some limits, spread over the path."""
+        self.inst.watch.begin("the iteration")
+        return self._iterate_batch() if self.inst.items.separate else self._iterate_in_turn()
+
+    def search(self, number: int) -> "SeveralLimitsSearch":
+        """The search of one problem."""
+        return SeveralLimitsSearch(self.inst, number, self.kappas, self.starts[number], self.task)
+
+    def _iterate_batch(self) -> Iteration:
+        """All limits as columns of one iteration."""
+        own, problems = spread(self.kappas, OWN_STARTS), self.inst.items.problems
+        many = self.inst.with_limits(tuple(kappa for kappa in own for _ in range(problems)))
+        # The limits are many columns already.
+        solver = replace(self.task.solver, portfolio=False)
+        setup, state = solver.init(many)
+        state, status, history = iterate(solver, setup, state)
+        chosen = largest(many.items.pack(state.bilinear.z), many.kappa)
+        self.starts = [dict(zip(own, chosen[number::problems], strict=True)) for number in range(problems)]
+        return Iteration.of(setup, status, history)
+
+    def _iterate_in_turn(self) -> Iteration:
+        """One limit after the other, each from where the one before ended; the status is that of the first that was cut
+        short.
+        """
+        start, found = None, {}
+        ended = Status.CONVERGED
+        for kappa in spread(self.kappas, JOINT_STARTS):
+            one = replace(self.inst, problem=replace(self.inst.problem, kappa=(kappa,)))
+            setup, state = self.task.solver.init(one, start)
+            state, status, history = iterate(self.task.solver, setup, state)
+            start = state.bilinear.z
+            found[kappa] = largest(one.items.pack(start), one.kappa)[0]
+            ended = status if ended not in CUT_SHORT else ended
+        self.starts = [found]
+        return Iteration.of(setup, ended, history)
+
+
+class SeveralLimitsSearch:
+    """Supports of one problem for all limits: from their neighbours, then from restarts of some of them."""
+
+    def __init__(self, inst: Instance, number: int, kappas: list[int], starts: dict[int, Tensor], task: Task) -> None:
+        self.inst, self.number, self.kappas, self.starts, self.task = inst, number, kappas, starts, task
+        self.objective = objective_of(inst, number)
+        self.found: dict[int, SupportFit] = {}
+        # Whether different starts have led to the same supports, and Newton's steps on them, if that is known.
+        self.agreed = False
+        self.steps: Callable[[Tensor], Tensor] | None = None
+        self.restarted = False
+        self.fits: list[Fit] = []
+        self.refitted: list[Tensor] = []
+
+    def first(self) -> list[SupportFit]:
+        """Supports of all limits, each as good as its neighbours and swaps can make it."""
+        inst, objective, rel_tol = self.inst, self.objective, self.inst.resolution
+        zero = torch.zeros_like(inst.ridge.expand(-1, inst.items.outputs))
+        batch = None
+        if can_search_in_lockstep(objective, self.kappas):
+            batch = search_in_lockstep(objective, self.kappas, self.starts, zero, rel_tol)
+        if inst.grid.agree(batch is None):
+            self.found = search_limits(objective, self.kappas, self.starts, zero, rel_tol)
+        else:
+            assert batch is not None
+            self.found, self.steps, self.agreed = batch.found, batch.steps, inst.grid.agree(batch.agreed)
+        return list(self.found.values())
+
+    def further(self, open_limits: list[int]) -> list[SupportFit] | None:
+        """Restart at the open limits, by their places, and let the others learn from them; None the second time."""
+        effort = self.task.solver.effort
+        # Where different starts have led to the same supports, more of them would, too.
+        if self.task.brief or self.restarted or (self.agreed and effort != "high"):
+            return None
+        self.restarted = True
+        # Newton's steps belong to the supports as they are now.
+        self.refit(list(self.found.values()))
+        # First limits that are spread over the path, then the others.
+        order = sorted(self.kappas, key=lambda kappa: kappa not in spread(self.kappas, OWN_STARTS))
+        limits = [kappa for kappa in order if self.kappas.index(kappa) in open_limits]
+        rel_tol = self.inst.resolution
+        better = restart_limits(self.objective, self.found, limits, rel_tol, effort)
+        self.found = pass_on(self.objective, better, rel_tol)
+        return list(self.found.values())
+
+    def refit(self, found: list[SupportFit]) -> list[Fit]:
+        """Exact fits; those of supports that have not changed are remembered."""
+        if self.task.brief and _known_exactly(self.inst):
+            # Fits from products in float64 are good to many digits; only objectives, which no one asks for, are not.
+            return [one.fit for one in found]
+        if not self.fits:
+            self.fits = refit_together(self.inst, self.number, found, self.steps)
+        else:
+            changed = [k for k, one in enumerate(found) if one.chosen is not self.refitted[k]]
+            moved = refit_together(self.inst, self.number, [found[k] for k in changed]) if changed else []
+            for k, fit in zip(changed, moved, strict=True):
+                self.fits[k] = fit
+        self.refitted = [one.chosen for one in found]
+        return list(self.fits)
+
+
+def spread(kappas: list[int], count: int) -> list[int]:
+    """So many of the limits, from the first to the last."""
+    places = np.linspace(0, len(kappas) - 1, min(len(kappas), count)).round().astype(int)
+    return [kappas[k] for k in np.unique(places)]
+
+
+def can_search_in_lockstep(objective: Objective, kappas: list[int]) -> TypeGuard[FormObjective]:
+    """Whether all limits are searched at once: on a GPU, where many small steps take longer than a large one."""
+    if not isinstance(objective, FormObjective) or objective.form.G.device.type != "cuda":
+        return False
+    return len(objective.outputs) == 1 and fits_in_memory(objective, kappas)
+
+
+def _known_exactly(inst: Instance) -> bool:
+    """Whether products in float64, of columns that were not rounded on any rank, say all about the data."""
+    return inst.source.forms.known is not None and not bool(inst.form.curvature.rounded.any())

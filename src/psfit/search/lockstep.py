@@ -1,0 +1,225 @@
+"""Supports for many limits of one quadratic problem in lockstep: every limit is a row of one batch.
+
+A search from limit to limit makes a GPU wait for the host, for each step is a small launch. Here all limits make their
+steps at once. The scores of swaps are those of `exchanges`. Inverses that lose too many digits to rounding are noticed,
+for then the gradient does not vanish on the support.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from psfit.search.inverses import Batch, Inverses, SupportBatch
+from psfit.search.objective import FormObjective
+from psfit.search.refit import Fit
+from psfit.search.support_fit import SupportFit
+from psfit.search.swaps import MAX_ROUNDS
+
+# Swaps of a row that are tried at once.
+MOST_SWAPS = 128
+# Numbers that the scores of some rows may hold together, and the inverses of all of them.
+BLOCK_NUMBERS = 1 << 27
+MOST_NUMBERS = 1 << 28
+# How often limits may take supports from their neighbours.
+SWEEPS = 3
+# What the gradient on a support may be, as a share of that at zero.
+MOST_DRIFT = 1e-9
+
+
+@dataclass(frozen=True)
+class SwapScores(Batch):
+    """For every row the best disjoint swaps, best first: `out` places, `into` variables and their `gains`, each
+    ``(L, R)``; what each place costs to give up ``(L, W)``; and the gain of each variable alone ``(L, n)``.
+    """
+
+    out: Tensor
+    into: Tensor
+    gains: Tensor
+    costs: Tensor
+    additions: Tensor
+
+
+@dataclass(frozen=True)
+class PathSupports:
+    """Supports by limit; Newton's steps with their inverses; whether searches from two starts have always `agreed`."""
+
+    found: dict[int, SupportFit]
+    steps: Callable[[Tensor], Tensor]
+    agreed: bool
+
+
+def fits_in_memory(objective: FormObjective, kappas: list[int]) -> bool:
+    """Whether the inverses of all limits do."""
+    return 2 * len(kappas) * (kappas[-1] + objective.inst.items.free) ** 2 <= MOST_NUMBERS
+
+
+def search_in_lockstep(
+    objective: FormObjective, kappas: list[int], starts: dict[int, Tensor], Z: Tensor, rel_tol: float
+) -> PathSupports | None:
+    """The counterpart of `search_limits`; the first and the last of the rising `kappas` must have starts.
+
+    The limits between two starts begin with what is left of the upper one. So does the lower one a second time: if that
+    leads to where its own start has led, the two searches agree. None if columns are so similar that the inverses
+    cannot be trusted.
+    """
+    lockstep = Lockstep(objective, kappas[-1], rel_tol)
+    first, labels = lockstep.start(kappas, starts)
+    rows, scores = lockstep.search(first)
+    index = torch.tensor([labels.index(kappa) for kappa in kappas], device=rows.x.device)
+    twice = [k for k, kappa in enumerate(labels) if labels.index(kappa) < k and kappa in starts]
+    second = rows.select(torch.tensor(twice, dtype=torch.long, device=index.device))
+    limits = torch.tensor([kappas.index(labels[k]) for k in twice], dtype=torch.long, device=index.device)
+    rows, scores = rows.select(index), scores.select(index)
+    apart = second.values - rows.values[limits]
+    agreed = bool((apart.abs() <= rel_tol * second.values.abs()).all())
+    better = (apart < 0).nonzero().flatten()
+    if len(better):
+        rows, scores = lockstep.replace(rows, scores, limits[better], second.select(better))
+    rows = lockstep.pass_on(rows, scores, torch.tensor(kappas, device=index.device))
+    if not bool(lockstep.drift <= MOST_DRIFT):
+        return None
+    return PathSupports(lockstep.supports(rows, kappas, Z), lockstep.inverses.newton_steps(rows), agreed)
+
+
+class Lockstep:
+    """Searches of many rows at once; a swap must gain the share `rel_tol` of the objective."""
+
+    def __init__(self, objective: FormObjective, widest: int, rel_tol: float) -> None:
+        items = objective.inst.items
+        self.objective, self.rel_tol = objective, rel_tol
+        self.inverses = Inverses(
+            objective.inst.form.H, objective.form.Q[:, 0], objective.power, items.features, widest + items.free
+        )
+        # The largest share of the gradient at zero that was left on any support.
+        self.drift = self.inverses.q.new_zeros(())
+
+    def start(self, kappas: list[int], starts: dict[int, Tensor]) -> tuple[SupportBatch, list[int]]:
+        """Rows from the starts, and from what is left of each of them down to the next; and their limits."""
+        labels = [kappa for kappa in kappas if kappa in starts]
+        parts = [SupportBatch.join([self.inverses.invert(starts[kappa]) for kappa in labels])]
+        below = [[k for k in reversed(kappas) if low <= k < high] for low, high in pairwise(labels)]
+        rows, sizes = parts[0].select(slice(1, None)), labels[1:]
+        for depth in range(max(map(len, below), default=0)):
+            # Rows that have reached their last limit wait for the others.
+            goals = [limits[min(depth, len(limits) - 1)] for limits in below]
+            counts = (torch.tensor(sizes) - torch.tensor(goals)).to(rows.x.device)
+            rows, sizes = self.inverses.shrink(rows, self.inverses.costs(rows), counts), goals
+            moving = [k for k, limits in enumerate(below) if depth < len(limits)]
+            parts.append(rows.select(torch.tensor(moving, device=rows.x.device)))
+            labels = [*labels, *(goals[k] for k in moving)]
+        return SupportBatch.join(parts), labels
+
+    def search(self, rows: SupportBatch) -> tuple[SupportBatch, SwapScores]:
+        """Swap in all rows until none of them has a swap that helps; return them and their last scores."""
+        scores = self._score(rows)
+        live = torch.arange(len(rows.x), device=rows.x.device)
+        latest = scores
+        for _ in range(MAX_ROUNDS):
+            least = self.rel_tol * rows.values[live].abs().unsqueeze(1)
+            moving = latest.gains[:, 0] > least[:, 0]
+            live, latest, least = live[moving], latest.select(moving), least[moving]
+            if not len(live) or self.objective.inst.watch.must_stop():
+                break
+            moved, changed = self._improve(rows.select(live), latest, least)
+            live = live[changed]
+            if not len(live):
+                break
+            rows = rows.replace(live, moved.select(changed))
+            latest = self._score(rows.select(live))
+            scores = scores.replace(live, latest)
+        return rows, scores
+
+    def replace(
+        self, rows: SupportBatch, scores: SwapScores, index: Tensor, others: SupportBatch
+    ) -> tuple[SupportBatch, SwapScores]:
+        """Put others, once they are searched, in the place of some rows."""
+        others, theirs = self.search(others)
+        return rows.replace(index, others), scores.replace(index, theirs)
+
+    def pass_on(self, rows: SupportBatch, scores: SwapScores, kappas: Tensor) -> SupportBatch:
+        """Try the support of every limit at the next smaller and the next larger one."""
+        if len(kappas) == 1:
+            return rows
+        counts = kappas.diff()
+        for _ in range(SWEEPS):
+            smaller = self.inverses.shrink(rows.select(slice(1, None)), scores.costs[1:], counts)
+            larger = self.inverses.grow(rows.select(slice(-1)), scores.additions[:-1], counts)
+            least = self.rel_tol * rows.values.abs()
+            down = (smaller.values < rows.values[:-1] - least[:-1]).nonzero().flatten()
+            if len(down):
+                rows, scores = self.replace(rows, scores, down, smaller.select(down))
+            up = (larger.values < rows.values[1:] - least[1:]).nonzero().flatten()
+            if len(up):
+                rows, scores = self.replace(rows, scores, up + 1, larger.select(up))
+            if not len(down) and not len(up):
+                break
+        return rows
+
+    def supports(self, rows: SupportBatch, kappas: list[int], Z: Tensor) -> dict[int, SupportFit]:
+        """The rows in the form of searches one by one."""
+        outputs, inverses = self.objective.outputs, self.inverses
+        full = inverses.by_variable(rows, rows.x)
+        inside = inverses.by_variable(rows, rows.taken.double())[:, : inverses.features] > 0
+        found = {}
+        for k, kappa in enumerate(kappas):
+            answer = Z.clone()
+            answer[:, outputs] = full[k].unsqueeze(1)
+            found[kappa] = SupportFit(inside[k], Fit(answer, float(rows.values[k]), 0.0))
+        return found
+
+    def _improve(self, rows: SupportBatch, scores: SwapScores, least: Tensor) -> tuple[SupportBatch, Tensor]:
+        """Rows after all of their swaps, or after fewer and fewer of them until the objective falls; and which fell."""
+        good = scores.gains > least
+        order = (~good).int().argsort(dim=1, stable=True)[:, : int(good.sum(dim=1).max())]
+        out, into = scores.out.gather(1, order), scores.into.gather(1, order)
+        counts = good.sum(dim=1)
+        waiting = torch.arange(len(counts), device=counts.device)
+        changed = torch.zeros_like(waiting, dtype=torch.bool)
+        while len(waiting):
+            width = int(counts[waiting].max())
+            valid = torch.arange(width, device=counts.device) < counts[waiting].unsqueeze(1)
+            before = rows.select(waiting)
+            moved = self.inverses.swap(before, out[waiting, :width], into[waiting, :width], valid)
+            fell = moved.values < before.values - least[waiting, 0]
+            changed[waiting[fell]] = True
+            rows = rows.replace(waiting[fell], moved.select(fell))
+            waiting = waiting[~fell & (counts[waiting] > 1)]
+            counts = torch.where(counts > 1, counts // 4, counts).clamp(min=1)
+        return rows, changed
+
+    def _score(self, rows: SupportBatch) -> SwapScores:
+        """Scores of all rows, some at a time."""
+        size = max(1, BLOCK_NUMBERS // (self.inverses.places * len(self.inverses.q)))
+        return SwapScores.join(
+            [self._score_block(rows.select(slice(k, k + size))) for k in range(0, len(rows.x), size)]
+        )
+
+    def _score_block(self, rows: SupportBatch) -> SwapScores:
+        inverses, H, q = self.inverses, self.inverses.H, self.inverses.q
+        self.objective.work += 2.0 * rows.K.numel() * len(q)
+        columns = H[rows.places]
+        T = rows.K @ columns
+        own = H.diagonal()
+        left = own - (columns * T).sum(dim=1)
+        d = (rows.x.unsqueeze(1) @ columns).squeeze(1) - q
+        del columns
+        inside = inverses.by_variable(rows, rows.taken.to(T.dtype)) > 0
+        remains = torch.where(inside, d, 0.0).norm(dim=1) / q.norm().clamp(min=torch.finfo(d.dtype).tiny)
+        # The maximum of numbers with a NaN is NaN, which is noticed at the end.
+        self.drift = torch.maximum(self.drift, remains.max())
+        costs = inverses.costs(rows)
+        removable = costs.isfinite()
+        inverse = torch.where(removable, 1 / rows.K.diagonal(dim1=1, dim2=2), 0.0)
+        curvature = T.square().mul_(inverse.unsqueeze(2)).add_(left.clamp(min=0).unsqueeze(1))
+        curvature.clamp_(min=torch.finfo(T.dtype).tiny)
+        gains = T.mul_((rows.x * inverse).unsqueeze(2)).neg_().add_(d.unsqueeze(1)).square_().div_(2 * curvature)
+        del curvature
+        gains.sub_(costs.unsqueeze(2)).masked_fill_(inside.unsqueeze(1), -torch.inf)
+        count = min(MOST_SWAPS, gains.shape[1], inverses.features)
+        out, into = gains.amax(dim=2).topk(count, dim=1).indices, gains.amax(dim=1).topk(count, dim=1).indices
+        each = torch.arange(len(out), device=out.device).unsqueeze(1)
+        additions = d.square() / (2 * torch.maximum(left, 1e-9 * own + torch.finfo(own.dtype).tiny))
+        return SwapScores(out, into, gains[each, out, into], costs, torch.where(inside, -torch.inf, additions))
