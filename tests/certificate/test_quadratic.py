@@ -68,8 +68,8 @@ def test_extraction_leaves_a_convex_loss(seed):
     uniform, G = curvature.extracted, curvature.G
     assert float(uniform[0]) == pytest.approx(np.linalg.eigvalsh(G.numpy())[0], rel=1e-8)
     slope = torch.rand(curvature.size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    better = extraction.safe(curvature, extraction.towards(curvature, slope))
-    for d in (uniform, better, extraction.safe(curvature, 3 * better)):
+    better = extraction.make_safe(curvature, extraction.improve(curvature, slope))
+    for d in (uniform, better, extraction.make_safe(curvature, 3 * better)):
         assert bool((d >= 0).all())
         assert np.linalg.eigvalsh((G - torch.diag(d)).numpy())[0] >= -1e-12 * float(G.trace())
     assert float(slope @ better) > float(slope @ uniform)
@@ -80,8 +80,8 @@ def test_without_pooling_the_nodes_smallest_eigenvalues_add_up():
     inst = pose(Problem(Squared(), (2,), 1.0), source, GridSpec(nodes=3, device="cpu").build())
     A = inst.source.matrix.chunk(0, 60, torch.float64)[:, :5].numpy()
     own = sum(2 * np.linalg.eigvalsh(part.T @ part)[0] for part in np.split(A, 3))
-    assert extraction.unpooled(inst) == pytest.approx(own, rel=1e-9)
-    assert extraction.unpooled(inst) <= 2 * np.linalg.eigvalsh(A.T @ A)[0]
+    assert extraction.extract_by_nodes(inst) == pytest.approx(own, rel=1e-9)
+    assert extraction.extract_by_nodes(inst) <= 2 * np.linalg.eigvalsh(A.T @ A)[0]
 
 
 def test_means_far_from_zero_do_not_spoil_the_form():

@@ -76,9 +76,3 @@ def test_files_and_reports_name_what_the_grid_was_built_from(grid, tmp_path):
 def test_no_grid_is_one_node_in_this_process():
     alone = build_grid(None)
     assert (alone.nodes.size, alone.blocks.size, alone.world.size) == (1, 1, 1)
-
-
-@pytest.mark.parametrize("grid", [3, "serial", GridSpec])
-def test_other_values_are_refused(grid):
-    with pytest.raises(ValueError, match=r"must be a psfit\.GridSpec or a grid that was built from one, or None"):
-        SparseLinearRegression(2, grid=grid).fit(X, Y)

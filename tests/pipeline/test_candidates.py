@@ -26,7 +26,7 @@ def too_large(monkeypatch):
 
 @pytest.fixture
 def few(too_large, monkeypatch):
-    """So few candidates that many features of a small problem are not among them."""
+    """Candidates are so few that problems small enough for enumeration have many features that are none."""
     monkeypatch.setattr(costs.Costs, "first_candidates", property(lambda self: 2 * sum(self.problem.kappa)))
 
 

@@ -72,12 +72,12 @@ class Certifier:
         return LimitedForm.of(self.inst)
 
     @cached_property
-    def _unpooled(self) -> float:
-        return extraction.unpooled(self.inst)
+    def _extracted_by_nodes(self) -> float:
+        return extraction.extract_by_nodes(self.inst)
 
     def _by_one_gradient(self, X: Tensor, objective: float, domain: Domain) -> tuple[float, Domain]:
         """Nothing is pooled: the nodes' own smallest eigenvalues and one gradient at the answer."""
-        extracted = torch.full_like(self.inst.ridge[: len(X)], self._unpooled)
+        extracted = torch.full_like(self.inst.ridge[: len(X)], self._extracted_by_nodes)
         bound, scores = gradient_bound(self.inst, X, extracted, domain)
         return float(bound), domain.screen(scores, bound, objective)[0]
 

@@ -98,9 +98,9 @@ def _prove_quadratic(limited: LimitedForm, X: Tensor, objective: float, gap_tol:
         if not decided and (gain < WORTHWHILE * (objective - root) or not hopeful):
             break
         if hopeful and bool(limited.form.curvature.extracted.any()):
-            ideal = extraction.towards(limited.form.curvature, slope)
+            ideal = extraction.improve(limited.form.curvature, slope)
             extracted = extracted + 1.5 / (k + 4) * (ideal - extracted)
-        extracted = extraction.safe(limited.form.curvature, extracted)
+        extracted = extraction.make_safe(limited.form.curvature, extracted)
     if limited.kappa <= 0 or limited.size <= limited.kappa:
         tree = _only_support(limited, objective)
     else:

@@ -22,7 +22,7 @@ START_CENTRING = 0.3
 SHORTER = 0.8
 
 
-def unpooled(inst: Instance) -> float:
+def extract_by_nodes(inst: Instance) -> float:
     """A uniform extraction when no Gram matrix leaves its node: the sum of the nodes' own smallest eigenvalues."""
     weight, total = inst.source.weight, 0.0
     features = slice(0, inst.items.features)
@@ -34,7 +34,7 @@ def unpooled(inst: Instance) -> float:
     return float(inst.grid.nodes.total(weight.new_tensor([total])))
 
 
-def safe(curvature: Curvature, d: Tensor) -> Tensor:
+def make_safe(curvature: Curvature, d: Tensor) -> Tensor:
     """``d >= 0`` raised by what is left, or scaled back until ``G - diag(d)`` is certainly semidefinite."""
     rest = curvature.smallest_eigenvalue_without(d)
     if rest >= 0:
@@ -44,7 +44,7 @@ def safe(curvature: Curvature, d: Tensor) -> Tensor:
     return d * (whole / (whole - rest))
 
 
-def towards(curvature: Curvature, slope: Tensor) -> Tensor:
+def improve(curvature: Curvature, slope: Tensor) -> Tensor:
     """Nearly the best ``d >= 0`` for the linear gain ``slope'd``, strictly inside ``Z = G - diag(d) > 0``.
 
     A primal-dual interior point method. The dual pair ``Y > 0``, ``y = diag(Y) - gain > 0`` has ``Z Y`` and ``d y`` go

@@ -80,14 +80,14 @@ class Source:
         forms = FormMaker(self.matrix, self.target, self.weight, known)
         return replace(self)._share(forms, list(range(self.outputs)))
 
-    def split(self, nodes: int, precise: bool = False) -> "NodeSplit":
+    def split(self, nodes: int, in_double: bool = False) -> "NodeSplit":
         """Deal the rows to `nodes` nodes."""
         bounds = self.bounds or tuple(even_bounds(self.matrix.shape[0], nodes))
         if len(bounds) != nodes + 1 or bounds[0] != 0 or bounds[-1] != self.matrix.shape[0]:
             raise ValueError(f"bounds={bounds} must hold {nodes + 1} row numbers from 0 to {self.matrix.shape[0]}")
         if any(b <= a for a, b in pairwise(bounds)):
             raise ValueError(f"nodes={nodes} is more than {self.matrix.shape[0]} samples allow: every node needs a row")
-        return NodeSplit(self, bounds, precise)
+        return NodeSplit(self, bounds, in_double)
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,12 @@ class NodeSplit:
     Coefficients carry a leading axis of nodes, ``(N, n, c)``; predictors do not, ``(m, c)``, since the rows of all
     nodes lie one after the other. So whatever works on samples works on all nodes at once, however uneven they are.
 
-    With `precise`, Gram matrices in the data's precision are copies of those in float64, which a proof needs anyway.
+    With `in_double`, matrices `G` in the data's precision are copies of those in float64, which a proof needs anyway.
     """
 
     source: Source
     bounds: tuple[int, ...]
-    precise: bool = False
+    in_double: bool = False
 
     @property
     def nodes(self) -> int:
@@ -144,7 +144,7 @@ class NodeSplit:
     @property
     def G(self) -> Tensor:
         """``2 A_i'W_i A_i (N, n, n)`` of every node, in the data's precision; made once and shared by all who ask."""
-        return self.source.forms.curvatures(self.bounds, self.source.matrix.dtype, self.precise)
+        return self.source.forms.curvatures(self.bounds, self.source.matrix.dtype, self.in_double)
 
     @property
     def Q(self) -> Tensor:

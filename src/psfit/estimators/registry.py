@@ -51,8 +51,6 @@ LOSSES: dict[str, Entry] = {
         Entry(Poisson, Counts, "SparsePoissonRegression"),
     )
 }
-
-
 BUILT_IN = tuple(LOSSES)
 
 
@@ -70,7 +68,7 @@ def check_loss(name: Any) -> str:
 
 
 def losses_of(estimator: str) -> list[str]:
-    """The names of the losses that an estimator fits; one that chooses its limit fits the same as the plain one."""
+    """The names of the losses that an estimator fits; a ``...CV`` estimator fits those of the plain one."""
     plain = estimator.removesuffix("CV")
     return [name for name, entry in LOSSES.items() if entry.estimator == plain]
 

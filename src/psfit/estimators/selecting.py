@@ -8,14 +8,15 @@ from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.common.arguments import BOOLEAN, CALLABLE, GAMMAS, NONE, Rule, integer, one_of, satisfying
 from psfit.common.progress import Callback
+from psfit.estimators.choice import Candidates, Choice
 from psfit.estimators.criteria import CRITERIA
+from psfit.estimators.criterion_choice import choose_by_criterion
+from psfit.estimators.cross_validation import cross_validate, name_of
 from psfit.estimators.display import prints, show_progress
-from psfit.estimators.likelihood import choose_by_criterion
 from psfit.estimators.model import SparseModel
 from psfit.estimators.posing import Given, Posed
 from psfit.estimators.results import Selection
 from psfit.estimators.settings import read_gammas
-from psfit.estimators.validation import Candidates, Choice, cross_validate, name_of
 from psfit.estimators.warning import warn
 from psfit.problem import Sparsity
 
@@ -24,7 +25,7 @@ def _is_splitter(cv: Any) -> bool:
     return not isinstance(cv, str) and (hasattr(cv, "split") or isinstance(cv, Iterable))
 
 
-SELECTING_RULES: dict[str, Rule] = {
+RULES: dict[str, Rule] = {
     # The limits may come from a generator, which can be read only once, and their number depends on the data.
     "kappas": satisfying("a sequence of integers", lambda value: isinstance(value, Iterable)) | NONE,
     "gammas": GAMMAS,
@@ -41,7 +42,7 @@ class SelectingModel(SparseModel):
     Parameters
     ----------
     kappas : iterable of int or None, default=None
-        The limits to choose from; None: 1, 2, ... up to the number of features, 50 at most.
+        The limits to choose from; None means 1, 2, ... up to the number of features, 50 at most.
     gammas : float or sequence of float, default=1.0
         Inverse weights of the ridge to choose from.
     criterion : {"cv", "aic", "bic", "ebic", "gic"}, default="cv"
@@ -50,7 +51,7 @@ class SelectingModel(SparseModel):
         As in scikit-learn: the number of folds (5 by default; stratified for classes), a splitter, or pairs of indices.
         Every node splits its own samples.
     scoring : str, callable or None, default=None
-        A scorer of scikit-learn's; None: minus the mean loss. Scores of several nodes are averaged by the weights of
+        A scorer of scikit-learn; None means minus the mean loss. Scores of several nodes are averaged by the weights of
         their samples, which for means over samples is the score of all of them together.
     one_standard_error : bool, default=False
         Choose the fewest coefficients (then the smallest gamma) whose score is within one standard error of the best.
@@ -151,7 +152,7 @@ class SelectingModel(SparseModel):
 
     @classmethod
     def _rules(cls) -> dict[str, Rule]:
-        return super()._rules() | SELECTING_RULES
+        return super()._rules() | RULES
 
     def _choose(self, posed: Posed, kappas: Sequence[int], gammas: Sequence[float], groups: Any) -> Choice:
         """Try all limits and gammas."""

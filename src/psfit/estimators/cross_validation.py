@@ -1,16 +1,13 @@
 """Cross-validation: paths on folds, and the scores of their models on the samples that they have not seen."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
 
-from psfit.admm.bicadmm import BiCADMM
 from psfit.common.progress import Callback
-from psfit.data.raw_form import RawForm
+from psfit.estimators.choice import Candidates, Choice
 from psfit.estimators.display import add_label, require_complete
 from psfit.estimators.folds import Folds
 from psfit.estimators.posing import Posed
@@ -18,27 +15,6 @@ from psfit.estimators.results.selection import MEAN_LOSS, Selection
 from psfit.estimators.scores import find_scorer, score_held_out, stack_models
 from psfit.estimators.warning import count_unfinished
 from psfit.pipeline.subsamples import Parts
-
-
-@dataclass(frozen=True)
-class Choice:
-    """How a limit was chosen: the selection, what to warn of, the table of scores of folds, and the raw form of
-    all samples if they are known by then.
-    """
-
-    selection: Selection
-    concerns: list[str]
-    cv_results: dict[str, Any] | None = None
-    raw: RawForm | None = None
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """The limits and gammas to choose from, and the solver for them."""
-
-    kappas: Sequence[int]
-    gammas: Sequence[float]
-    solver: BiCADMM
 
 
 def cross_validate(

@@ -4,13 +4,13 @@ import numpy as np
 import torch
 
 from psfit.common.progress import Callback
+from psfit.estimators.choice import Candidates, Choice
 from psfit.estimators.criteria import criterion_values
 from psfit.estimators.display import require_complete
 from psfit.estimators.posing import Posed
 from psfit.estimators.reading import sum_over_nodes
 from psfit.estimators.results.selection import Selection
 from psfit.estimators.scores import stack_models
-from psfit.estimators.validation import Candidates, Choice
 from psfit.estimators.warning import count_unfinished
 from psfit.pipeline.path import solve_path
 from psfit.pipeline.subsamples import loss_sums
