@@ -142,7 +142,7 @@ def test_a_missing_file_is_refused(name, tmp_path):
     [
         ("shared.npz", "bilinear_z", lambda a: a[:-1], r"'bilinear_z' is an array \(9, 1\) of float64 where \(10, 1\)"),
         ("rank-00000.npz", "u", lambda a: a.astype("f4"), "of float32 where"),
-        ("rank-00000.npz", "u", lambda a: a * np.nan, "'u' holds numbers that are not finite"),
+        ("rank-00000.npz", "u", lambda a: a * np.nan, "'u' has numbers that are not finite"),
         ("shared.npz", "history", lambda a: a[1:], "'history' is an array"),
         ("shared.npz", "iteration", lambda a: a + 1, "holds iteration 7"),
         ("rank-00000.npz", "sums", lambda a: None, "cannot be read"),
@@ -306,7 +306,7 @@ def test_what_the_user_keeps_beside_checkpoints_stays(tmp_path):
 def test_a_place_that_holds_other_files_is_not_written_to(tmp_path):
     (tmp_path / "iteration-00000004").mkdir()
     (tmp_path / "iteration-00000004" / "notes.txt").write_text("theirs")
-    with pytest.raises(CheckpointError, match="iteration-00000004 is needed for a checkpoint but holds other files"):
+    with pytest.raises(CheckpointError, match="iteration-00000004 is needed for a checkpoint but has other files"):
         run(tmp_path, max_iter=6)
     assert [path.name for path in (tmp_path / "iteration-00000004").iterdir()] == ["notes.txt"]
 
@@ -321,7 +321,7 @@ def test_two_runs_cannot_share_a_folder_but_one_can_follow_a_dead_one(tmp_path, 
     try:
         assert holder.stdout.readline() == "locked\n"
         with monkeypatch.context() as patch:
-            patch.setattr(folder, "PATIENCE", 0.0)
+            patch.setattr(folder, "LOCK_SECONDS", 0.0)
             with pytest.raises(
                 CheckpointError, match=rf"in use by another run \(process {holder.pid} on here\); wait until"
             ):
