@@ -34,7 +34,7 @@ def test_medium_reaches_the_optimum_where_low_need_not(seed):
 
 
 def test_low_is_the_plain_algorithm_with_a_refit():
-    """Its support is that of the last iterate, whatever swaps might do better."""
+    """Its support is that of the last iterate, even if swaps would improve it."""
     from psfit.problem.pose import pose
 
     worse = 0
@@ -103,7 +103,7 @@ def test_scaling_the_data_with_its_ridge_changes_nothing(loss, factor, effort):
 
 @pytest.mark.parametrize("loss", [Squared(), Logistic(), Hinge()], ids=lambda loss: loss.name)
 def test_columns_of_very_different_scale(loss):
-    """With hardly any ridge, the unit of a column must not matter."""
+    """With a very small ridge, the unit of a column must not matter."""
     source = make_source(loss, samples=120, features=12, nonzeros=3, seed=5)
     units = (
         10.0
