@@ -61,8 +61,8 @@ def fit(bits: Bits, labels: np.ndarray, kappa: int) -> Result:
 def main() -> None:
     """Words that occur in a text or not, and two kinds of texts."""
     rng = np.random.default_rng(0)
-    words = rng.random((5_000, 300)) < 0.1
-    labels = np.where(rng.random(5_000) < 1 / (1 + np.exp(-4 * words[:, :3].sum(axis=1) + 1)), 1, -1)
+    words = rng.random((1_000, 100)) < 0.1
+    labels = np.where(rng.random(1_000) < 1 / (1 + np.exp(-4 * words[:, :3].sum(axis=1) + 1)), 1, -1)
     bits = Bits.pack(words)
     print(f"{words.shape[0]:,} samples x {words.shape[1]} features in {bits.packed.numel():,} bytes")
     print(fit(bits, labels, 3))

@@ -23,6 +23,7 @@ from psfit.estimators import registry
 from psfit.estimators.persistence.archive import ModelFileError
 from psfit.estimators.targets import Numbers
 from psfit.losses import Logistic, Squared
+from psfit.search.lockstep import objection
 
 FOLDER = Path(__file__).parents[2] / "examples/extending"
 
@@ -272,3 +273,66 @@ def test_every_built_in_loss_is_registered_and_explained():
         assert kind.fits
         assert kind.formula
         assert kind.curvature_vanishes is not None
+
+
+def test_a_storage_from_outside_has_the_products_and_the_answer_of_a_tensor():
+    bits = module("bits")
+    rng = np.random.default_rng(2)
+    values = rng.random((150, 13)) < 0.4
+    matrix = bits.Bits.pack(values)
+    X, R = torch.tensor(rng.normal(size=(13, 2))).float(), torch.tensor(rng.normal(size=(150, 2))).float()
+    np.testing.assert_allclose(matrix.mv(X), values @ X.numpy(), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(matrix.rmv(R), values.T @ R.numpy(), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(matrix.rows(40, 90).columns(torch.tensor([2, 11])).values, values[40:90, [2, 11]])
+    labels = np.where(rng.random(150) < 1 / (1 + np.exp(-3.0 * values[:, 4] + 1)), 1, -1)
+    result = bits.fit(matrix, labels, 2)
+
+    def objective(support):
+        columns = values[:, support].astype(float)
+
+        def value(x):
+            return np.logaddexp(0, -labels * (columns @ x[1:] + x[0])).sum() + x[1:] @ x[1:] / 0.2
+
+        return minimize(value, np.zeros(3), tol=1e-12).fun
+
+    best = min(objective(list(pair)) for pair in itertools.combinations(range(13), 2))
+    assert result.objective == pytest.approx(best, rel=1e-7)
+    assert result.lower_bound <= best * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("variables", "kappa"), [(3, 2), (6, 4)])
+def test_a_constraint_from_outside_is_kept_and_the_best_support_within_it_is_found(variables, kappa):
+    """Few supports are all tried; more of them are searched."""
+    example = module("one_of_each")
+    rng = np.random.default_rng(variables)
+    base = rng.normal(size=(80, variables))
+    X = np.concatenate([base + 0.3 * rng.normal(size=base.shape) for _ in range(3)], axis=1)
+    y = X @ rng.normal(size=X.shape[1]) + rng.normal(size=80)
+    groups = tuple(range(variables)) * 3
+    result = example.fit(X, y, groups, kappa)
+    assert len({groups[j] for j in result.support}) == len(result.support) == kappa
+
+    def objective(support):
+        A = np.column_stack([X[:, support], np.ones(80)])
+        ridge = np.diag([0.5] * len(support) + [0.0])
+        x = np.linalg.solve(A.T @ A + ridge, A.T @ y)
+        return ((A @ x - y) ** 2).sum() + x @ ridge @ x
+
+    supports = itertools.combinations(range(X.shape[1]), kappa)
+    allowed = [list(s) for s in supports if len({groups[j] for j in s}) == kappa]
+    best = min(map(objective, allowed))
+    assert result.objective == pytest.approx(best, rel=1e-9)
+    assert result.lower_bound <= best * (1 + 1e-9)
+
+
+def test_stages_that_do_not_know_a_constraint_object():
+    example = module("one_of_each")
+    rng = np.random.default_rng(0)
+    source = Source(
+        Dense(torch.tensor(rng.normal(size=(40, 6)))), torch.tensor(rng.normal(size=(40, 1))), torch.ones(40, 1)
+    )
+    problem = example.GroupedProblem(Squared(), (2,), groups=(0, 0, 1, 1, 2, 2))
+    with pytest.raises(ValueError, match="exact=True: branch and bound knows no restriction but kappa"):
+        psfit.solve(problem, source, BiCADMM(exact=True))
+    domain = problem.domain(problem.items(6, 1), 2, torch.device("cpu"))
+    assert "restricted by more than their size" in objection(domain)

@@ -27,7 +27,7 @@ class BoundsAlong:
         A relative `gap` between a bound and its objective ``(K,)`` will do.
         """
         inst = self.inst
-        domain = Domain.of(inst.items, kappas.unsqueeze(1), kappas.device)
+        domain = inst.problem.domain(inst.items, kappas.unsqueeze(1), kappas.device)
         enough = objectives - self.gap * objectives.abs()
         if inst.costs.uses_form and inst.items.separate:
             bounds = self._by_quadratic_form(kappas, Z[:, : inst.items.features, 0].T, enough, objectives, domain)

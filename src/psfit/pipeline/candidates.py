@@ -14,7 +14,6 @@ from torch import Tensor
 from psfit.admm.checkpoint import Store
 from psfit.admm.record import Record
 from psfit.pipeline.answers import Answers
-from psfit.problem import largest
 from psfit.problem.instance import Instance
 from psfit.search.objective import DataObjective
 from psfit.search.refit import Fit, refit
@@ -92,7 +91,7 @@ def rank_features(inst: Instance, start: Tensor | None) -> Tensor:
 def _find_newcomers(inst: Instance, part: Instance, best: Answers, index: Tensor) -> Tensor:
     """Features outside the candidates that a swap would bring in with a gain, the most promising first."""
     Z, p = best.Z[0], inst.items.features
-    chosen = largest(inst.items.pack(Z), inst.kappa)
+    chosen = inst.domain.largest(inst.items.pack(Z))
     gains = torch.zeros(p, dtype=torch.float64)
     for problem, value in enumerate(best.objectives[0].tolist()):
         fitted = Fit(Z, value, 0.0, _slopes_at(part, problem, inst.pick_rows(Z, index)))
@@ -113,7 +112,7 @@ def _slopes_at(part: Instance, problem: int, Z: Tensor) -> Tensor | None:
     """The multipliers of the samples where a loss has kinks."""
     if part.problem.loss.smooth:
         return None
-    return refit(part, problem, largest(part.items.pack(Z), part.kappa)[problem], Z).slope
+    return refit(part, problem, part.domain.largest(part.items.pack(Z))[problem], Z).slope
 
 
 def _split_features(inst: Instance, chosen: Tensor) -> Iterator[tuple[Tensor, Instance]]:

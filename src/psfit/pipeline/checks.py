@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from psfit.comm import Grid
+from psfit.problem.instance import Instance
 
 
 def require_finite(*numbers: Tensor) -> None:
@@ -21,4 +22,16 @@ def require_same_answers(grid: Grid, coef: Tensor, objectives: Tensor) -> None:
         raise RuntimeError(
             "the ranks ended with different answers; run all of them on the same kind of processor, with the same "
             "number of threads and the same version of torch"
+        )
+
+
+def require_served(inst: Instance, exact: bool) -> None:
+    """Refuse a problem that restricts supports in a way that a stage of the run does not know."""
+    decided = bool((inst.domain.inside | inst.domain.outside).any())
+    if exact and (decided or not inst.domain.counts_only):
+        raise ValueError("exact=True: branch and bound knows no restriction but kappa; leave exact off")
+    if inst.costs.uses_candidates and (decided or not inst.domain.counts_only):
+        raise ValueError(
+            f"X: of its {inst.items.features:,} columns only candidates fit in memory, and the search among candidates "
+            "knows no restriction but kappa; keep fewer columns"
         )

@@ -7,7 +7,6 @@ from psfit.admm.checkpoint import Store
 from psfit.admm.loop import iterate
 from psfit.pipeline.answers import Iteration
 from psfit.pipeline.task import Task
-from psfit.problem import largest
 from psfit.problem.instance import Instance
 from psfit.search.objective import objective_of
 from psfit.search.refit import Fit, refit
@@ -50,13 +49,13 @@ class OneLimit:
     def place(self, many: Instance, z: Tensor, copies: int) -> None:
         """Begin the searches at the largest items of ``z (n, c)``, the end of an iteration on so many copies."""
         items, Z = many.items, z.double()
-        supports = largest(items.pack(Z), many.kappa)
+        supports = many.domain.largest(items.pack(Z))
         self.many = many
         self.Z = torch.cat([torch.where(items.mask(supports), Z[: items.features], 0.0), Z[items.features :]])
         problems = items.problems // copies
         self.starts = [list(supports[number::problems]) for number in range(problems)]
         if self.known is not None:
-            further = largest(self.inst.items.pack(self.known), self.inst.kappa)
+            further = self.inst.domain.largest(self.inst.items.pack(self.known))
             for own, support in zip(self.starts, further, strict=True):
                 own.append(support)
 

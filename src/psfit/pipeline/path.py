@@ -95,7 +95,8 @@ def run_path(
         inst = task.pose(watch, raw)
         if len(limits) > 1 or task.brief:
             _require_all_columns(inst)
-        return task.run_on_all_ranks(lambda: [_solve_gamma(inst.at_gamma(gamma), limits, task) for gamma in gammas])
+        with task.end_other_ranks_on_error():
+            return [_solve_gamma(inst.at_gamma(gamma), limits, task) for gamma in gammas]
 
 
 def check_kappas(kappas: Iterable[int], items: Items) -> tuple[int, ...]:

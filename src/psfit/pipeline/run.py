@@ -9,6 +9,7 @@ from psfit.admm.checkpoint import Store
 from psfit.common.status import Status
 from psfit.pipeline.answers import Answers
 from psfit.pipeline.candidates import search_candidates
+from psfit.pipeline.checks import require_served
 from psfit.pipeline.exact_mode import close_gap
 from psfit.pipeline.one_limit import OneLimit, OneLimitSearch
 from psfit.pipeline.proofs import OneLimitProver, Proofs, Prover, SeveralLimitsProver
@@ -50,6 +51,7 @@ def run(
     store : Store, optional
         Where checkpoints of a single limit are kept.
     """
+    require_served(inst, task.exact)
     begin = None if start is None else inst.coordinates.from_user(*start).to(inst.source.matrix.dtype)
     limits = [] if kappas is None or (len(kappas) == 1 and not task.brief) else list(kappas)
     prover: Prover | None = None

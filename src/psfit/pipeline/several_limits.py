@@ -16,10 +16,9 @@ from psfit.admm.loop import iterate
 from psfit.common.status import CUT_SHORT, Status
 from psfit.pipeline.answers import Iteration
 from psfit.pipeline.task import Task
-from psfit.problem import largest
 from psfit.problem.instance import Instance
 from psfit.search.joint_refit import refit_together
-from psfit.search.lockstep import fits_in_memory, search_in_lockstep
+from psfit.search.lockstep import fits_in_memory, objection, search_in_lockstep
 from psfit.search.neighbours import pass_on, restart_limits, search_limits
 from psfit.search.objective import FormObjective, Objective, objective_of
 from psfit.search.refit import Fit
@@ -54,7 +53,7 @@ class SeveralLimits:
         solver = replace(self.task.solver, portfolio=False)
         setup, state = solver.init(many)
         state, status, history = iterate(solver, setup, state)
-        chosen = largest(many.items.pack(state.bilinear.z), many.kappa)
+        chosen = many.domain.largest(many.items.pack(state.bilinear.z))
         self.starts = [dict(zip(own, chosen[number::problems], strict=True)) for number in range(problems)]
         return Iteration.of(setup, status, history)
 
@@ -69,7 +68,7 @@ class SeveralLimits:
             setup, state = self.task.solver.init(one, start)
             state, status, history = iterate(self.task.solver, setup, state)
             start = state.bilinear.z
-            found[kappa] = largest(one.items.pack(start), one.kappa)[0]
+            found[kappa] = one.domain.largest(one.items.pack(start))[0]
             ended = status if ended not in CUT_SHORT else ended
         self.starts = [found]
         return Iteration.of(setup, ended, history)
@@ -145,6 +144,8 @@ def spread(kappas: list[int], count: int) -> list[int]:
 def can_search_in_lockstep(objective: Objective, kappas: list[int]) -> TypeGuard[FormObjective]:
     """Whether all limits are searched at once: on a GPU, where many small steps take longer than a large one."""
     if not isinstance(objective, FormObjective) or objective.form.G.device.type != "cuda":
+        return False
+    if objection(objective.domain) is not None:
         return False
     return len(objective.outputs) == 1 and fits_in_memory(objective, kappas)
 

@@ -61,7 +61,8 @@ def solve(
     checkpoints = open_store(task.solver.checkpoint, task.solver.checkpoint_every, source, start, task.grid)
     with watch.catch_signals(), checkpoints as store:
         inst = task.pose(watch, raw)
-        return task.run_on_all_ranks(lambda: _describe(inst, run(inst, None, task, start, store)))
+        with task.end_other_ranks_on_error():
+            return _describe(inst, run(inst, None, task, start, store))
 
 
 def _describe(inst: Instance, outcome: Outcome) -> Result:

@@ -1,8 +1,8 @@
 """What is solved, and on what: agreed on by all ranks once, at the start of each call of the user."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.admm.checkpoint import CheckpointError
@@ -16,8 +16,6 @@ from psfit.data.raw_form import RawForm
 from psfit.problem import Problem
 from psfit.problem.instance import Instance
 from psfit.problem.pose import pose
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -61,10 +59,11 @@ class Task:
         """The problem on the data, in internal coordinates; a known `raw` form of the samples spares a pass."""
         return pose(self.problem, self.source, self.grid, self.exact_products, raw, watch)
 
-    def run_on_all_ranks(self, action: Callable[[], T]) -> T:
-        """The result of an action of all ranks; an exception that may be this rank's alone ends the others, too."""
+    @contextmanager
+    def end_other_ranks_on_error(self) -> Iterator[None]:
+        """For work of all ranks: an exception that may be this rank's alone ends the others, too."""
         try:
-            return action()
+            yield
         except (RemoteError, CheckpointError, StoppedError):
             raise
         except Exception as error:

@@ -14,6 +14,7 @@ Its conjugate at ``g`` is the sum of the kappa largest scores ``g_j^2 / (2 r_j)`
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -37,6 +38,9 @@ class Domain:
     left : Tensor (B, 1)
         How many of the other items may be taken.
     """
+
+    # Whether a limit and decided items are all that restricts supports. Fast methods that know no other rule ask.
+    counts_only: ClassVar[bool] = True
 
     items: Items
     inside: Tensor
@@ -67,7 +71,30 @@ class Domain:
 
     def select(self, index: Tensor) -> "Domain":
         """Some rows of the batch."""
-        return Domain(self.items, self.inside[index], self.outside[index], self.left[index])
+        return replace(self, inside=self.inside[index], outside=self.outside[index], left=self.left[index])
+
+    def allows(self, support: Tensor) -> bool:
+        """Whether a batch of one allows the items ``support (size,)``."""
+        misses, exceeds = self.inside[0] & ~support, self.outside[0] & support
+        return not bool(misses.any() | exceeds.any()) and int(support.sum()) <= int(self.limit)
+
+    def fill(self, chosen: Tensor, keys: Tensor, count: int) -> Tensor:
+        """A support ``chosen (size,)`` with further items of a batch of one: those with the largest ``keys (size,)``.
+
+        At most `count` join, none of them with a key of minus infinity; ties go to the smaller index.
+        """
+        keys = torch.where(chosen | self.outside[0], -torch.inf, keys)
+        order = keys.argsort(descending=True, stable=True)[:count]
+        return chosen.index_fill(0, order[keys[order] > -torch.inf], True)
+
+    def largest(self, packed: Tensor) -> Tensor:
+        """Supports ``(B, size)`` of the largest magnitudes in ``packed (B, size)``."""
+        numbers = torch.arange(len(packed), device=packed.device)
+        rows, lefts = [self.select(number) for number in numbers.split(1)], self.left.flatten().tolist()
+        filled = [
+            row.fill(row.inside[0], size, left) for row, size, left in zip(rows, packed.abs(), lefts, strict=True)
+        ]
+        return torch.stack(filled)
 
     def minimise(self, form: QuadraticForm, chosen: Tensor) -> Minimum:
         """The minimiser of a form over the items ``chosen (size,)`` and the rows that do not count."""

@@ -61,12 +61,12 @@ class Instance:
     @cached_property
     def domain(self) -> Domain:
         """The supports allowed to each problem: nothing is decided yet."""
-        return Domain.of(self.items, self.kappa, self.ridge.device)
+        return self.problem.domain(self.items, self.kappa, self.ridge.device)
 
     def domain_of(self, problem: int) -> Domain:
         """The supports allowed to one of the problems, whose items are those of its outputs alone."""
         own = replace(self.items, outputs=len(self.items.outputs_of(problem)))
-        return Domain.of(own, self.problem.kappa[problem], self.ridge.device)
+        return self.problem.domain(own, self.problem.kappa[problem], self.ridge.device)
 
     @cached_property
     def costs(self) -> Costs:

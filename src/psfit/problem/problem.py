@@ -3,8 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
+from torch import Tensor
+
 from psfit.common.arguments import BOOLEAN, GAMMA, Rule, check, one_of
 from psfit.losses import Loss
+from psfit.problem.domain import Domain
 from psfit.problem.items import EntryItems, Items, OutputItems, RowItems
 
 Sparsity = Literal["element", "feature"]
@@ -55,3 +59,7 @@ class Problem:
         if self.sparsity == "feature" and outputs > 1:
             kind = RowItems
         return kind(features, outputs, int(self.fit_intercept))
+
+    def domain(self, items: Items, limit: Tensor | int, device: torch.device) -> Domain:
+        """Which supports of these items are allowed within a limit; see `Domain.of`. Subclasses may allow fewer."""
+        return Domain.of(items, limit, device)

@@ -12,6 +12,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from psfit.problem import Domain
 from psfit.search.inverses import Batch, Inverses, SupportBatch
 from psfit.search.objective import FormObjective
 from psfit.search.refit import Fit
@@ -49,6 +50,15 @@ class PathSupports:
     found: dict[int, SupportFit]
     steps: Callable[[Tensor], Tensor]
     agreed: bool
+
+
+def objection(domain: Domain) -> str | None:
+    """Why supports of a domain cannot be searched in lockstep, or None."""
+    if not domain.counts_only or bool((domain.inside | domain.outside).any()):
+        return "supports that are restricted by more than their size are searched one by one"
+    if domain.items.width > 1:
+        return "items of several coefficients are searched one by one"
+    return None
 
 
 def fits_in_memory(objective: FormObjective, kappas: list[int]) -> bool:

@@ -7,7 +7,6 @@ anything is allowed for a larger one, objectives can be made to fall along the p
 
 from itertools import pairwise
 
-import torch
 from torch import Tensor
 
 from psfit.search.objective import Objective
@@ -69,8 +68,7 @@ def restart_limits(
 def _grow(objective: Objective, known: SupportFit, kappa: int) -> Tensor:
     """The support with the items that help most; all at once, since one at a time would cost too much."""
     gains = objective.domain.addition_scores(objective.model(known.fit, known.chosen), known.chosen)
-    best = torch.where(known.chosen, -1.0, gains).topk(kappa - int(known.chosen.sum())).indices
-    return known.chosen.index_fill(0, best, True)
+    return objective.domain.fill(known.chosen, gains, kappa - int(known.chosen.sum()))
 
 
 def _shrink(objective: Objective, known: SupportFit, kappa: int) -> Tensor:

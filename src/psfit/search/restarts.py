@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from psfit.comm import even_bounds
-from psfit.problem import all_supports, are_few
+from psfit.problem import Domain, all_supports, are_few
 from psfit.search.objective import Objective
 from psfit.search.support_fit import SupportFit
 from psfit.search.swaps import swap_search
@@ -84,6 +84,8 @@ def try_all(objective: Objective, best: SupportFit) -> SupportFit:
     """The best of all supports of this size, or the best until the fit must stop."""
     watch, chosen = objective.inst.watch, best.chosen
     for trial in all_supports(chosen.numel(), int(chosen.sum()), chosen.device):
+        if not objective.domain.allows(trial):
+            continue
         # Each is followed to its end: what a few steps promise is a guess.
         fit = objective.fit(trial, best.fit.Z)
         if fit.value < best.value:
@@ -112,7 +114,7 @@ def restart(
         enough = patience * longer if len(ends) > 1 else (patience + 1) // 2
         if failures >= enough or objective.work >= allowed or watch.must_stop():
             return best
-        start = _perturb(best.chosen, EXCHANGED[restarts % len(EXCHANGED)], generator)
+        start = _perturb(objective.domain, best.chosen, EXCHANGED[restarts % len(EXCHANGED)], generator)
         found = improve(objective, start, best.fit.Z, rel_tol)
         ends[_label(found)] += 1
         restarts, failures = restarts + 1, failures + 1
@@ -132,24 +134,26 @@ def _label(found: SupportFit) -> str:
     return f"{found.value:.4e}"
 
 
-def _perturb(chosen: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Exchange a share of the chosen items for others at random."""
-    inside, outside = chosen.nonzero().flatten(), (~chosen).nonzero().flatten()
-    count = min(max(1, round(share * len(inside))), len(outside))
-    trial = chosen.clone()
-    trial[inside[torch.randperm(len(inside), generator=generator)[:count].to(chosen.device)]] = False
-    trial[outside[torch.randperm(len(outside), generator=generator)[:count].to(chosen.device)]] = True
-    return trial
+def _perturb(domain: Domain, chosen: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """Exchange a share of the chosen items for others at random, as far as the domain allows."""
+    removable = (chosen & ~domain.inside[0]).nonzero().flatten()
+    newcomers = (~chosen & ~domain.outside[0]).nonzero().flatten()
+    count = min(max(1, round(share * len(removable))), len(newcomers))
+    kept = chosen.clone()
+    kept[removable[torch.randperm(len(removable), generator=generator)[:count].to(chosen.device)]] = False
+    order = torch.randperm(len(newcomers), generator=generator).to(chosen.device)
+    keys = torch.full(chosen.shape, -torch.inf, dtype=torch.float64, device=chosen.device)
+    keys[newcomers[order]] = torch.arange(len(order), 0, -1, dtype=torch.float64, device=chosen.device)
+    return domain.fill(kept, keys, count)
 
 
 def _select_forward(objective: Objective, like: Tensor, Z: Tensor) -> Tensor:
     """A greedy start: the items that help most given those taken before, a share of the limit at a time."""
-    kappa, chosen = int(like.sum()), torch.zeros_like(like)
+    kappa, chosen = int(like.sum()), objective.domain.inside[0]
     for bound in even_bounds(kappa, min(kappa, GREEDY_STEPS))[1:]:
         model = objective.model(objective.fit(chosen, Z), chosen)
         gains = objective.domain.addition_scores(model, chosen)
-        best = torch.where(chosen, -1.0, gains).topk(bound - int(chosen.sum())).indices
-        chosen = chosen.index_fill(0, best, True)
+        chosen = objective.domain.fill(chosen, gains, bound - int(chosen.sum()))
     return chosen
 
 
