@@ -41,7 +41,7 @@ def main() -> None:
     # All ranks of a host see the same folder; the first one fills it.
     folder = Path(tempfile.gettempdir()) / f"psfit-example-{os.environ.get('TORCHELASTIC_RUN_ID', os.getpid())}"
     folder.mkdir(exist_ok=True)
-    true = grid.together(lambda: write(folder, options.samples, options.features) if grid.world.rank == 0 else [])
+    true = grid.run_together(lambda: write(folder, options.samples, options.features) if grid.world.rank == 0 else [])
     size = options.samples * options.features * 4
     source = FileSource(folder, target="bought", memory=size // 5)
     model = SparseLogisticRegression(TRUE, gamma=10.0, grid=GridSpec(device="cpu")).fit(source)
@@ -52,7 +52,7 @@ def main() -> None:
         first = folder / "part-0.parquet"
         right = np.mean(model.predict(first) == pd.read_parquet(first, columns=["bought"])["bought"])
         print(f"  accuracy   {right:.3f} on {first.name}")
-    grid.together(lambda: [file.unlink(missing_ok=True) for file in folder.glob("*") if grid.world.rank == 0])
+    grid.run_together(lambda: [file.unlink(missing_ok=True) for file in folder.glob("*") if grid.world.rank == 0])
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def compare(samples: int = 300_000, features: int = 4_000) -> list[str]:
     data = paper_recipe(samples, features, 0.9, 4, dtype=torch.float32, device=device)
     X, y = data.A.cpu().numpy(), data.b[:, 0].cpu().numpy()
     stream = Streamed(ArrayRows(X), device, torch.float32, 0)
-    copy = seconds(stream.resident)
+    copy = seconds(stream.load)
     lines = [f"{samples:,} x {features:,} float32 ({X.nbytes / 1e9:.1f} GB); medians of {REPEATS}.", ""]
     lines += ["| effort | copy through the ring s | fit, resident s | fit from host s | (host - resident) / copy |"]
     lines += ["|---|---|---|---|---|"]

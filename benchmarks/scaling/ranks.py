@@ -23,7 +23,7 @@ from psfit.admm.local.feature_split import FeatureSplitState
 from psfit.admm.loop import iterate
 from psfit.admm.setup import PRESSURES
 from psfit.comm import Grid
-from psfit.data import DesignMatrix, Spread
+from psfit.data import BlockColumns, DesignMatrix
 from psfit.data.synthetic import paper_recipe
 from psfit.losses import Logistic, Squared
 from psfit.problem import OutputItems
@@ -135,7 +135,7 @@ def _matrix(A: Tensor, grid: Grid, intercept: bool) -> DesignMatrix:
         return Dense(A)
     columns = grid.columns(p + intercept)
     at = slice(min(columns.start, p), min(columns.stop, p))
-    return Spread(Dense(A[:, at].contiguous()), at, p, grid.blocks)
+    return BlockColumns(Dense(A[:, at].contiguous()), at, p, grid.blocks)
 
 
 def count(case: Case) -> dict:

@@ -40,7 +40,7 @@ def source_of(dtype=torch.float64):
 
 
 def pooled(source, dtype=torch.float64, from_double=True):
-    return source.forms.pooled(BOUNDS, dtype, from_double, NODES, ROWS, 20.0)
+    return source.forms.pool(BOUNDS, dtype, from_double, NODES, ROWS, 20.0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

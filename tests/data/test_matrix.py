@@ -263,8 +263,8 @@ def test_a_strip_standardised(build, constant):
     rng = np.random.default_rng(4)
     matrix, rows = build(rng, torch.float64)
     shift, scale = rng.normal(size=(2, COLUMNS)), rng.uniform(0.5, 2, size=(2, COLUMNS))
-    strip = next(matrix.strips())[1].standardised(tensor(shift[0]), tensor(scale[0]), 0.0)
-    strip = strip.standardised(tensor(shift[1]), tensor(scale[1]), constant)
+    strip = next(matrix.strips())[1].standardise(tensor(shift[0]), tensor(scale[0]), 0.0)
+    strip = strip.standardise(tensor(shift[1]), tensor(scale[1]), constant)
     rows = ((rows - shift[0]) / scale[0] - shift[1]) / scale[1]
     rows = np.hstack([rows, np.full((ROWS, 1), constant)]) if constant else rows
     assert strip.shape == rows.shape
@@ -287,7 +287,7 @@ def test_magnitudes_are_a_bound(form, dtype):
 def test_magnitudes_know_of_the_means():
     """Where a mean is subtracted from a product, rounding is proportional to both and not to their difference."""
     rows = scipy.sparse.csr_matrix(np.full((3, 1), 1e6))
-    strip = next(Sparse.of(rows, CPU, None).strips())[1].standardised(tensor([1e6]), tensor([2.0]), 0.0)
+    strip = next(Sparse.of(rows, CPU, None).strips())[1].standardise(tensor([1e6]), tensor([2.0]), 0.0)
     assert strip.magnitudes(tensor([[-3.0]])).tolist() == [[3e6]] * 3
     assert strip.mv(tensor([[-3.0]])).tolist() == [[0.0]] * 3
 
@@ -297,7 +297,7 @@ def test_strips_beside_chosen_columns(form, dtype, cut):
     matrix, explicit, _ = make(form, dtype)
     index = [1, 4, explicit.shape[1] - 1]
     seen = 0
-    for at, strip, beside in matrix.strips_beside(torch.tensor(index)):
+    for at, strip, beside in matrix.strips_with_columns(torch.tensor(index)):
         close(strip.dense(), explicit[at], dtype)
         close(beside.dense(), explicit[at][:, index], dtype)
         seen += at.stop - at.start
@@ -418,7 +418,7 @@ class Torn(ArrayRows):
         return super().read(start, stop)
 
 
-@pytest.mark.parametrize("pass_over", [lambda A: A.mv(torch.ones(2, 1)), lambda A: list(A.strips()), Streamed.resident])
+@pytest.mark.parametrize("pass_over", [lambda A: A.mv(torch.ones(2, 1)), lambda A: list(A.strips()), Streamed.load])
 def test_an_error_of_the_reading_thread_reaches_the_caller(pass_over, monkeypatch):
     monkeypatch.setattr(streams, "BLOCK_BYTES", 4 * 2 * 4)
     matrix = Streamed(Torn(np.ones((50, 2), np.float32)), CPU, torch.float32, MUCH)

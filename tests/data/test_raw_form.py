@@ -122,7 +122,7 @@ def test_float32_columns_far_from_zero_are_refined_without_loss(kind):
     X = (rng.normal(size=(ROWS, COLUMNS)) + 1e5).astype(np.float32)
     matrix = Streamed(ArrayRows(X), CPU, torch.float32, 0) if kind == "streamed" else KINDS[kind](X)
     shift = torch.tensor(X.astype(float).mean(axis=0))
-    refined, left = matrix.refined(shift)
+    refined, left = matrix.refine(shift)
     v = torch.tensor(rng.normal(size=(COLUMNS, 1)))
     centred = (X.astype(np.longdouble) - shift.numpy()) @ v.numpy()
     found = refined.mv(v) - left @ v

@@ -28,7 +28,7 @@ def fit(folder: Path | None, max_iter: int, y: np.ndarray = y, kappa: int = 3) -
 
 def on_rank_one(action) -> None:
     """Let one rank change its files before the others continue."""
-    grid.together(lambda: action() if rank == 1 else None)
+    grid.run_together(lambda: action() if rank == 1 else None)
 
 
 def require_the_undisturbed_answer(folder: Path) -> None:

@@ -41,8 +41,8 @@ assert float(world.all_reduce(torch.tensor(1.0, device=device))) == size
 
 # The same sum bit for bit on every rank.
 noise = torch.randn(1000, generator=torch.Generator().manual_seed(rank), dtype=torch.float64).to(device)
-assert grid.same(world.all_reduce(noise))
-assert size == 1 or not grid.same(noise)
+assert grid.have_same_values(world.all_reduce(noise))
+assert size == 1 or not grid.have_same_values(noise)
 
 assert world.all_gather(b"x" * rank) == [b"x" * other for other in range(size)]
 assert world.all_gather("grüße".encode()) == ["grüße".encode()] * size
@@ -53,10 +53,10 @@ assert half.rank == rank // 2
 members = torch.tensor(float(sum(range(rank % 2, size, 2))))
 assert torch.equal(half.all_reduce(torch.tensor(float(rank))), members)
 
-assert grid.agree(rank == 0)
-assert not grid.agree(rank != 0)
+assert grid.follow_first_rank(rank == 0)
+assert not grid.follow_first_rank(rank != 0)
 
-assert grid.together(lambda: rank) == rank
+assert grid.run_together(lambda: rank) == rank
 failing = size - 1
 
 
@@ -69,7 +69,7 @@ expected_error, said = (
     (KeyError, "no such thing") if rank == failing else (RemoteError, f"rank {failing} failed.*thing")
 )
 with pytest.raises(expected_error, match=said):
-    grid.together(fails_on_the_last_rank)
+    grid.run_together(fails_on_the_last_rank)
 
 traffic = world.traffic
 before = traffic.reductions, traffic.numbers, traffic.bytes
@@ -82,10 +82,10 @@ if size > 1:
     columns = 7 if rank == failing else 12
     named = f"features is 12 on rank {', '.join(map(str, range(failing)))} but 7 on rank {failing}. Give"
     with pytest.raises(ValueError, match=re.escape(named)) as error:
-        grid.require_alike(features=columns, kappa=3)
+        grid.require_same(features=columns, kappa=3)
     assert "kappa" not in str(error.value)
     assert (error.value.__cause__ is None) == (rank == 0)
-grid.require_alike(features=12)
+grid.require_same(features=12)
 if size > 1:
     X = np.random.default_rng(rank).normal(size=(9, 3 if rank == failing else 4))
     model = SparseLinearRegressionCV([1], cv=2, grid=GridSpec(backend=backend, device=device, timeout=60))

@@ -9,7 +9,7 @@ from jobs import SAMPLES, data, uneven_share
 
 from psfit import BiCADMM, Dense, GridSpec, Problem, Source
 from psfit.admm.local import FeatureSplit
-from psfit.data import Spread
+from psfit.data import BlockColumns
 from psfit.losses import Logistic, Squared
 from psfit.problem.pose import pose
 
@@ -24,7 +24,7 @@ n = A.shape[1]
 spent = {}
 for loss, y in ((Squared(), jobs["squared"].y), (Logistic(), (jobs["logistic"].y == "yes") * 2.0 - 1)):
     at = grid.columns(n)
-    matrix = Dense(A) if grid.blocks.comm.size == 1 else Spread(Dense(A[:, at].contiguous()), at, n, grid.blocks)
+    matrix = Dense(A) if grid.blocks.comm.size == 1 else BlockColumns(Dense(A[:, at].contiguous()), at, n, grid.blocks)
     source = Source(matrix, torch.from_numpy(y[rows]).unsqueeze(1), torch.ones(len(A), 1, dtype=torch.float64))
     inst = pose(Problem(loss, (3,), 10.0, fit_intercept=False), source, grid)
     solver = BiCADMM(effort="low", local=FeatureSplit(max_inner=2) if grid.blocks.size > 1 else None)

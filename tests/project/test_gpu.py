@@ -109,4 +109,4 @@ def test_every_form_of_data_on_a_gpu(loss, many, form, monkeypatch):
 def test_arrays_reach_the_gpu_whole():
     values = np.random.default_rng(0).normal(size=(70_000, 300)).astype(np.float32)
     stream = Streamed(ArrayRows(values), torch.device("cuda"), torch.float32, 0)
-    np.testing.assert_array_equal(stream.resident().values.cpu().numpy(), values)
+    np.testing.assert_array_equal(stream.load().values.cpu().numpy(), values)

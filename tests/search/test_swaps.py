@@ -123,11 +123,11 @@ def test_wide_searches_with_a_large_limit_go_by_the_form():
     assert by_form[1].value == pytest.approx(by_data[1].value, rel=1e-9)
 
 
-@pytest.mark.parametrize("scene", [DataObjective, FormObjective])
-def test_scores_of_the_squared_loss_are_exact(scene):
+@pytest.mark.parametrize("objective", [DataObjective, FormObjective])
+def test_scores_of_the_squared_loss_are_exact(objective):
     inst = posed(Squared(), 3, nodes=2)
     chosen = items(inst, [0, 4, 7])
-    objective = scene(inst, 0)
+    objective = objective(inst, 0)
     fit = objective.fit(chosen, zero(inst))
     swaps = propose(objective.domain, objective.model(fit, chosen), chosen)
     assert swaps
@@ -141,9 +141,9 @@ def test_scores_of_whole_rows_are_exact():
     problem = Problem(Squared(), (3,), 3.0, "feature")
     inst = pose(problem, source.with_target(target), GridSpec().build(torch.device("cpu")))
     chosen = items(inst, [0, 4, 7])
-    for scene in (DataObjective(inst, 0), FormObjective(inst, 0)):
-        fit = scene.fit(chosen, zero(inst))
-        swaps = propose(scene.domain, scene.model(fit, chosen), chosen)
+    for objective in (DataObjective(inst, 0), FormObjective(inst, 0)):
+        fit = objective.fit(chosen, zero(inst))
+        swaps = propose(objective.domain, objective.model(fit, chosen), chosen)
         assert swaps
         for swap in swaps:
             assert swap.gain == pytest.approx(actual_gain(inst, chosen, fit, swap), rel=1e-7)
@@ -246,12 +246,12 @@ def conic_hinge(Q, b, pays):
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_few_supports_are_all_tried(loss):
     inst = posed(loss, 2, features=5, samples=40)
-    scene = objective_of(inst, 0)
+    objective = objective_of(inst, 0)
     worst = max(
         (items(inst, pair) for pair in combinations(range(inst.items.size), 2)),
-        key=lambda chosen: scene.fit(chosen, zero(inst)).value,
+        key=lambda chosen: objective.fit(chosen, zero(inst)).value,
     )
-    found = try_all(scene, SupportFit(worst, scene.fit(worst, zero(inst))))
+    found = try_all(objective, SupportFit(worst, objective.fit(worst, zero(inst))))
     base, target = inst.source.matrix.base.values.numpy(), inst.source.target.numpy()
     best = min(
         _fit(inst.problem, base, target, inst.items.mask(items(inst, pair).unsqueeze(0)).numpy())
@@ -276,10 +276,10 @@ def test_empty_columns_of_a_sparse_matrix_do_not_end_the_swaps(fit_intercept):
     inst = pose(
         Problem(Squared(), (3,), 1.0, fit_intercept=fit_intercept), source, GridSpec(nodes=1).build(torch.device("cpu"))
     )
-    scene = DataObjective(inst, 0)
+    objective = DataObjective(inst, 0)
     chosen = torch.zeros(180, dtype=torch.bool)
     chosen[[0, 1, 2]] = True
-    found, fit, _ = swap_search(scene, chosen, zero(inst), 1e-9)
+    found, fit, _ = swap_search(objective, chosen, zero(inst), 1e-9)
     A, b = (X - X.mean(axis=0), y - y.mean()) if fit_intercept else (X, y)
 
     def value(support):

@@ -32,7 +32,7 @@ def sum_norms(setup: Setup, gap: Tensor, x: Tensor, u: Tensor) -> Tensor:
     # Norms over all blocks of a node, then sums over nodes.
     norms = setup.instance.items.norms(torch.stack([gap, x, u]))
     squares = grid.blocks.total(norms.square())
-    return grid.once(torch.cat([squares[:2].sqrt(), squares[2:]]).sum(dim=1))
+    return grid.count_once(torch.cat([squares[:2].sqrt(), squares[2:]]).sum(dim=1))
 
 
 def count_settled(settings: Settings, state: State, bilinear: BilinearState) -> Tensor:

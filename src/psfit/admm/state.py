@@ -60,5 +60,5 @@ class State:
         for name, value in tensors.items():
             where, _, last = name.rpartition(".")
             parts[where][last] = value
-        local, bilinear = self.local.restored(parts["local"]), BilinearState(**parts["bilinear"])
+        local, bilinear = self.local.restore(parts["local"]), BilinearState(**parts["bilinear"])
         return replace(self, iteration=iteration, local=local, bilinear=bilinear, **parts[""])

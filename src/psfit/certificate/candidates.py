@@ -25,10 +25,10 @@ def bound_by_candidates(inst: Instance, Z: Tensor, objective: float, iterations:
     best, scores = dual_bound(inst, slopes, inst.domain)
     index, found = support, scores
     for _ in range(ROUNDS):
-        grown = _grown(inst, index, found)
-        if inst.watch.must_stop() or len(grown) == len(index):
+        larger = _add_candidates(inst, index, found)
+        if inst.watch.must_stop() or len(larger) == len(index):
             break
-        index = grown
+        index = larger
         relaxation = DataRelaxation(inst.restrict(index))
         start = relaxation.start(inst.pick_rows(Z, index))
         state = relaxation.bound(relaxation.root, start, objective, iterations).state
@@ -41,7 +41,7 @@ def bound_by_candidates(inst: Instance, Z: Tensor, objective: float, iterations:
     return best, scores
 
 
-def _grown(inst: Instance, index: Tensor, scores: Tensor) -> Tensor:
+def _add_candidates(inst: Instance, index: Tensor, scores: Tensor) -> Tensor:
     """The features in `index` and others whose scores are among the largest, as far as there is room."""
     by_feature = inst.items.by_feature(scores).amax(dim=1)
     by_feature[index] = torch.inf

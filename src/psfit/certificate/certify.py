@@ -93,7 +93,7 @@ class Certifier:
         form, extracted = limited.form, limited.form.curvature.extracted
         bound, scores = gradient_bound(inst, X, extracted.unsqueeze(1), domain)
         if float(bound) < enough:
-            above = _ascended(limited, extracted, X, objective)
+            above = _ascend(limited, extracted, X, objective)
             better, found = gradient_bound(inst, above, extracted.unsqueeze(1), domain)
             if bool(better > bound):
                 X, bound, scores = above, better, found
@@ -110,7 +110,7 @@ class Certifier:
         halved = limited.with_ridge(form.ridge / 2).reduce(inside, domain.outside[0])
         extracted = torch.where(inside, -form.ridge / 2, 0.0)
         extracted[free] = halved.form.curvature.extracted
-        x = rest.form.Q * 0 if rest.kappa <= 0 else _ascended(rest, extracted[free], X[free], objective)
+        x = rest.form.Q * 0 if rest.kappa <= 0 else _ascend(rest, extracted[free], X[free], objective)
         again, scores = gradient_bound(inst, complete(form, inside, free, x), extracted.unsqueeze(1), domain)
         domain, _ = domain.screen(scores, again, objective)
         return max(float(bound), float(again)), domain
@@ -127,6 +127,6 @@ def _by_trying_all(limited: LimitedForm, objective: float, domain: Domain) -> tu
     return float(values.min()), domain.decide(inside, outside)
 
 
-def _ascended(limited: LimitedForm, extracted: Tensor, X: Tensor, objective: float) -> Tensor:
+def _ascend(limited: LimitedForm, extracted: Tensor, X: Tensor, objective: float) -> Tensor:
     relaxation = QuadraticRelaxation(limited, extracted)
     return relaxation.ascend(relaxation.root, relaxation.start(X), objective, SMALL_BUDGET)[0][0].T

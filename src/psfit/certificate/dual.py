@@ -6,7 +6,7 @@ has
     objective(Z) >= - sum_i w_i loss*(a_i) + <g, Z> + 1/2 sum_j r_j ||z_j||^2
                  >= - sum_i w_i loss*(a_i) - (sum of the kappa largest scores |g_j|^2 / (2 r_j)),
 
-provided g vanishes on the intercept, which pays no ridge. `balanced` moves the slopes until it does.
+provided g vanishes on the intercept, which pays no ridge. `balance_slopes` moves the slopes until it does.
 """
 
 import torch
@@ -26,7 +26,7 @@ def dual_bound(inst: Instance, slopes: Tensor, domain: Domain) -> tuple[Tensor, 
     weight, target = source.weight, source.target
     slopes = loss.nearest_slope(slopes.double(), target)
     if items.free:
-        slopes = balanced(loss, slopes, target, weight, inst.grid)
+        slopes = balance_slopes(loss, slopes, target, weight, inst.grid)
     n, c = source.matrix.shape[1], source.outputs
     local = slopes.new_zeros(n + 3, c)
     own, mine = source.matrix.own
@@ -37,7 +37,7 @@ def dual_bound(inst: Instance, slopes: Tensor, domain: Domain) -> tuple[Tensor, 
     local[n] = (weight * conjugate).sum(dim=0) / (c if loss.joint else 1)
     local[n + 1] = (weight * sizes).sum(dim=0)
     local[n + 2] = (weight * slopes.square()).sum(dim=0)
-    local[n:] = inst.grid.once(local[n:])
+    local[n:] = inst.grid.count_once(local[n:])
     summed = inst.grid.total(local)
     # A sum of m products is off by at most m roundings of the sum of their sizes, which Cauchy and Schwarz bound.
     rounding = 2 * (inst.samples + 32) * EPS
@@ -76,7 +76,7 @@ def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, domain: Domain)
         offset = _weighted_mean(inst, residual)
         residual, sizes = residual - offset, sizes + offset.abs()
     local[n + 1, :c], local[n + 2, :c] = (weight * torch.stack([residual, sizes]).square()).sum(dim=1)
-    local[n:] = inst.grid.once(local[n:])
+    local[n:] = inst.grid.count_once(local[n:])
     summed = inst.grid.total(local)
     summed, balance = summed[:, :c], summed[:n, c:]
     before, fit, power = summed[n], summed[n + 1], summed[n + 2]
@@ -114,7 +114,7 @@ def trivial_bound(inst: Instance) -> float:
     return summed - 2 * (inst.samples + 32) * EPS * abs(summed)
 
 
-def balanced(loss: Loss, slopes: Tensor, target: Tensor, weight: Tensor, grid: Grid) -> Tensor:
+def balance_slopes(loss: Loss, slopes: Tensor, target: Tensor, weight: Tensor, grid: Grid) -> Tensor:
     """Slopes still in the conjugate's domain whose weighted sum is zero in every output.
 
     Scalar losses: zero lies in the domain, so the slopes of the sign that outweighs the other are scaled down. Softmax:

@@ -15,7 +15,7 @@ from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
 
-class BoundsAlong:
+class PathBounds:
     """Bounds for the limits of one problem; what they need to know of the data is looked up once."""
 
     def __init__(self, inst: Instance, gap: float) -> None:

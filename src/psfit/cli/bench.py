@@ -93,7 +93,7 @@ def bench(
     grid = default_grid(nodes, device)
     printer = Printer(grid, json, quiet=False)
     kappa = max(1, features // 10) if kappa is None else kappa
-    grid.together(lambda: _check(samples, features, kappa, repeats, grid.nodes.size) if printer.first else None)
+    grid.run_together(lambda: _check(samples, features, kappa, repeats, grid.nodes.size) if printer.first else None)
     case = _make_case(loss.value, samples, features, kappa, grid)
     found = _measure(case, repeats, printer.first)
     where = environment() | {"device": str(grid.device), "ranks": str(grid.world.size)}

@@ -38,7 +38,7 @@ def demo(
     """
     grid = default_grid(None, device)
     first = grid.world.rank == 0
-    grid.together(lambda: _prepare(out, samples, features, grid.nodes.size) if first else None)
+    grid.run_together(lambda: _prepare(out, samples, features, grid.nodes.size) if first else None)
     model, found = _fit_generated(samples, features, grid)
     if first:
         _report("Generated data of the paper's kind", FITS[0], model, [found], out)

@@ -99,7 +99,7 @@ def fit(
         )
         return printer, file_source(data, target, weight, columns, one_hot, memory), estimator
 
-    printer, source, estimator = grid.together(prepare)
+    printer, source, estimator = grid.run_together(prepare)
     estimator.fit(source)
     if out is not None and printer.first:
         save(estimator, out)

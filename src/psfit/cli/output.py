@@ -92,7 +92,7 @@ def exit_if_stopped(status: Status | None, grid: Grid) -> None:
     """Exit with a code of its own if a signal stopped the work; call this when all results are written."""
     if status in EXIT_CODES:
         # A launcher ends all ranks when one of them exits with an error, so all wait for the rank that writes.
-        grid.together(lambda: None)
+        grid.run_together(lambda: None)
         raise typer.Exit(EXIT_CODES[status])
 
 

@@ -121,7 +121,7 @@ def path(
         }
         return printer, file_source(data, target, weight, columns, one_hot, memory), tried, shared
 
-    printer, source, tried, shared = grid.together(prepare)
+    printer, source, tried, shared = grid.run_together(prepare)
     if chooses:
         how: dict[str, Any] = {"criterion": "cv" if criterion is None else criterion.value, "cv": cv}
         how |= {"scoring": scoring, "one_standard_error": one_standard_error}

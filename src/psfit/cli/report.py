@@ -36,8 +36,8 @@ def report(
     if not data and (target is not None or weight is not None):
         raise ValueError("--target and --weight belong to data files; name some after the model")
     grid = GridSpec(backend=backend, device=device, timeout=timeout).build()
-    grid.together(lambda: reporting.require_page("--out", out))
-    fitted = grid.together(lambda: load(model))
+    grid.run_together(lambda: reporting.require_page("--out", out))
+    fitted = grid.run_together(lambda: load(model))
     samples = None
     if data:
         source = file_source(data, target, weight, memory=memory)

@@ -129,7 +129,7 @@ class Axis:
         bounds = even_bounds(self.size, self.comm.size)
         object.__setattr__(self, "hosted", range(bounds[self.comm.rank], bounds[self.comm.rank + 1]))
 
-    def share(self, count: int) -> slice:
+    def hosted_part(self, count: int) -> slice:
         """The part of ``range(count)`` that belongs to the positions hosted here, if it is divided evenly."""
         bounds = even_bounds(count, self.size)
         return slice(bounds[self.hosted.start], bounds[self.hosted.stop])
@@ -138,7 +138,7 @@ class Axis:
         """The sum over the ranks; each rank has already summed over its own positions."""
         return self.comm.all_reduce(local)
 
-    def most(self, local: Tensor) -> Tensor:
+    def maximum(self, local: Tensor) -> Tensor:
         """The largest over the ranks."""
         return self.comm.all_reduce(local, "max")
 
@@ -175,27 +175,27 @@ class Grid:
         """The sum over all ranks, for numbers that belong to one node and one block each."""
         return self.world.all_reduce(local)
 
-    def once(self, known: Tensor) -> Tensor:
+    def count_once(self, known: Tensor) -> Tensor:
         """Scale a node's number that all ranks of its blocks have, so that `total` counts it once."""
         return known / self.blocks.comm.size
 
-    def agree(self, decision: bool) -> bool:
+    def follow_first_rank(self, decision: bool) -> bool:
         """The decision of the first rank, on all ranks: for decisions that depend on a clock."""
         return bool(self.world.broadcast(torch.tensor([float(decision)])))
 
     def rows(self, count: int) -> slice:
         """The range of `count` rows, divided evenly, that belongs to the nodes hosted here."""
-        return self.nodes.share(count)
+        return self.nodes.hosted_part(count)
 
     def columns(self, count: int) -> slice:
         """The range of `count` columns that belongs to the blocks hosted here."""
-        return self.blocks.share(count)
+        return self.blocks.hosted_part(count)
 
     def phase(self, name: str) -> None:
         """Note which phase begins, for the message of a rank that loses contact."""
         self.world.traffic.phase = name
 
-    def together(self, action: Callable[[], T]) -> T:
+    def run_together(self, action: Callable[[], T]) -> T:
         """Do work on this rank's own data and return its result; if it fails on one rank, it fails on all.
 
         Where several ranks have the same error, the first of them is the cause of the others' errors.
@@ -219,9 +219,9 @@ class Grid:
                 raise RemoteError(f"rank {rank} failed: {other.decode()}")
         return result  # type: ignore[return-value]
 
-    def require_alike(self, **facts: object) -> None:
+    def require_same(self, **facts: object) -> None:
         """Raise an error on every rank unless all have the same facts; it lists the ranks with each value."""
-        if self.alike(facts):
+        if self.have_same_settings(facts):
             return
         ranks = [json.loads(one) for one in self.world.all_gather(json.dumps([*map(repr, facts.values())]).encode())]
         differences = []
@@ -236,12 +236,12 @@ class Grid:
         )
         raise error from (RemoteError("rank 0 failed in the same way") if self.world.rank else None)
 
-    def alike(self, *settings: object) -> bool:
+    def have_same_settings(self, *settings: object) -> bool:
         """Whether all ranks have settings with the same printed form."""
         digest = hashlib.sha256(repr(settings).encode()).digest()
-        return self.same(torch.tensor([int.from_bytes(digest[:6])], dtype=torch.float64))
+        return self.have_same_values(torch.tensor([int.from_bytes(digest[:6])], dtype=torch.float64))
 
-    def same(self, values: Tensor) -> bool:
+    def have_same_values(self, values: Tensor) -> bool:
         """Whether all ranks hold the same numbers."""
         values = values.nan_to_num()
         most, least = self.world.all_reduce(torch.stack([values, -values]), "max")

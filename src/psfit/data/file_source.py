@@ -117,10 +117,10 @@ class FileSource:
             fitted=fitted,
         )
         budget = memory.budget(torch.device("cpu")) if self.memory is None else memory.parse(self.memory)
-        pieces = grid.together(lambda: self._pieces(wanted, grid))
+        pieces = grid.run_together(lambda: self._pieces(wanted, grid))
         found = _agree_on_schema(pieces, schema, labelled, grid)
-        part = grid.together(lambda: _join_parts([file.part(a, b, found, budget) for file, a, b in pieces]))
-        grid.together(lambda: _require_rows(part, grid))
+        part = grid.run_together(lambda: _join_parts([file.part(a, b, found, budget) for file, a, b in pieces]))
+        grid.run_together(lambda: _require_rows(part, grid))
         _require_same(part, grid)
         if not scipy.sparse.issparse(part.features):
             return Samples(self._place(part.features, grid), part.y, part.weight, part.names, found)
@@ -161,7 +161,7 @@ class FileSource:
         # All ranks must take the same branch, or they would wait for each other at different places.
         if bool(grid.world.all_reduce(torch.tensor([float(not fits)])) > 0):
             return matrix
-        return grid.together(matrix.resident)
+        return grid.run_together(matrix.load)
 
 
 def _agree_on_schema(pieces: Pieces, known: Schema | None, labelled: bool, grid: Grid) -> Schema:

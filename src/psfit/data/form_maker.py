@@ -50,7 +50,7 @@ class FormMaker:
             self._curvatures[bounds, dtype] = made
         return self._curvatures[bounds, dtype]
 
-    def pooled(
+    def pool(
         self, bounds: tuple[int, ...], dtype: torch.dtype, from_double: bool, nodes: Axis, samples: int, norm: float
     ) -> QuadraticForm:
         """The form of all nodes together, for all targets, from products in some precision.

@@ -76,7 +76,7 @@ class DesignMatrix(ABC):
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         """Rows ``start`` to ``stop - 1`` as a dense tensor of the given precision."""
 
-    def refined(self, shift: Tensor) -> tuple["DesignMatrix", Tensor]:
+    def refine(self, shift: Tensor) -> tuple["DesignMatrix", Tensor]:
         """The matrix for exact products with columns far from zero: in float64, with ``shift (n,)`` subtracted.
 
         Also returns the part of the shift that was not subtracted, because the result would not fit in memory.
@@ -92,7 +92,7 @@ class DesignMatrix(ABC):
             stop = min(start + height, m)
             yield slice(start, stop), DenseStrip(self.chunk(start, stop, dtype))
 
-    def strips_beside(self, index: Tensor) -> Iterator[tuple[slice, Strip, Strip]]:
+    def strips_with_columns(self, index: Tensor) -> Iterator[tuple[slice, Strip, Strip]]:
         """Strips of this rank's columns, each with a strip of the columns ``index`` of the whole matrix."""
         for at, strip in self.strips():
             yield at, strip, strip.columns(index)
@@ -150,7 +150,7 @@ class Dense(DesignMatrix):
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         return self.values[start:stop].to(dtype)
 
-    def refined(self, shift: Tensor) -> tuple["Dense", Tensor]:
+    def refine(self, shift: Tensor) -> tuple["Dense", Tensor]:
         return Dense(self.values - shift), torch.zeros_like(shift)
 
 
@@ -236,7 +236,7 @@ class Affine(DesignMatrix):
 
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         strip = DenseStrip(self.base.chunk(start, stop, dtype))
-        return strip.standardised(self.shift, self.scale, self.constant).values
+        return strip.standardise(self.shift, self.scale, self.constant).values
 
     def strips(self, dtype: torch.dtype | None = None) -> Iterator[tuple[slice, Strip]]:
         if isinstance(self.base, Dense) and MixedPrecisionStrip.applies_to(self.base.values, dtype or self.dtype):
@@ -244,11 +244,11 @@ class Affine(DesignMatrix):
                 yield at, MixedPrecisionStrip(strip.dense(), self.shift, self.scale, self.constant)
             return
         for at, strip in self.base.strips(dtype):
-            yield at, strip.standardised(self.shift, self.scale, self.constant)
+            yield at, strip.standardise(self.shift, self.scale, self.constant)
 
-    def strips_beside(self, index: Tensor) -> Iterator[tuple[slice, Strip, Strip]]:
+    def strips_with_columns(self, index: Tensor) -> Iterator[tuple[slice, Strip, Strip]]:
         if self.own[1] is self:
-            yield from super().strips_beside(index)
+            yield from super().strips_with_columns(index)
             return
         beside = self.columns(index)
         for at, strip in self.own[1].strips():

@@ -81,11 +81,11 @@ class MixedPrecisionStrip(Strip):
     def rows(self, index: Tensor) -> "MixedPrecisionStrip":
         return MixedPrecisionStrip(self.values[index], self.shift, self.scale, self.constant)
 
-    def standardised(self, shift: Tensor, scale: Tensor, constant: float) -> DenseStrip:
-        return self._copy().standardised(shift, scale, constant)
+    def standardise(self, shift: Tensor, scale: Tensor, constant: float) -> DenseStrip:
+        return self._copy().standardise(shift, scale, constant)
 
     def dense(self) -> Tensor:
         return self._copy().values
 
     def _copy(self) -> DenseStrip:
-        return DenseStrip(self.values.double()).standardised(self.shift, self.scale, self.constant)
+        return DenseStrip(self.values.double()).standardise(self.shift, self.scale, self.constant)

@@ -109,7 +109,7 @@ def node_products(
                 products, sums, rest = integer_moments(rows.dense(), reference, w, right)
                 rests[number] += rest
             else:
-                about = rows.standardised(reference, torch.ones_like(reference), 0.0)
+                about = rows.standardise(reference, torch.ones_like(reference), 0.0)
                 products, sums = about.gram(w), about.rmv(right)
             gram[number] += products
             cross[number] += sums

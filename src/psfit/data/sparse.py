@@ -12,7 +12,7 @@ from torch import Tensor
 from psfit.comm import Transfers
 from psfit.data.fingerprint import fingerprint
 from psfit.data.matrix import DesignMatrix
-from psfit.data.sparse_checks import checked, is_canonical
+from psfit.data.sparse_checks import check_matrix, is_canonical
 from psfit.data.strip import DenseStrip, Strip
 
 
@@ -189,7 +189,7 @@ class SparseStrip(Strip):
     def rows(self, index: Tensor) -> "SparseStrip":
         return SparseStrip(self.csr.take_rows(index), self.shift, self.scale, self.constant)
 
-    def standardised(self, shift: Tensor, scale: Tensor, constant: float) -> "SparseStrip":
+    def standardise(self, shift: Tensor, scale: Tensor, constant: float) -> "SparseStrip":
         if self.constant:
             raise TypeError("a sparse strip with a constant column cannot be standardised again")
         shift, scale = shift.to(self.shift), scale.to(self.scale)
@@ -197,7 +197,7 @@ class SparseStrip(Strip):
 
     def dense(self) -> Tensor:
         values = (self.csr.matrix.to_dense() - self.shift) / self.scale
-        return DenseStrip(values).standardised(torch.zeros(()), torch.ones(()), self.constant).values
+        return DenseStrip(values).standardise(torch.zeros(()), torch.ones(()), self.constant).values
 
 
 def _canonical(matrix: "scipy.sparse.csr_matrix | Tensor") -> list[Tensor]:
@@ -239,7 +239,7 @@ class Sparse(DesignMatrix):
         transfers: Transfers | None = None,
     ) -> "Sparse":
         """From SciPy's or torch's format; in the caller's memory if device and precision allow it."""
-        arrays = _canonical(checked(matrix))
+        arrays = _canonical(check_matrix(matrix))
         send = (transfers or Transfers()).send
         starts, places, values = (send(array, device, array.dtype) for array in arrays)
         # The libraries are fastest with short indices.
@@ -267,7 +267,7 @@ class Sparse(DesignMatrix):
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         return self.rows(start, stop).csr.matrix.to_dense().to(dtype)
 
-    def refined(self, shift: Tensor) -> tuple["Sparse", Tensor]:
+    def refine(self, shift: Tensor) -> tuple["Sparse", Tensor]:
         return Sparse(self.csr.to(torch.float64)), shift
 
     def strips(self, dtype: torch.dtype | None = None) -> Iterator[tuple[slice, Strip]]:

@@ -15,7 +15,7 @@ COMPRESSED = ("csr", "csc", "bsr")
 REMEDY = "build it again from rows, columns and values (scipy.sparse.coo_array)"
 
 
-def checked(matrix: Any, name: str = "X") -> Any:
+def check_matrix(matrix: Any, name: str = "X") -> Any:
     """Check that all indices of a matrix (SciPy's or torch's) lie inside its shape; return the matrix.
 
     A format that does not consist of arrays of indices is returned as coordinates.

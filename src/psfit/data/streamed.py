@@ -136,7 +136,7 @@ class Streamed(DesignMatrix):
         part.number = self.number
         return part
 
-    def refined(self, shift: Tensor) -> tuple["Streamed", Tensor]:
+    def refine(self, shift: Tensor) -> tuple["Streamed", Tensor]:
         return self._part(self.first, self.shape[0], self.index, torch.float64), shift
 
     def _part(self, first: int, count: int, index: Tensor | None, dtype: torch.dtype | None = None) -> "Streamed":
@@ -151,7 +151,7 @@ class Streamed(DesignMatrix):
         for at, block in self.blocks():
             yield at, DenseStrip(block.to(dtype or self.dtype))
 
-    def resident(self) -> Dense:
+    def load(self) -> Dense:
         """Read the whole matrix into the device's memory."""
         whole = torch.empty(self.shape, dtype=self.dtype, device=self.device)
         for at, block in self.blocks():

@@ -61,7 +61,7 @@ class Strip(ABC):
         """Some rows, by index."""
 
     @abstractmethod
-    def standardised(self, shift: Tensor, scale: Tensor, constant: float) -> "Strip":
+    def standardise(self, shift: Tensor, scale: Tensor, constant: float) -> "Strip":
         """Columns ``(a_j - shift_j) / scale_j`` and, unless `constant` is zero, a last column of it."""
 
     @abstractmethod
@@ -117,7 +117,7 @@ class DenseStrip(Strip):
     def rows(self, index: Tensor) -> "DenseStrip":
         return DenseStrip(self.values[index])
 
-    def standardised(self, shift: Tensor, scale: Tensor, constant: float) -> "DenseStrip":
+    def standardise(self, shift: Tensor, scale: Tensor, constant: float) -> "DenseStrip":
         values = (self.values - shift.to(self.values)).div_(scale.to(self.values))
         if constant:
             values = torch.cat([values, values.new_full((len(values), 1), constant)], dim=1)

@@ -45,6 +45,6 @@ def _sums(matrix: DesignMatrix, about: np.ndarray, grid: Grid) -> tuple[float, n
     rows, p = matrix.shape
     ones = torch.ones(rows, 1, dtype=torch.float64, device=matrix.device)
     where = torch.from_numpy(about).to(matrix.device)
-    local = grid.together(lambda: torch.cat(matrix.column_moments(ones, where)).cpu())
+    local = grid.run_together(lambda: torch.cat(matrix.column_moments(ones, where)).cpu())
     total = grid.nodes.total(torch.cat([local, torch.tensor([float(rows)], dtype=torch.float64)])).cpu().numpy()
     return float(total[-1]), total[:p], total[p:-1]

@@ -26,8 +26,8 @@ class Folds:
         """The splits of `cv` inside each of the nodes hosted here."""
         grid, bounds = posed.grid, posed.source.split(len(posed.grid.nodes.hosted)).bounds
         classifier = not posed.learned.target.numeric
-        train, test = grid.together(lambda: _split(cv, posed.y, groups, classifier, list(bounds)))
-        if not grid.same(torch.tensor([float(len(train))])):
+        train, test = grid.run_together(lambda: _split(cv, posed.y, groups, classifier, list(bounds)))
+        if not grid.have_same_values(torch.tensor([float(len(train))])):
             raise ValueError(f"cv={cv!r} draws {len(train)} splits on this rank and another number on others")
         # The ranks that share a node share its rows; a splitter without a seed would deal them differently.
         masks = grid.blocks.comm.broadcast(torch.from_numpy(np.stack([train, test])).to(torch.uint8)).bool()

@@ -10,7 +10,7 @@ import torch
 from psfit.comm import Grid
 from psfit.common.arguments import describe
 from psfit.common.environment import environment
-from psfit.data import DesignMatrix, Samples, Source, Spread
+from psfit.data import BlockColumns, DesignMatrix, Samples, Source
 from psfit.estimators.reading import (
     Features,
     as_array,
@@ -66,7 +66,7 @@ class Posed:
     @property
     def weighted(self) -> bool:
         """Whether any sample on any rank has a weight other than one."""
-        return bool(self.grid.nodes.most(torch.tensor([float((self.weights != 1).any())])))
+        return bool(self.grid.nodes.maximum(torch.tensor([float((self.weights != 1).any())])))
 
     def read_limits(self, kappas: Iterable[int] | None) -> tuple[int, ...]:
         """The limits of a path, rising; by default the first ones."""
@@ -86,7 +86,7 @@ def pose_samples(settings: Settings, owner: str, given: Given, grid: Grid) -> Po
     """
     kind = LOSSES[settings.loss].target
     matrix, y, weights, features = _read(kind, owner, given, grid)
-    grid.require_alike(features=matrix.shape[1], dtype=str(matrix.dtype))
+    grid.require_same(features=matrix.shape[1], dtype=str(matrix.dtype))
     if not sum_over_nodes(grid, weights.sum(keepdims=True)) > 0:
         raise ValueError("sample_weight is zero everywhere; at least one sample must count")
     found, effective = kind.learn(y, weights, settings.fit_intercept, settings.parameters, grid)
@@ -98,7 +98,7 @@ def pose_samples(settings: Settings, owner: str, given: Given, grid: Grid) -> Po
         to_tensor(codes, grid, torch.float64),
         to_tensor(effective.reshape(-1, 1), grid, torch.float64),
     )
-    problem = grid.together(lambda: _problem(settings, loss, matrix.shape[1], source.outputs))
+    problem = grid.run_together(lambda: _problem(settings, loss, matrix.shape[1], source.outputs))
     surroundings = environment() | {"device": str(grid.device), "ranks": str(grid.world.size)}
     return Posed(problem, source, grid, y, weights, Learned(features, found, surroundings))
 
@@ -109,11 +109,11 @@ Read = tuple[DesignMatrix, np.ndarray, np.ndarray, Features]
 
 def _read(kind: type[Target], owner: str, given: Given, grid: Grid) -> Read:
     """Data of this rank, as far as they can be checked without the others."""
-    source = grid.together(lambda: as_file(given.X, given.y, given.sample_weight, given.target))
+    source = grid.run_together(lambda: as_file(given.X, given.y, given.sample_weight, given.target))
     if source is None:
-        return grid.together(lambda: _read_arrays(kind, owner, given, grid))
+        return grid.run_together(lambda: _read_arrays(kind, owner, given, grid))
     samples = source.read(grid, labelled=given.y is None, numeric=kind.numeric)
-    return grid.together(lambda: _read_samples(kind, samples, given))
+    return grid.run_together(lambda: _read_samples(kind, samples, given))
 
 
 def _read_arrays(kind: type[Target], owner: str, given: Given, grid: Grid) -> Read:
@@ -147,7 +147,7 @@ def _own_columns(matrix: DesignMatrix, fit_intercept: bool, grid: Grid) -> Desig
         return matrix
     columns = grid.columns(p + fit_intercept)
     at = slice(min(columns.start, p), min(columns.stop, p))
-    return Spread(matrix.columns(at), at, p, grid.blocks)
+    return BlockColumns(matrix.columns(at), at, p, grid.blocks)
 
 
 def _problem(settings: Settings, loss: Loss, p: int, c: int) -> Problem:

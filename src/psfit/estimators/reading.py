@@ -21,7 +21,7 @@ from psfit.comm import Grid
 from psfit.data import Dense, DesignMatrix, FileSource, Sparse, Streamed, memory
 from psfit.data.io.base import CheckedRows
 from psfit.data.schema import Schema
-from psfit.data.sparse_checks import checked
+from psfit.data.sparse_checks import check_matrix
 from psfit.data.streamed import ArrayRows
 from psfit.estimators.kinds import complex_error, require_numbers
 
@@ -90,7 +90,7 @@ def _read_values(X: Any, owner: str) -> Any:
 
 def _read_array(X: Any, owner: str) -> Any:
     if scipy.sparse.issparse(X):
-        X = checked(X)
+        X = check_matrix(X)
     require_numbers(X, "X")
     return check_array(
         X,
@@ -123,7 +123,7 @@ def _place_array(values: np.ndarray, grid: Grid) -> DesignMatrix:
     path = Path(str(getattr(values, "filename", "X")))
     rows = CheckedRows(ArrayRows(values), path, None) if large else ArrayRows(values)
     stream = Streamed(rows, grid.device, dtype, room, transfers=grid.transfers)
-    return stream if large else stream.resident()
+    return stream if large else stream.load()
 
 
 def to_tensor(values: np.ndarray | Tensor, grid: Grid, dtype: torch.dtype | None = None) -> Tensor:

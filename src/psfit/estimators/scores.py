@@ -30,7 +30,7 @@ def score_held_out(scorer: Any, posed: Posed, folds: Folds, coefs: Tensor, inter
         sums, weights = loss_sums(posed.problem, posed.source, posed.grid, folds.test, coefs, intercepts)
         return np.asarray((-sums.mean(dim=2) / weights.unsqueeze(1)).numpy())
     seen, weighted = _predictors(posed, folds, coefs, intercepts), posed.weighted
-    local = posed.grid.together(lambda: _score(scorer, posed, weighted, folds, seen))
+    local = posed.grid.run_together(lambda: _score(scorer, posed, weighted, folds, seen))
     total = sum_over_nodes(posed.grid, local)
     return np.asarray(total[:, :-1] / total[:, -1:])
 

@@ -130,7 +130,7 @@ class SelectingModel(SparseModel):
         gammas = read_gammas(self.gammas)
         posed = self._pose(Given(X, y, sample_weight, target))
         kappas = posed.read_limits(self.kappas)
-        posed.grid.require_alike(
+        posed.grid.require_same(
             criterion=self.criterion,
             cv=name_of(self.cv),
             scoring=name_of(self.scoring),

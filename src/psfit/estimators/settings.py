@@ -50,7 +50,7 @@ def start_grid(rules: Mapping[str, Rule], arguments: Mapping[str, Any], X: Any) 
     """
     asked = RULES["grid"]("grid", arguments["grid"])
     grid = build_grid(asked, X.device if isinstance(X, Tensor) else None)
-    grid.together(lambda: [rules[name](name, value) for name, value in arguments.items()])
+    grid.run_together(lambda: [rules[name](name, value) for name, value in arguments.items()])
     return grid
 
 

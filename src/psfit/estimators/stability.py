@@ -91,7 +91,7 @@ def stability_selection(
         start_grid(RULES, problem | arguments, X),
     )
     limits = posed.read_limits(kappas)
-    posed.grid.require_alike(kappas=limits, resamples=resamples, random_state=random_state)
+    posed.grid.require_same(kappas=limits, resamples=resamples, random_state=random_state)
     # A half that was cut short cannot be counted.
     solver = replace(solver or BiCADMM(), interruptible=False)
     counts = np.zeros((len(limits), posed.source.matrix.shape[1]))

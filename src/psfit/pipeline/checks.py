@@ -18,7 +18,7 @@ def require_finite(*numbers: Tensor) -> None:
 
 def require_same_answers(grid: Grid, coef: Tensor, objectives: Tensor) -> None:
     """Refuse answers that differ between the ranks."""
-    if not grid.same(torch.stack([coef.sum(), coef.square().sum(), objectives.sum().to(coef)])):
+    if not grid.have_same_values(torch.stack([coef.sum(), coef.square().sum(), objectives.sum().to(coef)])):
         raise RuntimeError(
             "the ranks ended with different answers; run all of them on the same kind of processor, with the same "
             "number of threads and the same version of torch"

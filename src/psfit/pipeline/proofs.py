@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from psfit.certificate import Certificate, Certifier, Proof
-from psfit.certificate.path_bounds import BoundsAlong
+from psfit.certificate.path_bounds import PathBounds
 from psfit.pipeline.answers import Answers
 from psfit.problem.instance import Instance
 from psfit.search.refit import Fit
@@ -66,7 +66,7 @@ class OneLimitProver(Prover):
         objective = fits[0].value
         lower = self._certify(number, fits[0].Z, objective).lower
         # Every rank must come to the same decision, also where their processors round differently.
-        closed = self.inst.grid.agree(objective - lower <= self.gap * abs(objective))
+        closed = self.inst.grid.follow_first_rank(objective - lower <= self.gap * abs(objective))
         return [] if closed else [0]
 
     def prove(self, answers: Answers) -> Proofs:
@@ -88,7 +88,7 @@ class SeveralLimitsProver(Prover):
         super().__init__(inst, gap)
         self.kappas = torch.tensor(kappas, device=inst.ridge.device)
         problems = range(inst.items.problems)
-        self.bounds_along = [BoundsAlong(inst.single(number), gap) for number in problems]
+        self.path_bounds = [PathBounds(inst.single(number), gap) for number in problems]
         self.fits: list[list[Fit | None]] = [[None] * len(kappas) for _ in problems]
         self.lower = torch.full((len(kappas), len(problems)), -torch.inf, dtype=torch.float64, device=inst.ridge.device)
 
@@ -98,7 +98,7 @@ class SeveralLimitsProver(Prover):
         if new:
             outputs = self.inst.items.outputs_of(number)
             Z = torch.stack([fits[k].Z[:, outputs] for k in new])
-            bounds = self.bounds_along[number](self.kappas[new], Z, values[new])
+            bounds = self.path_bounds[number](self.kappas[new], Z, values[new])
             self.lower[new, number] = torch.maximum(self.lower[new, number], bounds)
             self.fits[number] = list(fits)
         wide = values - self.lower[:, number] > self.gap * values.abs()

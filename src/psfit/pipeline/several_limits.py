@@ -95,11 +95,11 @@ class SeveralLimitsSearch:
         batch = None
         if can_search_in_lockstep(objective, self.kappas):
             batch = search_in_lockstep(objective, self.kappas, self.starts, zero, rel_tol)
-        if inst.grid.agree(batch is None):
+        if inst.grid.follow_first_rank(batch is None):
             self.found = search_limits(objective, self.kappas, self.starts, zero, rel_tol)
         else:
             assert batch is not None
-            self.found, self.steps, self.agreed = batch.found, batch.steps, inst.grid.agree(batch.agreed)
+            self.found, self.steps, self.agreed = batch.found, batch.steps, inst.grid.follow_first_rank(batch.agreed)
         return list(self.found.values())
 
     def further(self, open_limits: list[int]) -> list[SupportFit] | None:

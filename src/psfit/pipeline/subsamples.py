@@ -52,7 +52,7 @@ class Subsamples:
             exact = task.exact_products or task.solver.exact
             reference = reference_point(problem, source, grid)
             split = source.split(len(grid.nodes.hosted))
-            pieces = grid.together(lambda: RawForm.of_parts(split, reference, exact, piece, count))
+            pieces = grid.run_together(lambda: RawForm.of_parts(split, reference, exact, piece, count))
         return cls(task, masks, tuple(pieces), patterns)
 
     @property

@@ -102,7 +102,7 @@ def _build_grid(grid: Grid | GridSpec | None, source: Source) -> Grid:
 def _require_same_settings(task: Task, others: dict[str, object]) -> None:
     """Ranks that were asked for different things would wait for each other for ever."""
     problem, source, solver, grid = task.problem, task.source, task.solver, task.grid
-    grid.require_alike(
+    grid.require_same(
         features=source.matrix.shape[1],
         outputs=source.outputs,
         dtype=str(source.matrix.dtype),

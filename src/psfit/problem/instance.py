@@ -8,7 +8,7 @@ from torch import Tensor
 
 from psfit.comm import Grid
 from psfit.comm.watch import Watch
-from psfit.data import Affine, DesignMatrix, NodeSplit, Source, Spread
+from psfit.data import Affine, BlockColumns, DesignMatrix, NodeSplit, Source
 from psfit.data.quadratic_form import QuadraticForm
 from psfit.problem.coordinates import Coordinates
 from psfit.problem.costs import Costs, Sizes
@@ -105,7 +105,7 @@ class Instance:
         bounds = self.split.bounds if self.split.tall else (0, self.source.matrix.shape[0])
         norm = float(self.coordinates.rounding_norm.max())
         in_double = self.costs.products_in_double
-        return self.source.forms.pooled(bounds, dtype, in_double, self.grid.nodes, self.samples, norm)
+        return self.source.forms.pool(bounds, dtype, in_double, self.grid.nodes, self.samples, norm)
 
     def objective(self, Z: Tensor) -> Tensor:
         """Objective of each problem ``(problems,)`` at coefficients ``Z (n, c)``, one pass over the data."""
@@ -142,7 +142,7 @@ class Instance:
         assert isinstance(matrix, Affine)
         columns = self.grid.columns(matrix.shape[1])
         at = slice(min(columns.start, features), min(columns.stop, features))
-        part = Spread(matrix.base.columns(at), at, features, self.grid.blocks)
+        part = BlockColumns(matrix.base.columns(at), at, features, self.grid.blocks)
         return Affine(part, matrix.shift, matrix.scale, matrix.constant)
 
     def pick_rows(self, Z: Tensor, features: Tensor) -> Tensor:

@@ -49,11 +49,11 @@ def pose(
         raw = raw.subtract_level(level, source.split(len(grid.nodes.hosted)))
     elif _reads_raw_form(problem, source, grid, exact, totals):
         reference = reference_point(problem, source, grid)
-        raw = grid.together(lambda: RawForm.of(source.split(len(grid.nodes.hosted)), reference, exact))
+        raw = grid.run_together(lambda: RawForm.of(source.split(len(grid.nodes.hosted)), reference, exact))
     columns = _measure(problem, source, grid, raw, totals.weight)
     matrix, left = source.matrix, columns.shift
     if products_lose_digits(columns.norms, columns.shift, columns.useful, float(totals.weight), matrix.dtype):
-        matrix, left = matrix.refined(columns.shift)
+        matrix, left = matrix.refine(columns.shift)
     coordinates = _set_coordinates(problem, matrix, columns, left, level, totals.weight, raw)
     standard = Affine(matrix, left, coordinates.scale, coordinates.constant, integers=not exact)
     posed = Source(standard, source.target, source.weight, source.bounds)
@@ -93,8 +93,8 @@ class _Totals:
 
 def _count(source: Source, grid: Grid) -> _Totals:
     weight = source.weight
-    heights = grid.together(lambda: source.split(len(grid.nodes.hosted)).heights)
-    highest, most_rows = grid.nodes.most(torch.tensor([max(heights), sum(heights)])).tolist()
+    heights = grid.run_together(lambda: source.split(len(grid.nodes.hosted)).heights)
+    highest, most_rows = grid.nodes.maximum(torch.tensor([max(heights), sum(heights)])).tolist()
     rows = weight.new_tensor([source.matrix.shape[0]])
     totals = grid.nodes.total(torch.cat([weight.sum(dim=0), (weight * source.target).sum(dim=0), rows]))
     return _Totals(totals[0], totals[1:-1] / totals[0], int(totals[-1]), highest, most_rows)
@@ -124,7 +124,7 @@ def _measure(problem: Problem, source: Source, grid: Grid, raw: RawForm | None, 
     matrix = source.matrix
     if raw is None:
         reference = reference_point(problem, source, grid)
-        local = torch.stack(grid.together(lambda: matrix.column_moments(source.weight, reference)))
+        local = torch.stack(grid.run_together(lambda: matrix.column_moments(source.weight, reference)))
     else:
         reference, local = raw.reference, torch.stack([raw.sums, raw.squares])
     sums, squares = grid.nodes.total(local)
@@ -186,6 +186,6 @@ def reference_point(problem: Problem, source: Source, grid: Grid) -> Tensor:
     if not problem.fit_intercept:
         return zero
     weight = torch.ones(few, 1, dtype=torch.float64, device=zero.device)
-    sums, _ = grid.together(lambda: source.matrix.rows(0, few).column_moments(weight, zero))
+    sums, _ = grid.run_together(lambda: source.matrix.rows(0, few).column_moments(weight, zero))
     summed = grid.nodes.total(torch.cat([sums, sums.new_tensor([float(few)])]))
     return summed[:-1] / summed[-1]

@@ -83,7 +83,7 @@ def describe(
     columns = ColumnSummary.of(matrix, grid)
     labels = learned.target
     if isinstance(labels, Labels):
-        grid.together(lambda: labels.require_known(y))
+        grid.run_together(lambda: labels.require_known(y))
         counts = sum_over_nodes(grid, np.bincount(labels.codes(y), minlength=len(labels.classes)))
         summary = DataSummary(columns, classes=tuple(zip(class_names(labels.classes), counts.tolist(), strict=True)))
     else:
@@ -99,9 +99,9 @@ def _read(
 ) -> tuple[DesignMatrix, np.ndarray, np.ndarray]:
     """The features of the fit, the target and the weights of this rank's samples."""
     features = learned.features
-    source = grid.together(lambda: as_file(X, y, sample_weight, target))
+    source = grid.run_together(lambda: as_file(X, y, sample_weight, target))
     if source is None:
-        return grid.together(lambda: _read_arrays(subject, learned, X, y, sample_weight, grid))
+        return grid.run_together(lambda: _read_arrays(subject, learned, X, y, sample_weight, grid))
     given = None if sample_weight is None or isinstance(sample_weight, str) else sample_weight
     found = source.read(
         grid,
@@ -111,7 +111,7 @@ def _read(
         schema=features.schema,
         numeric=learned.target.numeric,
     )
-    return grid.together(
+    return grid.run_together(
         lambda: _check_shapes(
             learned, found.matrix, found.y if y is None else y, found.weight if given is None else given
         )
@@ -151,7 +151,7 @@ def _add_scores(
 ) -> DataSummary:
     """Add the model's weighted scores to the summary; predictions stay on their rank."""
     result, target = model.result_, model.learned_.target
-    predictors = grid.together(lambda: multiply(matrix, result.coef, result.intercept))
+    predictors = grid.run_together(lambda: multiply(matrix, result.coef, result.intercept))
     predicted = target.predict(predictors)
     loss = LOSSES[result.loss].make(model.get_params(deep=False))
     coded = torch.from_numpy(target.encode(y, loss).astype(float))

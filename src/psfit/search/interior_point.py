@@ -20,7 +20,7 @@ from torch import Tensor
 
 from psfit.kernels.linalg import cholesky
 from psfit.losses import Box
-from psfit.search.restriction import Restricted
+from psfit.search.restriction import Restriction
 
 MAX_STEPS = 100
 # The share of the way to the boundary that a step may go.
@@ -51,14 +51,14 @@ class _Slack:
     up: Tensor
     down: Tensor
 
-    def moved(self, step: float, by: "_Slack") -> "_Slack":
+    def move(self, step: float, by: "_Slack") -> "_Slack":
         return _Slack(self.a + step * by.a, self.up + step * by.up, self.down + step * by.down)
 
 
 class Interior:
     """One problem on a support, as described above."""
 
-    def __init__(self, view: Restricted, box: Box, weight: Tensor) -> None:
+    def __init__(self, view: Restriction, box: Box, weight: Tensor) -> None:
         self.view, self.box, self.weight = view, box, weight.expand_as(box.centre)
         counted = self.weight > 0
         self.total_weight, self.count = view.total(torch.stack([self.weight.sum(), counted.sum()])).tolist()
@@ -133,20 +133,20 @@ class Interior:
 
         _, _, ahead = direction(-left - pull, 0.0, 0.0)
         reach = self._longest(state, ahead)
-        now, then = self._complementarity(state, state.moved(reach, ahead))
+        now, then = self._complementarity(state, state.move(reach, ahead))
         target = (then / now) ** 3 * now / (2 * self.count * self.unit)
         up, down = target + ahead.up * ahead.a, target - ahead.down * ahead.a
         _, (shift,) = view.products(None, [w * (e - up / above + down / below) / D])
         dx, deta, move = direction(-left - shift, up, down)
         step = min(1.0, NEARLY * self._longest(state, move))
-        return x + step * dx, eta + step * deta, state.moved(step, move)
+        return x + step * dx, eta + step * deta, state.move(step, move)
 
     def _longest(self, state: _Slack, move: _Slack) -> float:
         """How far all samples can go before a slack or a distance to a bound is used up; 1 / NEARLY at most."""
         left = torch.stack([self.box.high - state.a, state.a - self.box.low, state.up, state.down])
         use = torch.stack([move.a, -move.a, -move.up, -move.down])
         most = (use / left).max().clamp(min=NEARLY).reshape(1)
-        return 1 / float(self.view.inst.grid.nodes.most(most))
+        return 1 / float(self.view.inst.grid.nodes.maximum(most))
 
     def _complementarity(self, *states: _Slack) -> list[float]:
         """The weighted sums of all products of slack and distance."""

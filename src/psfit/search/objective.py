@@ -14,7 +14,7 @@ from torch import Tensor
 from psfit.problem import LocalModel
 from psfit.problem.instance import Instance
 from psfit.search.refit import Fit, refit
-from psfit.search.restriction import Restricted
+from psfit.search.restriction import Restriction
 
 # Accurate enough to compare supports; the answer is refitted to the end.
 SEARCH_TOL = 1e-7
@@ -46,16 +46,16 @@ class Objective(ABC):
     def model(self, fit: Fit, chosen: Tensor) -> LocalModel:
         """The quadratic model at a fit."""
 
-    def _view(self, chosen: Tensor) -> Restricted:
+    def _view(self, chosen: Tensor) -> Restriction:
         inst = self.inst
         mask = inst.items.mask_one(chosen)
-        return Restricted(inst, self.outputs, mask, inst.problem.loss, inst.source.target[:, self.outputs])
+        return Restriction(inst, self.outputs, mask, inst.problem.loss, inst.source.target[:, self.outputs])
 
     def _variables(self, chosen: Tensor) -> int:
         """How many coefficients the chosen items stand for."""
         return int(self.inst.items.mask_one(chosen).sum())
 
-    def _items(self, view: Restricted) -> Tensor:
+    def _items(self, view: Restriction) -> Tensor:
         """The packed item of each fitted variable."""
         items, found = self.inst.items, []
         for k, at in enumerate(view.at):
@@ -83,7 +83,7 @@ class DataObjective(Objective):
         blocks = gradient.new_zeros(n, c, c)
         columns = gradient.new_zeros(n, c, view.size)
         own, dtype = inst.source.matrix.own[0], inst.source.matrix.dtype
-        for at, strip, fitted in inst.source.matrix.strips_beside(view.rows):
+        for at, strip, fitted in inst.source.matrix.strips_with_columns(view.rows):
             eta = fitted.mv(Z[view.rows].to(dtype))
             b, weight = view.target[at].to(dtype), inst.source.weight[at].to(dtype)
             slope = inst.problem.loss.gradient(eta, b) if fit.slope is None else fit.slope[at].to(eta.dtype)

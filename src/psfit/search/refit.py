@@ -8,7 +8,7 @@ from torch import Tensor
 from psfit.kernels.linalg import is_hopeless, newton
 from psfit.problem.instance import Instance
 from psfit.search.interior_point import Interior
-from psfit.search.restriction import Restricted
+from psfit.search.restriction import Restriction
 
 TOL = 1e-9
 # Duality gaps, as shares of the objective, at which an answer counts as exact, and at which supports can be compared.
@@ -46,7 +46,7 @@ def refit(
     method; where nearly dependent columns defeat both, in an orthogonal basis.
     """
     outputs = inst.items.outputs_of(problem)
-    view = Restricted(inst, outputs, inst.items.mask_one(chosen), inst.problem.loss, inst.source.target[:, outputs])
+    view = Restriction(inst, outputs, inst.items.mask_one(chosen), inst.problem.loss, inst.source.target[:, outputs])
     if not view.size:
         return Fit(view.scatter(view.gather(Z), Z), float(view.value(view.gather(Z))), 0.0)
     fit, ended = _minimise(view, Z, give_up, tol)
@@ -61,7 +61,7 @@ def refit(
     return fit
 
 
-def _minimise(view: Restricted, Z: Tensor, give_up: float, tol: float) -> tuple[Fit, bool]:
+def _minimise(view: Restriction, Z: Tensor, give_up: float, tol: float) -> tuple[Fit, bool]:
     """The fit, and whether it was followed to its end."""
     loss = view.loss
     box = loss.box(view.target)
@@ -81,7 +81,7 @@ def _minimise(view: Restricted, Z: Tensor, give_up: float, tol: float) -> tuple[
     return fit, not found.lower > give_up
 
 
-def _by_newton(view: Restricted, Z: Tensor, give_up: float, tol: float, steps: int) -> tuple[Fit, bool]:
+def _by_newton(view: Restriction, Z: Tensor, give_up: float, tol: float, steps: int) -> tuple[Fit, bool]:
     first = view.basis is None
     if view.inst.costs.form_at_hand and first:
         # Steps with it need not be perfect: values and gradients come from the data.
@@ -100,7 +100,7 @@ def _by_newton(view: Restricted, Z: Tensor, give_up: float, tol: float, steps: i
     return Fit(x, value, residual, evaluations=result.evaluations), ended
 
 
-def _better_start(view: Restricted, x: Tensor) -> Tensor:
+def _better_start(view: Restriction, x: Tensor) -> Tensor:
     """The variables ``x``, or zero where these are worse: another support's coefficients can miss by far."""
     zero = torch.zeros_like(x)
     if view.loss.quadratic or bool(view.value(x) <= view.value(zero)):
@@ -114,5 +114,5 @@ def optimal_slopes(inst: Instance, problem: int, chosen: Tensor, fit: Fit) -> Te
         return fit.slope
     outputs = inst.items.outputs_of(problem)
     target = inst.source.target[:, outputs]
-    view = Restricted(inst, outputs, inst.items.mask_one(chosen), inst.problem.loss, target)
+    view = Restriction(inst, outputs, inst.items.mask_one(chosen), inst.problem.loss, target)
     return inst.problem.loss.gradient(view.predictors(view.gather(fit.Z)), target)

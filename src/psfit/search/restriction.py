@@ -25,7 +25,7 @@ ROUNDS = 3
 HELD_NUMBERS = 1 << 20
 
 
-class Restricted:
+class Restriction:
     """One problem of an instance on the coefficients where ``mask (p, c')`` is true, and its free intercepts.
 
     The variables form one vector: for each of the problem's c' outputs its chosen rows in order, intercept last. In an

@@ -30,29 +30,29 @@ class Swap:
     into: int
 
 
-def swap_search(scene: Objective, chosen: Tensor, Z: Tensor, rel_tol: float) -> tuple[Tensor, Fit, int]:
+def swap_search(objective: Objective, chosen: Tensor, Z: Tensor, rel_tol: float) -> tuple[Tensor, Fit, int]:
     """From the items ``chosen (size,)`` to a support that no single swap improves by more than `rel_tol`.
 
     Returns the support, its fit and the number of rounds. Several swaps that do not touch each other are tried at
     once, best first, and halved until the objective falls. It ends after a round in which the fit was found to be over.
     """
-    fit = scene.fit(chosen, Z)
+    fit = objective.fit(chosen, Z)
     if bool(chosen.all()) or not bool(chosen.any()):
         return chosen, fit, 0
     for rounds in range(MAX_ROUNDS):
-        threshold, before = rel_tol * abs(fit.value), scene.work
-        swaps = [s for s in propose(scene.domain, scene.model(fit, chosen), chosen) if s.gain > threshold]
-        better = _improve(scene, chosen, fit, swaps, threshold, 2 * scene.work - before)
+        threshold, before = rel_tol * abs(fit.value), objective.work
+        swaps = [s for s in propose(objective.domain, objective.model(fit, chosen), chosen) if s.gain > threshold]
+        better = _improve(objective, chosen, fit, swaps, threshold, 2 * objective.work - before)
         if better is None:
             return chosen, fit, rounds
         chosen, fit = better
-        if scene.inst.watch.must_stop():
+        if objective.inst.watch.must_stop():
             return chosen, fit, rounds + 1
     return chosen, fit, MAX_ROUNDS
 
 
 def _improve(
-    scene: Objective, chosen: Tensor, fit: Fit, swaps: list[Swap], threshold: float, allowed: float
+    objective: Objective, chosen: Tensor, fit: Fit, swaps: list[Swap], threshold: float, allowed: float
 ) -> tuple[Tensor, Fit] | None:
     """The first group of swaps, from many to one and then the runners-up, that lowers the objective.
 
@@ -69,12 +69,12 @@ def _improve(
     newcomers = {swap.into: swap for swap in reversed(swaps)}.values()
     groups += [[swap] for swap in sorted(newcomers, key=_order)][:MOST_TRIES]
     for tries, group in enumerate(groups):
-        if (tries >= least and scene.work > allowed) or scene.inst.watch.must_stop():
+        if (tries >= least and objective.work > allowed) or objective.inst.watch.must_stop():
             break
         trial = chosen.clone()
         trial[[s.out for s in group]] = False
         trial[[s.into for s in group]] = True
-        moved = scene.fit(trial, fit.Z, fit.value)
+        moved = objective.fit(trial, fit.Z, fit.value)
         if moved.value < fit.value - threshold:
             return trial, moved
     return None

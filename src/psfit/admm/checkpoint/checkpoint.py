@@ -73,7 +73,7 @@ class Checkpoint:
                 write_manifest(folder.place(k), self._description(), data)
 
         for action in (prepare, write, finish):
-            grid.together(action)
+            grid.run_together(action)
         if folder.leads:
             folder.remove_others(k)
 
@@ -81,12 +81,12 @@ class Checkpoint:
         """The state and history of the last checkpoint; the given state and no history if there is none."""
         grid, folder = self.setup.instance.grid, self.store.folder
         data = self.store.fingerprints(grid)
-        mine = grid.together(lambda: json.dumps([folder.finished_iterations(), folder.usable_iterations()]).encode())
-        ranks = [json.loads(one) for one in grid.world.all_gather(mine)]
-        found = grid.together(lambda: _find_latest(self.folder, ranks))
+        own = grid.run_together(lambda: [folder.finished_iterations(), folder.usable_iterations()])
+        ranks = [json.loads(one) for one in grid.world.all_gather(json.dumps(own).encode())]
+        found = grid.run_together(lambda: _find_latest(self.folder, ranks))
         if found is None:
             return state, []
-        return grid.together(lambda: self._read(found, state, data))
+        return grid.run_together(lambda: self._read(found, state, data))
 
     def _read(self, iteration: int, state: State, data: list[dict[str, str]]) -> tuple[State, list[Row]]:
         place, device = self.store.folder.place(iteration), state.u.device
@@ -105,7 +105,7 @@ class Checkpoint:
             state,
             iteration=iteration,
             age=torch.full_like(state.age, float(iteration)),
-            local=state.local.restored({name: local[f"local_{name}"] for name in state.local.varying}),
+            local=state.local.restore({name: local[f"local_{name}"] for name in state.local.varying}),
             bilinear=BilinearState(**{name: shared[f"bilinear_{name}"] for name in vars(state.bilinear)}),
             u=local["u"],
             sums=local["sums"],

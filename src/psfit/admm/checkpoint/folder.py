@@ -114,7 +114,7 @@ def open_folder(path: Path, grid: Grid) -> Iterator[Folder]:
 
     try:
         try:
-            grid.together(open_or_create)
+            grid.run_together(open_or_create)
         finally:
             # Now every rank of this folder has tried to be the first.
             if leads:

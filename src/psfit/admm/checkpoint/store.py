@@ -51,7 +51,7 @@ class Store:
     def fingerprints(self, grid: Grid) -> list[dict[str, str]]:
         """The fingerprints of the data of each rank, in order of rank; all ranks must call this."""
         if not self.known:
-            mine = json.dumps(grid.together(self._own_fingerprints)).encode()
+            mine = json.dumps(grid.run_together(self._own_fingerprints)).encode()
             self.known.extend(json.loads(one) for one in grid.world.all_gather(mine))
         return self.known
 

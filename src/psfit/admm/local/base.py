@@ -62,7 +62,7 @@ class LocalState:
         fields = {name: getattr(self, name) for name in self.varying}
         return {name: torch.stack(value) if isinstance(value, tuple) else value for name, value in fields.items()}
 
-    def restored(self, tensors: dict[str, Tensor]) -> "LocalState":
+    def restore(self, tensors: dict[str, Tensor]) -> "LocalState":
         """The state with these `tensors`, which a state of the same subproblem returned before."""
         fields = {n: tuple(v) if isinstance(getattr(self, n), tuple) else v for n, v in tensors.items()}
         return replace(self, **fields)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import scipy.sparse
 
 from psfit.data.io.base import CheckedRows, DataFile, Part, ReadRequest, require_finite, require_finite_entries
 from psfit.data.schema import Schema, first_duplicate
-from psfit.data.sparse_checks import check_arrays, checked
+from psfit.data.sparse_checks import check_arrays, check_matrix
 from psfit.data.streamed import BinaryRows, RowReader
 
 COLUMN_ROWS = 1 << 14
@@ -217,7 +217,7 @@ class NpzFile(ArrayFile):
             arrays = {name: known[name] for name in SPARSE[form]}
             if form == "dia":
                 # This format is checked as the coordinates of its entries.
-                return checked(scipy.sparse.dia_matrix((arrays["data"], arrays["offsets"]), shape=shape)).tocsr()
+                return check_matrix(scipy.sparse.dia_matrix((arrays["data"], arrays["offsets"]), shape=shape)).tocsr()
             check_arrays(form, arrays, shape)
             entries, *places = arrays.values()
             described = (entries, tuple(places)) if form == "coo" else (entries, *places)

@@ -22,7 +22,7 @@ def learn_schema(pieces: Pieces, grid: Grid) -> Schema:
 
     A column has the first kind that all of its cells allow: number, boolean, category. All ranks must call this.
     """
-    local = grid.together(lambda: _merge([file.possible_kinds(start, stop) for file, start, stop in pieces]))
+    local = grid.run_together(lambda: _merge([file.possible_kinds(start, stop) for file, start, stop in pieces]))
     found = _merge([_unpack_kinds(payload, local) for payload in grid.world.all_gather(_pack_kinds(local))])
     if found is None:
         return Schema()
@@ -56,7 +56,7 @@ def _gather_levels(pieces: Pieces, names: list[str], grid: Grid) -> dict[str, li
     """The sorted levels of all ranks; the ranks exchange only levels."""
     if not names:
         return {}
-    local = grid.together(lambda: _union(file.levels(start, stop, names) for file, start, stop in pieces))
+    local = grid.run_together(lambda: _union(file.levels(start, stop, names) for file, start, stop in pieces))
     payload = json.dumps({name: sorted(found) for name, found in local.items()}).encode()
     gathered = (json.loads(other) for other in grid.world.all_gather(payload))
     return {name: sorted(found) for name, found in _union(gathered).items()}

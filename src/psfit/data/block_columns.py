@@ -13,7 +13,7 @@ from psfit.comm import Axis
 from psfit.data.matrix import Dense, DesignMatrix
 
 
-class Spread(DesignMatrix):
+class BlockColumns(DesignMatrix):
     """A matrix of `width` columns: this rank has the columns `at` as `part`, other ranks of the feature axis the rest.
 
     Every rank of the axis must make the same calls.
@@ -62,15 +62,15 @@ class Spread(DesignMatrix):
             return self.part.columns(slice(start - self.at.start, stop - self.at.start))
         return self._gather_columns(torch.arange(start, stop, device=self.device))
 
-    def rows(self, start: int, stop: int) -> "Spread":
-        return Spread(self.part.rows(start, stop), self.at, self.shape[1], self.axis)
+    def rows(self, start: int, stop: int) -> "BlockColumns":
+        return BlockColumns(self.part.rows(start, stop), self.at, self.shape[1], self.axis)
 
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         return self._gather(self.part.chunk(start, stop, dtype).T).T
 
-    def refined(self, shift: Tensor) -> tuple["Spread", Tensor]:
-        part, left = self.part.refined(shift[self.at])
-        return Spread(part, self.at, self.shape[1], self.axis), self._gather(left)
+    def refine(self, shift: Tensor) -> tuple["BlockColumns", Tensor]:
+        part, left = self.part.refine(shift[self.at])
+        return BlockColumns(part, self.at, self.shape[1], self.axis), self._gather(left)
 
     def column_moments(self, weights: Tensor, about: Tensor) -> tuple[Tensor, Tensor]:
         local = torch.stack(self.part.column_moments(weights, about[self.at]), dim=1)
