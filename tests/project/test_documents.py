@@ -218,3 +218,11 @@ make test
         ("console", "python ranks.py | sort\n", "2\n"),
         ("console", "psfit fit data.csv \\\n    --kappa 3\n", None),
     ]
+
+
+@pytest.mark.parametrize("page", [*(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_the_files_that_pages_name_exist(page):
+    """Paths in backquotes, such as `problem/domain.py` inside the package or `tests/oracles.py` of the project."""
+    named = re.findall(r"`((?:[a-z0-9_]+/)+[a-z0-9_]+\.(?:py|md|toml))`", page.read_text())
+    for path in named:
+        assert (ROOT / path).exists() or (ROOT / "src/psfit" / path).exists(), path
