@@ -13,7 +13,7 @@ from psfit.estimators.results.selection import Selection
 from psfit.estimators.scores import stack_models
 from psfit.estimators.warning import count_unfinished
 from psfit.pipeline.path import solve_path
-from psfit.pipeline.subsamples import loss_sums
+from psfit.pipeline.subsamples import Subsamples, loss_sums
 
 # More samples with less weight than this have weights of another kind: shares that sum to one.
 LEAST_WEIGHT = 3.0
@@ -27,11 +27,13 @@ def choose_by_criterion(posed: Posed, candidates: Candidates, criterion: str, ca
         raise ValueError(
             f"criterion={criterion!r} needs a likelihood, which the {problem.loss.name} loss is not; use 'cv'"
         )
+    everything = torch.ones(1, source.matrix.shape[0], dtype=torch.bool)
+    # The path and the fit after it share one form of the samples.
+    raw = Subsamples.of(problem, source, grid, everything, candidates.solver).whole
     paths = require_complete(
-        solve_path(problem, source, kappas, gammas, candidates.solver, grid, certify=False, callback=callback)
+        solve_path(problem, source, kappas, gammas, candidates.solver, grid, False, raw=raw, callback=callback)
     )
     coefs, intercepts = stack_models([paths])
-    everything = torch.ones(1, source.matrix.shape[0], dtype=torch.bool)
     sums, weights = loss_sums(problem, source, grid, everything, coefs, intercepts)
     _require_counts(posed, float(weights[0]), criterion)
     items = problem.items(source.matrix.shape[1], source.outputs)
@@ -40,7 +42,7 @@ def choose_by_criterion(posed: Posed, candidates: Candidates, criterion: str, ca
     values = criterion_values(criterion, problem.loss, sums[0].numpy(), float(weights[0]), packed, free, items.size)
     scores = -values.reshape(len(gammas), len(kappas))
     selection = Selection.of(kappas, gammas, scores, None, criterion.upper(), False)
-    return Choice(selection, count_unfinished([[points] for points in paths], "paths"))
+    return Choice(selection, count_unfinished([[points] for points in paths], "paths"), raw=raw)
 
 
 def _require_counts(posed: Posed, weight: float, criterion: str) -> None:
