@@ -1,4 +1,4 @@
-"""Proofs: a lower bound with every answer, and the search that closes what gap is left."""
+"""Proofs: a lower bound with every answer, and the search that closes the gap that is left."""
 
 from psfit.certificate.branch import Standing
 from psfit.certificate.certify import Certificate, Certifier

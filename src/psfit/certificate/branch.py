@@ -1,8 +1,9 @@
 """Best-first branch and bound over supports, a batch of tree nodes at a time.
 
-A tree node decides some items to be inside or outside. Its relaxation gives a bound; if that does not come close to the
-best support known, one undecided item is put inside in one child and outside in the other. Children start from their
-parent's iterate and share one factor of the data, so that a batch of them costs a few matrix products.
+A tree node says of some items that they are inside or outside. Its relaxation gives a bound. If the bound is not close
+to the objective of the best known support, one undecided item is put inside in one child and outside in the other.
+Children start from their parent's iterate and share one factor of the data. So a batch of them costs a few matrix
+products.
 """
 
 import heapq
@@ -17,13 +18,13 @@ from psfit.problem import Domain, all_supports
 
 BATCH = {"cpu": 64, "cuda": 1024}
 CHILD_ITERATIONS = 10
-# Rounded supports of so many nodes of a batch, the most promising ones, are tried as answers.
+# In each batch, the rounded supports of this many nodes with the smallest bounds are tried as answers.
 ROUNDINGS = 2
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a search stands."""
+    """The state of a search: bounds on the optimum, nodes explored and nodes still open."""
 
     upper: float
     lower: float
@@ -33,8 +34,8 @@ class Standing:
 
 @dataclass(frozen=True)
 class Tree:
-    """What a search proved: no support is better than `lower`. `support` has the objective `upper`; it is None if the
-    search met nothing better than the start.
+    """The result of a search: no support is better than `lower`. `support` has the objective `upper`; it is None if the
+    search found nothing better than the start.
     """
 
     lower: float
@@ -44,7 +45,7 @@ class Tree:
 
 
 class _Pool:
-    """Rows of tensors by number, recycled: the open nodes of the tree."""
+    """The open nodes of the tree, as rows of tensors. Rows that were taken out are used again."""
 
     def __init__(self, like: tuple[Tensor, ...]) -> None:
         self.columns = tuple(column[:0].clone() for column in like)
@@ -53,9 +54,9 @@ class _Pool:
     def add(self, rows: tuple[Tensor, ...]) -> list[int]:
         count, capacity = len(rows[0]), len(self.columns[0])
         if count > len(self.unused):
-            grown = max(256, capacity, count)
-            self.columns = tuple(torch.cat([c, c.new_empty(grown, *c.shape[1:])]) for c in self.columns)
-            self.unused += range(capacity, capacity + grown)
+            added = max(256, capacity, count)
+            self.columns = tuple(torch.cat([c, c.new_empty(added, *c.shape[1:])]) for c in self.columns)
+            self.unused += range(capacity, capacity + added)
         places = [self.unused.pop() for _ in range(count)]
         index = torch.tensor(places, device=rows[0].device)
         for column, row in zip(self.columns, rows, strict=True):
@@ -69,7 +70,7 @@ class _Pool:
 
 
 class Search:
-    """One tree; `upper` is the objective of the incumbent and `best` its support, once a better one was met."""
+    """One tree; `upper` is the objective of the incumbent and `best` its support, None before a better one is found."""
 
     def __init__(self, relaxation: Relaxation, upper: float, gap_tol: float) -> None:
         self.relaxation, self.upper, self.gap_tol = relaxation, upper, gap_tol
@@ -81,22 +82,22 @@ class Search:
 
     @property
     def enough(self) -> float:
-        """A bound from which on a node need not be explored."""
+        """A node with a bound this high need not be explored."""
         return self.upper - self.gap_tol * abs(self.upper)
 
     @property
     def lower(self) -> float:
-        """What is proved so far."""
+        """The lower bound proved so far."""
         waiting = self.heap[0][0] if self.heap else float("inf")
         return min(self.upper, self.floor, waiting)
 
     def run(self, root: Domain, bounds: Bounds, stop: Callable[[Standing], bool]) -> Tree:
-        """Explore from the root, whose bounds are known, until everything is proved or `stop` says so."""
-        self._file(root, bounds, bounds.lower)
+        """Explore from the root, whose bounds are known, until everything is proved or `stop` returns True."""
+        self._process(root, bounds, bounds.lower)
         width = BATCH[self.relaxation.device.type]
         while self.heap and not stop(Standing(self.upper, self.lower, self.explored, len(self.heap))):
             if self.heap[0][0] >= self.enough:
-                # The best node waiting need not be explored any more, so none does.
+                # The waiting node with the smallest bound need not be explored, so no other node need be.
                 self.floor, self.heap = min(self.floor, self.heap[0][0]), []
                 break
             taken = [heapq.heappop(self.heap) for _ in range(min(width, len(self.heap)))]
@@ -106,7 +107,7 @@ class Search:
         return Tree(self.lower, self.upper, self.best, self.explored)
 
     def try_all(self, stop: Callable[[Standing], bool]) -> Tree:
-        """Prove every support by itself; nothing is proved if `stop` says so before the last one."""
+        """Bound every support by itself; nothing is proved if `stop` returns True before the last one."""
         for support in all_supports(self.relaxation.root.items.size, self.relaxation.kappa, self.relaxation.device):
             if stop(Standing(self.upper, float("-inf"), self.explored, 1)):
                 self.floor = float("-inf")
@@ -115,20 +116,20 @@ class Search:
             self.explored += 1
         return Tree(self.lower, self.upper, self.best, self.explored)
 
-    def _expand(self, rows: tuple[Tensor, ...], parents: Tensor) -> None:
+    def _expand(self, rows: tuple[Tensor, ...], parent_bounds: Tensor) -> None:
         inside, outside, chosen, *state = rows
         mark = torch.zeros_like(inside).scatter(1, chosen, True)
         inside, outside = torch.cat([inside | mark, inside]), torch.cat([outside, outside | mark])
         domain = self.relaxation.root.decide(inside, outside)
-        twice = torch.arange(len(chosen), device=inside.device).repeat(2)
-        bounds = self.relaxation.bound(domain, tuple(s[twice] for s in state), self.enough, CHILD_ITERATIONS)
-        self.explored += len(twice)
-        self._file(domain, bounds, torch.maximum(bounds.lower, parents[twice]))
+        parent = torch.arange(len(chosen), device=inside.device).repeat(2)
+        bounds = self.relaxation.bound(domain, tuple(s[parent] for s in state), self.enough, CHILD_ITERATIONS)
+        self.explored += len(parent)
+        self._process(domain, bounds, torch.maximum(bounds.lower, parent_bounds[parent]))
 
-    def _file(self, domain: Domain, bounds: Bounds, lower: Tensor) -> None:
-        """Try rounded supports, decide what the bounds decide, close leaves, and queue the rest.
+    def _process(self, domain: Domain, bounds: Bounds, lower: Tensor) -> None:
+        """Try rounded supports, decide the items that the bounds decide, close leaves, and queue the other nodes.
 
-        `lower` may come from a parent and be better than the node's own bound; the scores belong to the latter.
+        `lower` may come from a parent and be better than the node's own bound. The scores belong to the own bound.
         """
         self._round(domain, bounds, lower)
         domain, possible = domain.screen(bounds.scores, bounds.lower, self.upper)
@@ -139,8 +140,8 @@ class Search:
         leaf = possible & (full | (free.sum(dim=1) <= domain.left.squeeze(1)))
         for row in leaf.nonzero().flatten().tolist():
             self._try(domain.inside[row] if bool(full[row]) else domain.inside[row] | free[row], closing=True)
-        for value, open_ in zip(lower.tolist(), (possible & ~leaf).tolist(), strict=True):
-            if open_ and value >= self.enough:
+        for value, is_open in zip(lower.tolist(), (possible & ~leaf).tolist(), strict=True):
+            if is_open and value >= self.enough:
                 self.floor = min(self.floor, value)
         queue = (possible & ~leaf & (lower < self.enough)).nonzero().flatten()
         if not len(queue):
@@ -172,5 +173,5 @@ class Search:
 
 
 def branching_item(domain: Domain, shares: Tensor, scores: Tensor) -> Tensor:
-    """The free item ``(B, 1)`` that carries most: its share of the limit times its score."""
+    """The free item ``(B, 1)`` with the largest product of its share of the limit and its score."""
     return torch.where(domain.free, shares * scores, -1.0).argmax(dim=1, keepdim=True)

@@ -1,7 +1,8 @@
-"""A dual point for many or distant columns: found on a few candidates, then proved against all columns in one pass.
+"""A bound where columns are too many or too slow to read: its dual point comes from a few candidate columns.
 
-A bound needs slopes for the samples and one product with every column. Where the slopes come from does not matter for
-its validity, so they are improved on the columns that count at present. Columns that turn out to count, too, join them.
+A bound needs slopes for the samples and one product with every column. It is valid whatever the slopes are. So they are
+improved on a few candidate columns only, and the bound is made in one pass over all columns. Columns with large scores
+join the candidates.
 """
 
 import torch
@@ -12,7 +13,7 @@ from psfit.certificate.dual import dual_bound
 from psfit.problem.instance import Instance
 
 ROUNDS = 5
-# A round must win this share of the gap to be followed by another.
+# Another round follows only if this one closed at least this share of the gap.
 WORTHWHILE = 0.02
 
 
@@ -42,7 +43,7 @@ def bound_by_candidates(inst: Instance, Z: Tensor, objective: float, iterations:
 
 
 def _add_candidates(inst: Instance, index: Tensor, scores: Tensor) -> Tensor:
-    """The features in `index` and others whose scores are among the largest, as far as there is room."""
+    """The features in `index` and the others with the largest scores, as many as memory allows."""
     by_feature = inst.items.by_feature(scores).amax(dim=1)
     by_feature[index] = torch.inf
     size = min(inst.sizes.column_room, inst.items.features, len(index) + inst.costs.first_candidates)

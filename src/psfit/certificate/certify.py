@@ -1,4 +1,4 @@
-"""The certificate of an answer: how much better any other support could be, and which items are beyond doubt."""
+"""The certificate of an answer: how much better any other support could be, and which items are certain."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,15 +17,15 @@ from psfit.data.form_elimination import complete, single_optima
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
-# Iterations that a certificate may spend: each is a small product, or two passes over the data.
+# The most iterations of a certificate, where each is a small product, and where each is two passes over the data.
 SMALL_BUDGET = 100
 PASS_BUDGET = 60
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """No support has an objective below `lower`; every one better than the answer's has the items `inside` and none of
-    the items `outside`, two masks ``(size,)``.
+    """No support has an objective below `lower`. Every support better than the answer's has all items `inside` and none
+    of the items `outside`, two masks ``(size,)``.
     """
 
     lower: float
@@ -36,7 +36,7 @@ class Certificate:
 class Certifier:
     """Certificates for answers of one problem of an instance; what they share is made once.
 
-    Passes over the data end with their budget, or when the fit is over.
+    Passes over the data end when their budget is used up, or when the fit must stop.
     """
 
     def __init__(self, inst: Instance, problem: int) -> None:
@@ -44,7 +44,7 @@ class Certifier:
         self.outputs = inst.items.outputs_of(problem)
 
     def certify(self, Z: Tensor, objective: float, gap: float = 0.0) -> Certificate:
-        """Bound the problem from an answer ``Z (n, c)`` with the given objective; a relative `gap` will do."""
+        """Bound the problem from an answer ``Z (n, c)`` with the given objective; stop at a relative `gap`."""
         inst, Z = self.inst, Z[:, self.outputs].double()
         domain = inst.domain
         enough = objective - gap * abs(objective) if isfinite(objective) else objective
@@ -76,16 +76,16 @@ class Certifier:
         return extraction.extract_by_nodes(self.inst)
 
     def _by_one_gradient(self, X: Tensor, objective: float, domain: Domain) -> tuple[float, Domain]:
-        """Nothing is pooled: the nodes' own smallest eigenvalues and one gradient at the answer."""
+        """From the nodes' own smallest eigenvalues and one gradient at the answer; no Gram matrix leaves its node."""
         extracted = torch.full_like(self.inst.ridge[: len(X)], self._extracted_by_nodes)
         bound, scores = gradient_bound(self.inst, X, extracted, domain)
         return float(bound), domain.screen(scores, bound, objective)[0]
 
     def _by_quadratic_form(self, X: Tensor, objective: float, enough: float, domain: Domain) -> tuple[float, Domain]:
-        """One gradient at the answer; then at a better point that the pooled form finds; then without what is decided.
+        """A gradient at the answer; then at a better point of the pooled form; then without the decided items.
 
-        Each proves its bound from the data themselves, and the first that is enough ends it. Where a single place is
-        left, all items are tried for it.
+        Each step proves its bound from the data themselves. The first bound that is good enough ends the work. Where a
+        single place is left, all items are tried for it.
         """
         inst, limited = self.inst, self._limited
         if limited.kappa == 1:
@@ -101,8 +101,8 @@ class Certifier:
         inside, free = domain.inside[0], domain.free[0]
         if float(bound) >= enough or not bool(free.any()) or bool(free.all()):
             return float(bound), domain
-        # Items inside are an ordinary part of the convex problem. Half of their ridge stays what pays for the gradient
-        # that rounding leaves on them, the other half joins the loss; what can be extracted then depends on the others.
+        # Items inside are an ordinary part of the convex problem. Rounding leaves a small gradient on them, and half of
+        # their ridge is kept to bound its effect. The other half joins the loss before curvature is extracted.
         rest = limited.reduce(inside, domain.outside[0])
         if rest.kappa == 1:
             least, tried = _by_trying_all(rest, objective, domain)
@@ -117,7 +117,7 @@ class Certifier:
 
 
 def _by_trying_all(limited: LimitedForm, objective: float, domain: Domain) -> tuple[float, Domain]:
-    """The bound of a form with a single place left; only items that reach the objective may still take it."""
+    """The bound of a form with a single place left. Only items that reach the objective remain possible."""
     values = single_optima(limited.form)
     inside, outside = domain.inside.clone(), domain.outside.clone()
     outside[0, limited.index[values > objective]] = True

@@ -1,12 +1,12 @@
-"""The relaxation of any loss by a primal-dual method that touches the data only by products.
+"""The relaxation of any loss by a primal-dual method that uses the data only in products.
 
 With slopes ``a`` and coefficients ``z`` one iteration is
 
     z+ = prox of the perspective at  z - tau A'(w a)
     a+ = prox of the conjugate at    a + sigma A (2 z+ - z),
 
-so that only sums over samples leave a node, nothing is factored, and the slopes are always a valid dual point, also
-where a loss has kinks. Tree nodes of a scalar loss are columns of one batch; those of a joint loss follow one another.
+Only sums over samples leave a node, and nothing is factored. The slopes are always a valid dual point, also where a
+loss has kinks. Tree nodes of a scalar loss are columns of one batch; those of a joint loss are bounded one by one.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from psfit.problem.instance import Instance
 POWER_STEPS = 12
 # The ratio of the steps in slopes and in coefficients, as a share of the ratio of their sizes.
 BALANCE = 0.3
-# Fewer steps than this are over before a recording would pay.
+# With fewer steps than this, recording them would take longer than it saves.
 WORTH_RECORDING = 30
 
 # The least objective on a support ``(size,)``, and the slopes ``(m, c)`` of the samples' losses there.
@@ -31,9 +31,9 @@ Fit = Callable[[Tensor], tuple[float, Tensor]]
 
 
 class DataRelaxation(Relaxation):
-    """An instance of one problem; an iteration ends with its budget, or when the fit is over.
+    """The relaxation of an instance of one problem; it ends after its iterations, or when the fit must stop.
 
-    `fit` minimises on a support, for a search that tries some.
+    `fit` minimises on a support. Only a search that tries supports needs it.
     """
 
     def __init__(self, inst: Instance, fit: Fit | None = None) -> None:
@@ -45,7 +45,7 @@ class DataRelaxation(Relaxation):
         self.balance = BALANCE * inst.problem.loss.typical_curvature(inst.mean_target, c) * self.norm
 
     def _norm(self) -> float:
-        """The largest singular value of the weighted data, slightly more than a few power steps find."""
+        """The largest singular value of the weighted data, as estimated by a few power steps, and slightly more."""
         source, nodes = self.inst.source, self.inst.grid.nodes
         generator = torch.Generator().manual_seed(0)
         v = torch.randn(source.matrix.shape[1], 1, generator=generator).to(source.matrix.device, source.matrix.dtype)
@@ -107,7 +107,7 @@ class DataRelaxation(Relaxation):
                 done = bool(((idle > PATIENCE) | (best >= enough)).all()) or inst.watch.must_stop()
                 if k == iterations or (k and done):
                     break
-            # What a step returns beside its arguments is not an argument of the next.
+            # A step also returns shares, which the next step does not take.
             found = advance({name: found[name] for name in ("z", "a")})
         state = self._as_rows(found["z"]), self._as_rows(found["a"]), balance
         return Bounds(best, scores, found["shares"], state)
@@ -128,7 +128,7 @@ class DataRelaxation(Relaxation):
         return columns.unflatten(1, (-1, self.inst.source.outputs)).transpose(0, 1)
 
     def optimum(self, support: Tensor) -> tuple[float, float]:
-        """What the refit's slopes prove on this support counts, however well the refit ended."""
+        """The error is what the refit's slopes cannot prove. So it is right even if the refit is inaccurate."""
         assert self.fit is not None
         value, slopes = self.fit(support)
         chosen = support.unsqueeze(0)

@@ -6,7 +6,7 @@ has
     objective(Z) >= - sum_i w_i loss*(a_i) + <g, Z> + 1/2 sum_j r_j ||z_j||^2
                  >= - sum_i w_i loss*(a_i) - (sum of the kappa largest scores |g_j|^2 / (2 r_j)),
 
-provided g vanishes on the intercept, which pays no ridge. `balance_slopes` moves the slopes until it does.
+provided g vanishes on the intercept, which has no ridge. `balance_slopes` changes the slopes so that it does.
 """
 
 import torch
@@ -53,15 +53,15 @@ def dual_bound(inst: Instance, slopes: Tensor, domain: Domain) -> tuple[Tensor, 
 def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:
     """The bound that one gradient at coefficients ``X (p, c)`` proves for the squared loss, and the scores behind it.
 
-    ``extracted (p, 1)`` is curvature that the data are known to give to the features: it moves from the loss to the
-    ridge, as in ``p* >= F(X) - <g, X> - charge`` with ``F = loss - 1/2 sum_j d_j ||x_j||^2`` and ``g`` its gradient.
+    ``extracted (p, 1)`` is curvature ``d`` that the data certainly give to the features. It moves from the loss to the
+    ridge: ``p* >= F(X) - <g, X> - conjugate(scores)`` with ``F = loss - 1/2 sum_j d_j ||x_j||^2``, ``g`` its gradient.
     """
     source, n, c = inst.source, X.shape[0], X.shape[1]
     weight, target = source.weight, source.target
     matrix = source.matrix.columns(slice(0, n))
     own, mine = matrix.own
     residual, sizes = torch.empty_like(target), torch.empty_like(target)
-    # The columns are centred, so that the best intercept is the mean of the targets up to rounding.
+    # The columns are centred, so the best intercept is the mean of the targets up to rounding.
     middle = _weighted_mean(inst, target) if inst.items.free else torch.zeros_like(target[:1])
     spread = None if mine is matrix else _predictors(inst, mine, X[own])
     local = X.new_zeros(n + 3, c + 1)
@@ -72,7 +72,7 @@ def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, domain: Domain)
     local[n, :c] = (weight * residual.square()).sum(dim=0)
     offset = torch.zeros_like(middle)
     if inst.items.free:
-        # With the best intercept the residuals add up to zero, so that the gradient vanishes on it.
+        # With the best intercept the residuals add up to zero, so the gradient vanishes on it.
         offset = _weighted_mean(inst, residual)
         residual, sizes = residual - offset, sizes + offset.abs()
     local[n + 1, :c], local[n + 2, :c] = (weight * torch.stack([residual, sizes]).square()).sum(dim=1)
@@ -107,7 +107,7 @@ def _predictors(inst: Instance, mine: DesignMatrix, X: Tensor) -> Tensor:
 
 
 def trivial_bound(inst: Instance) -> float:
-    """What needs no data: no sample can lose less than the least value of its loss."""
+    """A bound that needs no columns: the loss of a sample is at least its least value."""
     target = inst.source.target
     least = -inst.source.weight * inst.problem.loss.conjugate(torch.zeros_like(target), target)
     summed = float(inst.grid.nodes.total(least.sum().reshape(1)))
@@ -115,10 +115,11 @@ def trivial_bound(inst: Instance) -> float:
 
 
 def balance_slopes(loss: Loss, slopes: Tensor, target: Tensor, weight: Tensor, grid: Grid) -> Tensor:
-    """Slopes still in the conjugate's domain whose weighted sum is zero in every output.
+    """Slopes changed so that their weighted sum is zero in every output; they stay in the conjugate's domain.
 
-    Scalar losses: zero lies in the domain, so the slopes of the sign that outweighs the other are scaled down. Softmax:
-    the probabilities behind the slopes are mixed with a little of a distribution that restores the labels' totals.
+    Scalar losses: zero lies in the domain, so the slopes of one sign, the one with the larger sum, are scaled down.
+    Softmax: the probabilities behind the slopes are mixed with a little of a distribution that restores the totals of
+    the labels.
     """
     if not loss.joint:
         halves = torch.stack([(weight * slopes.clamp(min=0)).sum(dim=0), (weight * slopes.clamp(max=0)).sum(dim=0)])

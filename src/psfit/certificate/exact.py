@@ -1,4 +1,4 @@
-"""Exact mode: shrink the problem by what the bounds decide, then branch on what is left."""
+"""Exact mode: take the items that the bounds decide out of the problem, then branch on the others."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,11 +16,12 @@ from psfit.data.form_elimination import rounding_of
 from psfit.problem import are_few
 from psfit.problem.instance import Instance
 
-# Iterations of the root's relaxation: by passes over the data once, on a quadratic form again in every round.
+# Iterations of the root's relaxation: by passes over the data, where it is solved once, and on a quadratic form, where
+# it is solved again in every round.
 PASS_ITERATIONS = 300
 ROOT_ITERATIONS = 30
-# Improving the extraction: rounds at most, the number of items up to which it pays, and the share of the gap that a
-# round must win to be followed by another.
+# Improving the extraction: the most rounds, the most items for which it saves time, and the share of the gap that a
+# round must close to be followed by another.
 ROUNDS = 10
 MOST_ITEMS = 800
 WORTHWHILE = 0.03
@@ -30,8 +31,8 @@ MOST_FEATURES = 4096
 
 @dataclass(frozen=True)
 class Proof:
-    """What was proved: no support is better than `lower`. `support` ``(size,)`` is one better than the answer, if one
-    was found; `inside` and `outside` are the items that were decided before branching.
+    """No support is better than `lower`. `support` ``(size,)`` is a better one than the answer's, with the objective
+    `upper`; it is None if none was found. `inside` and `outside` are the items that were decided before branching.
     """
 
     lower: float
@@ -54,14 +55,14 @@ def prove(
     gap_tol: float,
     stop: Stop,
 ) -> Proof:
-    """Search for a better support than that of ``Z (n, c)`` until the gap is below `gap_tol` or `stop` says so.
+    """Search for a better support than that of ``Z (n, c)`` until the gap is below `gap_tol` or `stop` returns True.
 
     Parameters
     ----------
     fit : callable
         The least objective on a support ``(size,)``, and the slopes ``(m, c')`` of the samples' losses there.
     stop : callable
-        Hears of the progress between batches of tree nodes; returning True ends the search.
+        Called with the progress between batches of tree nodes; the search ends when it returns True.
     """
     single = inst.single(problem)
     Z = Z[:, inst.items.outputs_of(problem)].double()
@@ -74,7 +75,7 @@ def prove(
 
 
 def _prove_quadratic(limited: LimitedForm, X: Tensor, objective: float, gap_tol: float, stop: Stop) -> Proof:
-    """Bound, take out what is decided, extract better, and again; then branch."""
+    """Bound, take out the decided items, improve the extraction; repeat; then branch."""
     inside = torch.zeros(limited.size, dtype=torch.bool, device=limited.index.device)
     outside = inside.clone()
     extracted, root = limited.form.curvature.extracted, -float("inf")
@@ -94,15 +95,15 @@ def _prove_quadratic(limited: LimitedForm, X: Tensor, objective: float, gap_tol:
         if closed or stop(Standing(objective, root, 0, 1)):
             break
         slope = _slope(bounds, keep)
-        hopeful = limited.size <= MOST_ITEMS and bool(slope.any())
-        if not decided and (gain < WORTHWHILE * (objective - root) or not hopeful):
+        can_improve = limited.size <= MOST_ITEMS and bool(slope.any())
+        if not decided and (gain < WORTHWHILE * (objective - root) or not can_improve):
             break
-        if hopeful and bool(limited.form.curvature.extracted.any()):
+        if can_improve and bool(limited.form.curvature.extracted.any()):
             ideal = extraction.improve(limited.form.curvature, slope)
             extracted = extracted + 1.5 / (k + 4) * (ideal - extracted)
         extracted = extraction.make_safe(limited.form.curvature, extracted)
     if limited.kappa <= 0 or limited.size <= limited.kappa:
-        tree = _only_support(limited, objective)
+        tree = _solve_single_support(limited, objective)
     else:
         if decided:
             relaxation = QuadraticRelaxation(limited, extracted)
@@ -115,7 +116,7 @@ def _prove_quadratic(limited: LimitedForm, X: Tensor, objective: float, gap_tol:
     return Proof(max(tree.lower, root), tree.upper, support, inside, outside, tree.explored)
 
 
-def _only_support(limited: LimitedForm, objective: float) -> Tree:
+def _solve_single_support(limited: LimitedForm, objective: float) -> Tree:
     """A form without choices has a single support."""
     chosen = torch.full((limited.size,), limited.kappa > 0, dtype=torch.bool, device=limited.index.device)
     minimum = limited.domain.minimise(limited.form, chosen)
@@ -142,5 +143,5 @@ def _slope(bounds: Bounds, keep: Tensor) -> Tensor:
     shares = bounds.shares[0, keep]
     squares = bounds.state[0][0][:, keep].square().sum(dim=0)
     slope = torch.where(shares > 0, squares / shares.clamp(min=1e-12) - squares, 0.0).clamp(min=0)
-    # A little for every item: where the relaxation is undecided next is not known yet.
+    # Every item gets a little, because an item with slope zero may matter in the next round.
     return slope + 1e-3 * slope.mean()

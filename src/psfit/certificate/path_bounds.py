@@ -16,7 +16,7 @@ from psfit.problem.instance import Instance
 
 
 class PathBounds:
-    """Bounds for the limits of one problem; what they need to know of the data is looked up once."""
+    """Bounds for the limits of one problem; what they need of the data is computed once."""
 
     def __init__(self, inst: Instance, gap: float) -> None:
         self.inst, self.gap = inst, gap
@@ -24,7 +24,7 @@ class PathBounds:
     def __call__(self, kappas: Tensor, Z: Tensor, objectives: Tensor) -> Tensor:
         """A bound ``(K,)`` for each limit ``kappas (K,)``, from its answers ``Z (K, n, c)``.
 
-        A relative `gap` between a bound and its objective ``(K,)`` will do.
+        A relative `gap` between a bound and its objective ``(K,)`` is good enough.
         """
         inst = self.inst
         domain = inst.problem.domain(inst.items, kappas.unsqueeze(1), kappas.device)
@@ -46,7 +46,7 @@ class PathBounds:
     def _by_quadratic_form(
         self, kappas: Tensor, X: Tensor, enough: Tensor, objectives: Tensor, domain: Domain
     ) -> Tensor:
-        """One gradient at every answer; then at better points for those whose bounds are not enough."""
+        """One gradient at every answer; then at better points, for limits whose bounds are not good enough."""
         inst, form = self.inst, self._limited.form
         extracted = form.curvature.extracted
         many = inst.with_limits(tuple(kappas.tolist()))

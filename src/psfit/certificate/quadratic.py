@@ -1,4 +1,4 @@
-"""A quadratic form with a limit: at most kappa of its rows may be nonzero. What is decided can be taken out of it."""
+"""A quadratic form with a limit: at most kappa of its rows may be nonzero. Decided items can be taken out of it."""
 
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,7 @@ from psfit.problem.instance import Instance
 
 @dataclass(frozen=True)
 class LimitedForm:
-    """A form in some items of a problem: `index` tells which they are, `kappa` how many of them may be nonzero."""
+    """A form in some items of a problem: `index` are their numbers, at most `kappa` of them may be nonzero."""
 
     form: QuadraticForm
     kappa: int

@@ -1,8 +1,8 @@
-"""Lower bounds from the perspective relaxation: the contract, and the squared loss through its quadratic form.
+"""Lower bounds from the perspective relaxation: the base class, and the squared loss by its quadratic form.
 
-A relaxation takes a batch of tree nodes (which items are decided) and returns for each a bound that holds, to the last
-rounding, for every support the node allows. Any dual point gives a valid bound; iterating only makes it better, so
-it may stop anywhere.
+A relaxation takes a batch of tree nodes, each with some items decided. For each it returns a bound that holds for every
+support the node allows, rounding included. Any dual point gives a valid bound. Iterations only improve it, so they may
+stop at any time.
 """
 
 from abc import ABC, abstractmethod
@@ -17,9 +17,10 @@ from psfit.data.form_elimination import rounding_of
 from psfit.kernels.linalg import cholesky
 from psfit.problem import Domain
 
-# Penalty of the splitting as a share of the mean curvature: the fewest iterations on correlated and independent data.
+# Penalty of the splitting as a share of the mean curvature. This value took the fewest iterations, both on correlated
+# and on independent data.
 RHO_SHARE = 0.1
-# The bound is looked at every few iterations; a row that gained less than this share of its gap twice is done.
+# The bound is computed every few iterations. A row is done after it gained less than this share of its gap twice.
 CHECK_EVERY = 5
 STALLED = 0.01
 PATIENCE = 2
@@ -27,10 +28,10 @@ PATIENCE = 2
 
 @dataclass(frozen=True)
 class Bounds:
-    """A batch of bounds ``lower (B,)`` with what led to them.
+    """A batch of bounds ``lower (B,)`` and what they come from.
 
-    `scores` belong to the dual point behind `lower` and serve screening; `shares` are the relaxed supports and serve
-    branching; `state` resumes the iteration for a child.
+    `scores` belong to the dual point of `lower` and are used for screening. `shares` are the relaxed supports and are
+    used for branching. From `state` a child resumes the iteration.
     """
 
     lower: Tensor
@@ -52,7 +53,7 @@ class Relaxation(ABC):
 
     @abstractmethod
     def bound(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
-        """Bounds for a batch of tree nodes, after at most so many iterations; `enough`, or ``(B,)`` of it, will do."""
+        """Bounds for a batch of tree nodes, after at most this many iterations; a bound of `enough` is good enough."""
 
     @abstractmethod
     def optimum(self, support: Tensor) -> tuple[float, float]:
@@ -62,8 +63,8 @@ class Relaxation(ABC):
 class QuadraticRelaxation(Relaxation):
     """The squared loss by the alternating direction method: one factor of ``G - diag(d) + rho`` serves all nodes.
 
-    With ``x`` the point that sees the data and ``z`` the one that pays the perspective, the gradient of the data at
-    ``x`` is ``rho (z - u - x)``: every iteration has its dual point for free.
+    The loss is a function of ``x``, the perspective one of ``z``, and ``x = z`` at the solution. The gradient of the
+    loss at ``x`` is ``rho (z - u - x)``, so every iteration has a dual point at no cost.
     """
 
     def __init__(self, limited: LimitedForm, extracted: Tensor) -> None:
@@ -124,7 +125,7 @@ class QuadraticRelaxation(Relaxation):
         return g.square().sum(dim=1) / (2 * self.ridge)
 
     def _certain(self, x: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:
-        """The bound at ``x`` with every rounding error counted against it, and the scores so enlarged."""
+        """The bound at ``x`` less all possible rounding errors, and the scores raised by theirs."""
         form, Q, entry_error = self.form, self.Q, self.form.curvature.entry_error
         linear_error = form.linear_error.unsqueeze(1)
         g = self._product(x, self.M) - Q

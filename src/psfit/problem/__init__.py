@@ -1,4 +1,4 @@
-"""What to solve: the problem, what its answers may be, and both on data."""
+"""What to solve: the problem, the supports it allows, and the problem posed on data."""
 
 from psfit.problem.domain import Domain
 from psfit.problem.items import EntryItems, Items, OutputItems, RowItems, largest

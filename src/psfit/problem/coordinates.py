@@ -1,4 +1,4 @@
-"""The coordinates of an instance: what was done to the columns and targets, and the way back to the user's units."""
+"""The coordinates of an instance: how columns and targets were changed, and the way back to the user's units."""
 
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,7 @@ class Coordinates:
     Parameters
     ----------
     shift, scale : Tensor (p,), float64
-        What was subtracted from each column, and what it was divided by then: infinity if it is constant.
+        What was subtracted from each column, and what it was then divided by: infinity for a constant column.
     level : Tensor (c,), float64
         What was subtracted from the targets of each output.
     constant : float
@@ -21,8 +21,8 @@ class Coordinates:
     column_norm : float
         The norm that all columns have in these coordinates.
     rounding_norm : Tensor (n, 1), float64
-        The norms of the numbers that sums over samples are made of: those of the columns, and more where means are
-        taken out of sums instead of entries.
+        The norms that bound the rounding of sums over samples: those of the columns, and larger ones where means are
+        subtracted from the sums and not from the entries.
     """
 
     shift: Tensor
@@ -33,13 +33,13 @@ class Coordinates:
     rounding_norm: Tensor
 
     def restrict(self, features: Tensor, keep: Tensor) -> "Coordinates":
-        """Those of some of the features; `keep` are these and the intercept."""
+        """The coordinates of some of the features; `keep` are these and the intercept."""
         return replace(
             self, shift=self.shift[features], scale=self.scale[features], rounding_norm=self.rounding_norm[keep]
         )
 
     def with_outputs(self, outputs: list[int]) -> "Coordinates":
-        """Those of some of the targets, or of copies of them."""
+        """The coordinates of some of the targets, or of copies of them."""
         return replace(self, level=self.level[outputs])
 
     def to_user(self, Z: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""What fits in memory and what costs how much: the choices between ways that lead to the same answer."""
+"""What fits in memory and which way costs less: the choices between ways that lead to the same answer."""
 
 from dataclasses import dataclass
 
@@ -8,28 +8,29 @@ from psfit.comm import Grid
 from psfit.data import DesignMatrix, Source
 from psfit.problem.problem import Problem
 
-# Numbers that a rank's square matrices over columns (or samples) may hold: 1 GiB in float64.
+# The most numbers in a rank's square matrices over columns (or samples): 1 GiB in float64.
 MOST_NUMBERS = 1 << 27
-# With so many columns for each row a Gram matrix is still no larger than a few copies of the data. A search for a
-# support makes at least so many models, n / kappa of which cost as much as a Gram matrix if they are made by passes.
+# With at most this many columns for each row, a Gram matrix is no larger than a few copies of the data.
+# A search for a support makes at least SEARCH_MODELS models. Made by passes over the data, n / kappa of them cost as
+# much as a Gram matrix.
 MOST_WIDE = 4
 SEARCH_MODELS = 25
-# Compute capabilities of the GPUs made for double precision: A100, H100 and H200, B200.
+# Compute capabilities of the GPUs with fast double precision: A100, H100 and H200, B200.
 FAST_DOUBLE = ((8, 0), (9, 0), (10, 0))
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many samples and columns lie where.
+    """Numbers of samples, and of columns that fit in memory.
 
     Parameters
     ----------
     samples : int
         Samples on all nodes together.
     node_rows, most_rows : int
-        The most samples of one node, and the most that lie on one rank.
+        The most samples of one node, and the most samples on one rank.
     column_room : int
-        How many columns every rank could hold in memory.
+        How many columns fit in the memory of every rank.
     """
 
     samples: int
@@ -40,7 +41,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Costs:
-    """The choices for a problem on a matrix of `features` columns, and the intercept's, over a grid.
+    """The choices for a problem on a grid; the matrix has `features` columns and, if fitted, the intercept's.
 
     `form_known` tells whether the nodes' quadratic forms were made while the data were read.
     """
@@ -54,7 +55,7 @@ class Costs:
 
     @property
     def tall(self) -> bool:
-        """Whether all nodes together have as many rows as columns: the sum of their Gram matrices can be regular."""
+        """Whether all nodes together have as many rows as columns, so that the sum of Gram matrices can be regular."""
         return self.sizes.samples >= self.matrix.shape[1]
 
     @property
@@ -69,9 +70,9 @@ class Costs:
 
     @property
     def uses_form(self) -> bool:
-        """Whether the problem is known by its quadratic form, a sum over all nodes.
+        """Whether the problem is solved by its quadratic form, a sum over all nodes.
 
-        Tall nodes have Gram matrices of their own anyway; of others only the sum is made.
+        Tall nodes need their own Gram matrices anyway. For other nodes only the sum is made.
         """
         if self.form_known:
             return True
@@ -81,23 +82,23 @@ class Costs:
 
     @property
     def form_at_hand(self) -> bool:
-        """Whether the nodes' own steps need Gram matrices, so that nothing is lost by asking for their sum."""
+        """Whether the nodes' own steps need Gram matrices anyway, so that their sum costs little more."""
         return self.uses_form and (self.form_known or self.tall_nodes)
 
     @property
     def searches_by_form(self) -> bool:
-        """Whether the search for a good support goes by the quadratic form.
+        """Whether the search for a good support uses the quadratic form.
 
-        With more columns than rows it proves nothing, but with a large limit it costs less than the search's models by
-        passes over the data.
+        With more columns than rows the form proves nothing. But if the limit is large, it costs less than models made
+        by passes over the data.
         """
         most = min(MOST_WIDE * self.sizes.samples, SEARCH_MODELS * max(self.problem.kappa))
-        pays = not self.matrix.streamed and self.matrix.shape[1] <= most
-        return self.uses_form or (pays and self._form_fits)
+        cheaper = not self.matrix.streamed and self.matrix.shape[1] <= most
+        return self.uses_form or (cheaper and self._form_fits)
 
     @property
     def products_in_double(self) -> bool:
-        """Whether the proof's Gram matrix, in float64, serves everyone: on a host it costs little more."""
+        """Whether the proof's Gram matrix, in float64, is also used for all else: on a CPU it costs little more."""
         return self.uses_form and self.matrix.device.type == "cpu"
 
     @property
@@ -107,31 +108,31 @@ class Costs:
 
     @property
     def columns_out_of_reach(self) -> bool:
-        """Whether the data cannot be iterated on with all columns: passes take too long, or factors are too large."""
+        """Whether an iteration with all columns is too costly: passes take too long, or factors are too large."""
         short = min(self.matrix.shape[1], self.sizes.node_rows)
         return not self.uses_form and (self.matrix.streamed or not squares_fit(self.grid, short))
 
     @property
     def first_candidates(self) -> int:
-        """How many features are looked at closely when not all of them can be."""
+        """How many features are fitted when not all of them can be."""
         return min(self.features, self.sizes.column_room, 4 * sum(self.problem.kappa) + 50)
 
     @property
     def uses_candidates(self) -> bool:
-        """Whether a few candidate columns stand for all of them: these are out of reach, and the few fit in memory."""
+        """Whether only a few candidate columns are fitted: all columns are too many, and the few fit in memory."""
         few = self.first_candidates
         enough = 2 * sum(self.problem.kappa) <= few
         return self.columns_out_of_reach and enough and few <= min(self.features // 2, self.sizes.column_room)
 
 
 def squares_fit(grid: Grid, side: int, copies: int = 1) -> bool:
-    """Whether every rank has room for some square matrices for each of its nodes."""
+    """Whether every rank has memory for `copies` square matrices for each of its nodes."""
     hosted = -(-grid.nodes.size // grid.nodes.comm.size)
     return copies * hosted * side**2 <= MOST_NUMBERS
 
 
 def form_suffices(problem: Problem, source: Source, grid: Grid, copies: int = 1) -> bool:
-    """Whether the form says all there is to know, and every rank has room for so many `copies` of its own."""
+    """Whether the form contains all that a fit needs, and every rank has memory for `copies` of its own forms."""
     n = source.matrix.shape[1] + problem.fit_intercept
     if not problem.loss.quadratic or grid.blocks.size > 1 or not squares_fit(grid, n, copies):
         return False
@@ -139,10 +140,10 @@ def form_suffices(problem: Problem, source: Source, grid: Grid, copies: int = 1)
 
 
 def prefers_raw_form(matrix: DesignMatrix, exact: bool, tall_nodes: bool) -> bool:
-    """Whether the whole form at once, in float64, is cheaper than what is needed of it one by one.
+    """Whether it is cheaper to make the whole form at once, in float64, than each part when it is needed.
 
-    It is where every pass takes long, and on GPUs that multiply integers, or numbers of float64 at the speed of
-    float32: there the proof needs that Gram matrix anyway, and if nodes are tall it serves the iteration, too.
+    This holds where every pass takes long. It also holds on GPUs with integer products, or with float64 as fast as
+    float32: the proof needs that Gram matrix anyway, and the iteration can use it if nodes are tall.
     """
     if matrix.streamed or matrix.device.type != "cuda" or not tall_nodes:
         return matrix.streamed

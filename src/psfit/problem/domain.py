@@ -1,11 +1,11 @@
-"""The domain: which supports are allowed. It answers what the search and the certificate ask about supports.
+"""The domain: which supports are allowed. The search and the certificate know about supports only through it.
 
-Three questions: the minimiser of a quadratic form on a support, the scores of exchanges, and the conjugate of the ridge
-over all supports that are still allowed. The first two serve the search, the third the bounds. A demand on the
-coefficients, such as a bound, changes the answers here and nowhere else.
+It gives three things: the minimiser of a quadratic form on a support, the scores of exchanges, and the conjugate of the
+ridge over all supports that are still allowed. The search uses the first two, the bounds use the third. A further
+constraint on the coefficients, such as a bound, changes these three here and nothing elsewhere.
 
-The conjugate comes from the perspective, the strongest convex stand-in for "at most kappa items, each paying a ridge".
-For items with ridges ``r`` it gives every item a share ``s_j`` in [0, 1] of the limit and charges
+The conjugate is that of the perspective, the strongest convex relaxation of "at most kappa items, each with a ridge".
+For items with ridges ``r`` it gives every item a share ``s_j`` in [0, 1] of the limit, and its value is
 
     1/2 min { sum_j r_j x_j^2 / s_j :  0 <= s <= 1,  sum_j s_j <= kappa }.
 
@@ -34,12 +34,12 @@ class Domain:
     items : Items
         What is counted.
     inside, outside : Tensor (B, size), bool
-        Items that every support has, and those that none has.
+        Items that are in every support, and items that are in none.
     left : Tensor (B, 1)
-        How many of the other items may be taken.
+        How many of the other items a support may have.
     """
 
-    # Whether a limit and decided items are all that restricts supports. Fast methods that know no other rule ask.
+    # Whether supports are restricted only by a limit and by decided items. Some fast methods know no other rule.
     counts_only: ClassVar[bool] = True
 
     items: Items
@@ -62,7 +62,7 @@ class Domain:
 
     @property
     def free(self) -> Tensor:
-        """Items still to be decided, ``(B, size)``."""
+        """Items that are not decided yet, ``(B, size)``."""
         return ~(self.inside | self.outside)
 
     def decide(self, inside: Tensor, outside: Tensor) -> "Domain":
@@ -81,7 +81,7 @@ class Domain:
     def fill(self, chosen: Tensor, keys: Tensor, count: int) -> Tensor:
         """A support ``chosen (size,)`` with further items of a batch of one: those with the largest ``keys (size,)``.
 
-        At most `count` join, none of them with a key of minus infinity; ties go to the smaller index.
+        At most `count` items are added, none with a key of minus infinity; ties go to the smaller index.
         """
         keys = torch.where(chosen | self.outside[0], -torch.inf, keys)
         order = keys.argsort(descending=True, stable=True)[:count]
@@ -97,7 +97,7 @@ class Domain:
         return torch.stack(filled)
 
     def minimise(self, form: QuadraticForm, chosen: Tensor) -> Minimum:
-        """The minimiser of a form over the items ``chosen (size,)`` and the rows that do not count."""
+        """The minimiser of a form over the items ``chosen (size,)`` and the rows that are not counted."""
         return form.minimise(self.items.rows_of(chosen))
 
     def swap_scores(self, model: LocalModel, chosen: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -109,7 +109,7 @@ class Domain:
         return score_swaps(model, removable, newcomers, self.items.width > 1)
 
     def addition_scores(self, model: LocalModel, chosen: Tensor) -> Tensor:
-        """By how much each item that may join the support ``chosen (size,)`` lowers the model; else zero."""
+        """By how much each item would lower the model if it joined ``chosen (size,)``; zero where it must not."""
         newcomers = (~chosen & ~self.outside[0]).nonzero().flatten()
         return score_additions(model, newcomers, chosen.numel(), self.items.width > 1)
 
@@ -126,7 +126,7 @@ class Domain:
         return torch.where(self.inside, scores, 0.0).sum(dim=1) + torch.where(counted, ranked, 0.0).sum(dim=1)
 
     def margins(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """By how much a bound rises if a free item is put outside, or inside: two arrays ``(B, size)``, else zero."""
+        """By how much a bound rises if a free item is put outside, or inside: ``(B, size)`` each, else zero."""
         size = scores.shape[1]
         ranked = torch.where(self.free, scores, 0.0).sort(dim=1, descending=True).values
         ranked = torch.cat([torch.full_like(ranked[:, :1], torch.inf), ranked, torch.zeros_like(ranked[:, :1])], dim=1)
@@ -137,7 +137,7 @@ class Domain:
         return out, into
 
     def screen(self, scores: Tensor, lower: Tensor, upper: float) -> tuple["Domain", Tensor]:
-        """Decide every free item whose other choice cannot lead below `upper`; which rows ``(B,)`` are still possible.
+        """Decide every free item whose other choice leads above `upper`; tell which rows ``(B,)`` are still possible.
 
         The `scores` belong to the dual points behind the bounds ``lower (B,)``.
         """
@@ -151,7 +151,7 @@ class Domain:
     def shrink(self, size: Tensor, ridge: Tensor, rho: Tensor | float) -> tuple[Tensor, Tensor]:
         """The proximal step of the perspective at penalty `rho`.
 
-        Factors ``(B, size)`` for items of magnitude ``size (B, size)``, and shares. For given shares an item is
+        Returns factors ``(B, size)`` for items of magnitude ``size (B, size)``, and shares. For given shares an item is
         multiplied by ``rho s / (rho s + r)``. The best shares are ``a_j theta - r_j / rho`` clipped to [0, 1] with
         ``a_j = size_j sqrt(r_j)``, and the one number ``theta`` makes them add up to the places left. Their sum grows
         piecewise linearly in theta: sorted kinks and cumulative sums find the piece.
@@ -159,7 +159,7 @@ class Domain:
         free = self.free & (size > 0)
         slope = torch.where(free, size * ridge.sqrt(), 0.0).double()
         offset = (ridge / rho).double().expand_as(slope)
-        # An item starts to take a share at the first of its kinks and has all of it from the second on.
+        # The share of an item is zero up to the first of its kinks and one from the second on.
         kinks, order = torch.cat([offset / slope, (1 + offset) / slope], dim=1).sort(dim=1)
         steep = torch.cat([slope, -slope], dim=1).gather(1, order).cumsum(dim=1)
         level = torch.cat([-offset, 1 + offset], dim=1).gather(1, order).cumsum(dim=1)

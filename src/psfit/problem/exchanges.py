@@ -1,13 +1,13 @@
 """Scores of exchanges: what a local model gains or loses when items join or leave the support.
 
 With ``K = H_SS^-1`` on the fitted variables S, taking item j out costs ``x_j^2 / (2 K_jj)`` and moves the gradient
-and the curvature of an outside item i, so that the best objective after the exchange is known in closed form:
+and the curvature of an outside item i. The gain of the best fit after the exchange has a closed form:
 
     gain(j, i) = (d_i - T_ji x_j / K_jj)^2 / (2 (q_i + T_ji^2 / K_jj)) - x_j^2 / (2 K_jj),
     T = K H_S,out,   q_i = H_ii - H_i,S T_,i,   d = gradient.
 
-One array scores all pairs, exactly for the squared loss and to second order for the others. An item of several
-coefficients has blocks in place of these scalars.
+One array scores all pairs, exactly for the squared loss and to second order for the others. For items of
+several coefficients these scalars become blocks.
 """
 
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def score_rows(model: LocalModel, K: Tensor, leaving: Tensor, newcomers: Tensor)
     gains = []
     for item in leaving:
         mine = (model.item == item).nonzero().flatten()
-        # A part of the inverse may be singular to rounding, where columns are nearly dependent.
+        # Where columns are nearly dependent, rounding may make this block singular; `cholesky` allows for it.
         inverse = torch.cholesky_inverse(cholesky(K[mine.unsqueeze(1), mine]))
         force = inverse @ model.x[mine]
         part = T[:, :, mine]

@@ -1,4 +1,4 @@
-"""A problem posed on data, in the coordinates in which everything below `solve` works; `pose` makes it."""
+"""A problem posed on data, in internal coordinates: the input of the iteration, search and proof. `pose` makes it."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -50,7 +50,7 @@ class Instance:
 
     @property
     def resolution(self) -> float:
-        """What objectives can resolve: smaller relative differences are rounding of the data's own precision."""
+        """The relative accuracy of objectives: smaller differences are rounding in the precision of the data."""
         return 100 * torch.finfo(self.source.matrix.dtype).eps
 
     @cached_property
@@ -60,17 +60,17 @@ class Instance:
 
     @cached_property
     def domain(self) -> Domain:
-        """The supports allowed to each problem: nothing is decided yet."""
+        """The supports allowed to each problem, before any item is decided."""
         return self.problem.domain(self.items, self.kappa, self.ridge.device)
 
     def domain_of(self, problem: int) -> Domain:
-        """The supports allowed to one of the problems, whose items are those of its outputs alone."""
+        """The supports allowed to one of the problems; its items are those of its own outputs."""
         own = replace(self.items, outputs=len(self.items.outputs_of(problem)))
         return self.problem.domain(own, self.problem.kappa[problem], self.ridge.device)
 
     @cached_property
     def costs(self) -> Costs:
-        """What fits in memory, and which way is the cheaper one."""
+        """What fits in memory, and which way costs less."""
         source, known = self.source, self.source.forms.known is not None
         return Costs(self.problem, self.grid, source.matrix, self.items.features, self.sizes, known)
 
@@ -83,7 +83,7 @@ class Instance:
     def form(self) -> QuadraticForm:
         """The squared loss of all nodes together and the ridge, for fits and the search.
 
-        It comes from products in float64 where these are made anyway, else from those in the data's precision.
+        It comes from products in float64 where these are made anyway, else from products in the data's precision.
         """
         exact = self.costs.form_known or self.costs.products_in_double
         form = self._pool_forms(torch.float64 if exact else self.source.matrix.dtype)
@@ -100,7 +100,7 @@ class Instance:
     def _pool_forms(self, dtype: torch.dtype) -> QuadraticForm:
         """The form of all targets from products in some precision; made once for all problems and ridges.
 
-        Nodes that are not tall have no use for a matrix of their own; then only the sum is made.
+        Nodes that are not tall need no matrix of their own. Then only the sum is made.
         """
         bounds = self.split.bounds if self.split.tall else (0, self.source.matrix.shape[0])
         norm = float(self.coordinates.rounding_norm.max())
@@ -138,7 +138,7 @@ class Instance:
         )
 
     def _deal_columns(self, matrix: DesignMatrix, features: int) -> DesignMatrix:
-        """Columns that all ranks of a node hold, dealt to them again."""
+        """Deal the columns of a restricted matrix to the ranks of the node again."""
         assert isinstance(matrix, Affine)
         columns = self.grid.columns(matrix.shape[1])
         at = slice(min(columns.start, features), min(columns.stop, features))
@@ -150,7 +150,7 @@ class Instance:
         return Z[self._with_free(features)]
 
     def fill_rows(self, Z: Tensor, features: Tensor) -> Tensor:
-        """Coefficients of all features from those of some, by zeros."""
+        """Coefficients of all features from those of some; the others are zero."""
         whole = Z.new_zeros(self.source.matrix.shape[1], Z.shape[1])
         whole[self._with_free(features)] = Z
         return whole
@@ -164,7 +164,7 @@ class Instance:
         return self if copies == 1 else self.with_limits(self.problem.kappa * copies)
 
     def with_limits(self, kappa: tuple[int, ...]) -> "Instance":
-        """The same problems, as often as needed to have a limit each of the given ones."""
+        """Copies of the same problems, one for each of the given limits."""
         copies = len(kappa) // self.items.problems
         return self._with_outputs(list(range(self.source.outputs)) * copies, kappa)
 
@@ -186,6 +186,6 @@ class Instance:
         )
 
     def at_gamma(self, gamma: float) -> "Instance":
-        """The same problems with another ridge; the data and what is known about them are shared."""
+        """The same problems with another ridge; the data, and the forms made from them, are shared."""
         ridge = self.ridge * (self.problem.gamma / gamma)
         return replace(self, problem=replace(self.problem, gamma=gamma), ridge=ridge)

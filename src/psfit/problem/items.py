@@ -57,7 +57,7 @@ class Items(ABC):
         return self.mask(chosen.unsqueeze(0))
 
     def rows_of(self, chosen: Tensor) -> Tensor:
-        """The rows of `Z` that a single problem's items ``chosen (size,)`` leave free in all of its outputs."""
+        """The rows of `Z` that may be nonzero in all outputs of a single problem with the items ``chosen (size,)``."""
         free = torch.ones(self.free, dtype=torch.bool, device=chosen.device)
         return torch.cat([chosen, free]).nonzero().flatten()
 
@@ -86,7 +86,7 @@ class Items(ABC):
         return row
 
     def by_feature(self, values: Tensor) -> Tensor:
-        """Numbers of one problem's items ``(size,)``, a row for each feature."""
+        """Numbers of one problem's items ``(size,)`` as a table with a row for each feature."""
         return values.view(self.features, -1)
 
 

@@ -1,10 +1,10 @@
-"""A problem is posed on data: columns are measured over all nodes, and the instance is set up in its coordinates.
+"""Pose a problem on data: measure the columns over all nodes, and set up the instance in its coordinates.
 
 The limit on nonzeros does not depend on the scale of a column, but penalties and tolerances do. So each column is
-divided by its standard deviation (about zero without an intercept) and, when an intercept absorbs the means, centred.
-Then no number below depends on the units of the columns, except the ridge if `standardize` is off. Both are implicit
-and exact: the ridge becomes a weight per coordinate and the objective keeps its value. Targets of a loss of residuals
-are centred as well, so that a large mean does not use up the digits in which they differ.
+divided by its standard deviation (about zero without an intercept). With an intercept it is centred, too. Then nothing
+depends on the units of the columns, except the ridge if `standardize` is off. The data are not changed, and the
+objective keeps its value: the ridge becomes a weight for each coordinate. Targets of a loss of residuals are centred as
+well. Else a large mean would use up the digits in which they differ.
 """
 
 from dataclasses import dataclass, replace
@@ -36,8 +36,8 @@ def pose(
 ) -> Instance:
     """Standardise the columns over all nodes (sums only) and set up the instance.
 
-    All products are made in floating point if they must be `exact`; else integer ones may do on a GPU. The `raw` form
-    of the source, if it is known already, spares a pass.
+    All products are made in floating point if they must be `exact`; else a GPU may use integer products. A known `raw`
+    form of the source saves a pass.
     """
     items = _check_limits(problem, source)
     require_moderate_samples(source.target, source.weight, grid)
@@ -101,16 +101,16 @@ def _count(source: Source, grid: Grid) -> _Totals:
 
 
 def _reads_raw_form(problem: Problem, source: Source, grid: Grid, exact: bool, totals: _Totals) -> bool:
-    """Whether the pass that measures the columns makes the whole quadratic form."""
+    """Whether the pass that measures the columns also makes the whole quadratic form."""
     tall_nodes = totals.node_rows >= source.matrix.shape[1] + problem.fit_intercept
     return form_suffices(problem, source, grid) and prefers_raw_form(source.matrix, exact, tall_nodes)
 
 
 @dataclass(frozen=True)
 class _Columns:
-    """What all nodes together say of the columns, ``(p,)`` each: what to subtract, norms after that, which are useful.
+    """Facts about the columns of all nodes, ``(p,)`` each: what to subtract, norms after that, which are useful.
 
-    Means and squares were taken about `reference`.
+    Means and squares were computed about `reference`.
     """
 
     reference: Tensor
@@ -120,7 +120,7 @@ class _Columns:
 
 
 def _measure(problem: Problem, source: Source, grid: Grid, raw: RawForm | None, total_weight: Tensor) -> _Columns:
-    """Sums and squares of the columns over all nodes; columns out of range are refused."""
+    """Measure the columns over all nodes; refuse columns that are out of range."""
     matrix = source.matrix
     if raw is None:
         reference = reference_point(problem, source, grid)
@@ -128,13 +128,13 @@ def _measure(problem: Problem, source: Source, grid: Grid, raw: RawForm | None, 
     else:
         reference, local = raw.reference, torch.stack([raw.sums, raw.squares])
     sums, squares = grid.nodes.total(local)
-    # Where the entries are centred themselves, the mean is as close to the reference as the data allow.
+    # Where the reference is subtracted from the entries themselves, these sums do not cancel.
     offset = sums / total_weight
     mean = reference + offset
     shift = mean if problem.fit_intercept else torch.zeros_like(mean)
     norms = (squares - (total_weight * offset.square() if problem.fit_intercept else 0.0)).clamp(min=0).sqrt()
-    # A column that is constant up to rounding cannot help beside an intercept. Sums are made in float64; where means
-    # leave them only afterwards, half the digits of a spread are lost.
+    # With an intercept, a column that is constant up to rounding is useless. Sums are made in float64. Where means are
+    # subtracted only from the sums, half the digits of a spread are lost.
     share = 1e2 * torch.finfo(torch.float64).eps
     rounding = (share if matrix.centres_entries else share**0.5) * total_weight.sqrt() * mean.abs()
     useful = ~(norms <= rounding) if problem.fit_intercept else norms != 0
@@ -151,12 +151,12 @@ def _set_coordinates(
     total_weight: Tensor,
     raw: RawForm | None,
 ) -> Coordinates:
-    """All columns get the same norm; `left` is what is still to be subtracted from those of the matrix."""
-    # The norm of a column whose standard deviation is one, such as the intercept's column of ones.
+    """Give all columns the same norm; `left` is what must still be subtracted from the columns of the matrix."""
+    # The norm of a column whose standard deviation is one. The intercept's column of ones has it, too.
     common = float(total_weight.sqrt())
-    # A column without use is divided by infinity, so that its entries and its coefficient are zero.
+    # A useless column is divided by infinity, so that its entries and its coefficient are zero.
     scale = torch.where(columns.useful, columns.norms / common, torch.inf)
-    # What sums over samples leave to be corrected afterwards: all of the mean, or what the reference missed.
+    # What is subtracted only after the sums are made: the whole mean, or its distance from the reference.
     late = torch.zeros_like(left) if raw is None else columns.shift - columns.reference
     late = late if matrix.centres_entries else left
     rounding_norm = common + 2 * total_weight.sqrt() * late.abs() / scale
@@ -172,7 +172,7 @@ def _set_coordinates(
 
 
 def _set_ridge(problem: Problem, useful: Tensor, scale: Tensor) -> Tensor:
-    """The weights ``(n, 1)`` of the coefficients' squares; an intercept pays nothing."""
+    """The weights ``(n, 1)`` of the coefficients' squares; zero for an intercept."""
     ridge = torch.ones_like(scale) / problem.gamma
     if not problem.standardize:
         ridge = torch.where(useful, ridge / scale.square(), ridge)

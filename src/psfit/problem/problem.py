@@ -13,7 +13,7 @@ from psfit.problem.items import EntryItems, Items, OutputItems, RowItems
 
 Sparsity = Literal["element", "feature"]
 
-# What the settings of a problem may be; the limits depend on the data, and are checked with them.
+# The values that the settings of a problem may have. The limits depend on the data and are checked with them.
 RULES: dict[str, Rule] = {
     "gamma": GAMMA,
     "sparsity": one_of("element", "feature"),
@@ -37,9 +37,9 @@ class Problem:
     sparsity : {"element", "feature"}
         What kappa counts when there are several outputs: entries, or rows of the coefficients.
     fit_intercept : bool
-        An intercept pays no ridge and does not count.
+        Whether to fit an intercept. It has no ridge and is not counted.
     standardize : bool
-        The ridge sees coefficients of columns divided by their standard deviations (about zero without an intercept).
+        Whether the ridge applies to columns divided by their standard deviations (about zero without an intercept).
     """
 
     loss: Loss

@@ -7,12 +7,12 @@ from math import comb
 import torch
 from torch import Tensor
 
-# To try so many supports is no more work than a search with its restarts, and leaves nothing to be missed.
+# Trying this many supports is no more work than a search with its restarts, and it misses nothing.
 FEW_SUPPORTS = 300
 
 
 def are_few(size: int, kappa: int) -> bool:
-    """Whether there are so few supports of `kappa` out of `size` items that all of them can be tried in a moment."""
+    """Whether supports of `kappa` out of `size` items are few enough to try all of them."""
     return comb(size, kappa) <= FEW_SUPPORTS
 
 

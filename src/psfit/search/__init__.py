@@ -1,1 +1,1 @@
-"""From a support to a better one: exact refits, swaps, restarts, neighbours on a path."""
+"""The search for better supports: exact refits, swaps, restarts, and neighbours on a path."""

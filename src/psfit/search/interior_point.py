@@ -1,6 +1,6 @@
-"""Interior point method for losses that are pieces of lines and parabolas, such as hinge and Huber.
+"""Interior point method for losses that are made of lines and parabolas, such as hinge and Huber.
 
-Such a loss is ``max over low <= a <= high of a (eta - centre) - bend a^2 / 2``, so that a problem on a support reads
+Such a loss is ``max over low <= a <= high of a (eta - centre) - bend a^2 / 2``. So a problem on a support is
 
     min_x max_a  sum_i w_i (a_i (eta_i - centre_i) - bend a_i^2 / 2) + 1/2 x'Rx,      eta = A x,
 
@@ -8,9 +8,9 @@ a quadratic problem with one bounded slope ``a_i`` for each sample. With slacks 
 
     R x + A'(w a) = 0,   eta - centre - bend a = up - down,   up (high - a) = 0,   down (a - low) = 0.
 
-Each step solves these equations to first order with zero replaced by a falling target (Mehrotra's predictor and
-corrector). A step needs ``A' diag(w / D) A`` and a few products, all of them sums over samples; five to twenty steps do
-for data of any scale. The slopes are a valid dual point at all times, which gives the duality gap.
+Each step solves these equations to first order, with the zeros of the last two replaced by a falling target (Mehrotra's
+predictor and corrector). A step needs ``A' diag(w / D) A`` and a few products, all of them sums over samples. Five to
+twenty steps are enough for data of any scale. The slopes are always a valid dual point, which gives the duality gap.
 """
 
 from dataclasses import dataclass, replace
@@ -23,16 +23,16 @@ from psfit.losses import Box
 from psfit.search.restriction import Restriction
 
 MAX_STEPS = 100
-# The share of the way to the boundary that a step may go.
-NEARLY = 0.995
-# Steps that may pass without a smaller gap before rounding is taken to be in the way.
+# A step may go this share of the way to the boundary.
+BOUNDARY_SHARE = 0.995
+# After this many steps without a smaller gap, rounding is assumed to prevent further progress.
 PATIENCE = 10
 
 
 @dataclass(frozen=True)
 class InteriorResult:
-    """The point ``x (1, size)``, its value, an estimate of the duality gap there, a lower bound of the optimum up to
-    what the equations of the intercepts miss, the slopes ``(m, c')``, and the steps made.
+    """The point ``x (1, size)``, its value, an estimate of the duality gap there, a lower bound of the optimum (up to
+    the residual of the intercepts' equations), the slopes ``(m, c')``, and the number of steps.
     """
 
     x: Tensor
@@ -62,17 +62,17 @@ class Interior:
         self.view, self.box, self.weight = view, box, weight.expand_as(box.centre)
         counted = self.weight > 0
         self.total_weight, self.count = view.total(torch.stack([self.weight.sum(), counted.sum()])).tolist()
-        # Every sample is to contribute the same to the gap on the way; one without a weight goes with the average.
+        # Every sample contributes the same to the gap on the central path. A weight of zero is replaced by the mean.
         self.unit = torch.where(counted, self.weight, self.total_weight / self.count)
 
     def minimise(self, x: Tensor, tol: float, give_up: float = float("inf")) -> InteriorResult:
         """Start at ``x (1, size)``; stop when the duality gap is `tol` times the objective, or cannot shrink further.
 
-        A problem whose optimum is found to lie above `give_up` is not followed to the end.
+        The method also stops when the optimum is known to lie above `give_up`.
         """
         eta = self.view.predictors(x)
         state = self._start(eta)
-        # At the start nothing is known of the slopes, and the gap does not count.
+        # The first slopes are arbitrary, so their gap is not used.
         best, idle, steps = replace(self._measure(x, eta, state, 0), gap=float("inf")), 0, 0
         for steps in range(1, MAX_STEPS + 1):
             if idle >= PATIENCE or best.gap <= tol * abs(best.value) or best.lower > give_up:
@@ -92,7 +92,7 @@ class Interior:
         return _Slack(a, e.clamp(min=0) + room, (-e).clamp(min=0) + room)
 
     def _measure(self, x: Tensor, eta: Tensor, state: _Slack, steps: int) -> InteriorResult:
-        """Objective and duality gap: what slopes and predictors miss together, and what the equation of `x` misses."""
+        """Objective and duality gap: the part of slopes and predictors, and the part of the equation of `x`."""
         box, view = self.box, self.view
         loss = view.loss.value(eta, view.target)
         missed = loss - state.a * (eta - box.centre - 0.5 * box.bend * state.a)
@@ -100,8 +100,8 @@ class Interior:
         coefficients = view.coefficients(x)[0]
         penalty = 0.5 * (view.ridge * coefficients.square()).sum()
         left = view.ridge * coefficients + view.push_forward(view.products(None, [self.weight * state.a])[1][0])
-        # A ridge that is nearly nothing says nothing about what the rest of its equation costs: a move of the size of
-        # the coefficients themselves does.
+        # With a tiny ridge, the proved part of the gap is far too large. There the gap is estimated by a move of the
+        # size of the coefficients themselves.
         proved = torch.where(view.ridge > 0, 0.5 * left.square() / view.ridge, 0.0)
         size = 2 * coefficients.abs() + coefficients.abs().amax()
         off = torch.minimum(proved, left.abs() * size).sum()
@@ -117,7 +117,7 @@ class Interior:
         factor, left = cholesky(H + view.ridge_matrix), slope + view.pull_back(view.ridge * view.coefficients(x)[0])
 
         def direction(rhs: Tensor, up: Tensor | float, down: Tensor | float) -> tuple[Tensor, Tensor, _Slack]:
-            """Where both products of slack and distance would become `up` and `down`."""
+            """The step after which the two products of slack and distance would be `up` and `down`."""
             dx = torch.cholesky_solve(rhs.unsqueeze(1), factor).T
             deta = view.predictors(dx)
             da = (deta + e - up / above + down / below) / D
@@ -132,20 +132,20 @@ class Interior:
             )
 
         _, _, ahead = direction(-left - pull, 0.0, 0.0)
-        reach = self._longest(state, ahead)
+        reach = self._longest_step(state, ahead)
         now, then = self._complementarity(state, state.move(reach, ahead))
         target = (then / now) ** 3 * now / (2 * self.count * self.unit)
         up, down = target + ahead.up * ahead.a, target - ahead.down * ahead.a
         _, (shift,) = view.products(None, [w * (e - up / above + down / below) / D])
         dx, deta, move = direction(-left - shift, up, down)
-        step = min(1.0, NEARLY * self._longest(state, move))
+        step = min(1.0, BOUNDARY_SHARE * self._longest_step(state, move))
         return x + step * dx, eta + step * deta, state.move(step, move)
 
-    def _longest(self, state: _Slack, move: _Slack) -> float:
-        """How far all samples can go before a slack or a distance to a bound is used up; 1 / NEARLY at most."""
+    def _longest_step(self, state: _Slack, move: _Slack) -> float:
+        """The longest step for which all slacks and distances to bounds stay positive; at most 1 / BOUNDARY_SHARE."""
         left = torch.stack([self.box.high - state.a, state.a - self.box.low, state.up, state.down])
         use = torch.stack([move.a, -move.a, -move.up, -move.down])
-        most = (use / left).max().clamp(min=NEARLY).reshape(1)
+        most = (use / left).max().clamp(min=BOUNDARY_SHARE).reshape(1)
         return 1 / float(self.view.inst.grid.nodes.maximum(most))
 
     def _complementarity(self, *states: _Slack) -> list[float]:

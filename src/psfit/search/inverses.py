@@ -1,8 +1,8 @@
 """Supports of one quadratic problem as rows of a batch, each with the inverse of its Hessian.
 
 Each row keeps the inverse ``K = H_SS^-1`` of its support S. Items leave and join all rows at once by updates of low
-rank, so that hardly any factor is made: with E marking the places of items that leave, or that are free for items I to
-join,
+rank, so hardly any matrix is factored. Let E mark the places of the items that leave, or the free places in which the
+items I join:
 
     leave:  K - K E (E'KE)^-1 E'K          join:  K + (U - E)(H_II - H_IS U)^-1 (U - E)',   U = K H_SI.
 """
@@ -25,7 +25,7 @@ class Batch:
         return type(self)(*(part[index] for part in vars(self).values()))
 
     def replace(self, index: Tensor, other: Self) -> Self:
-        """All rows, those in `index` exchanged for others."""
+        """All rows, with those in `index` replaced by others."""
         parts = zip(vars(self).values(), vars(other).values(), strict=True)
         return type(self)(*(mine.index_copy(0, index, theirs) for mine, theirs in parts))
 
@@ -37,8 +37,8 @@ class Batch:
 
 @dataclass(frozen=True)
 class SupportBatch(Batch):
-    """Supports: the variable in each place ``(L, W)``, whether it is `taken`, the inverse ``K (L, W, W)`` with zeros in
-    the other places, the minimiser ``x (L, W)`` and its objective ``values (L,)``.
+    """Supports: the variable in each place ``(L, W)``, whether the place is `taken`, the inverse ``K (L, W, W)`` with
+    zeros in the other places, the minimiser ``x (L, W)`` and its objective ``values (L,)``.
     """
 
     places: Tensor
@@ -49,7 +49,7 @@ class SupportBatch(Batch):
 
 
 class Inverses:
-    """Batches of supports with at most so many `places` for the objective ``x'Hx / 2 - q'x + power``.
+    """Batches of supports with at most `places` variables, for the objective ``x'Hx / 2 - q'x + power``.
 
     The first `features` variables are items; the others, intercepts, belong to every support.
     """
@@ -58,7 +58,7 @@ class Inverses:
         self.H, self.q, self.power, self.features, self.places = H, q, power, features, places
 
     def invert(self, chosen: Tensor) -> SupportBatch:
-        """A batch of one row, from a support ``(p,)``, by a factor."""
+        """A batch of one row for a support ``(p,)``, by a Cholesky factor."""
         intercepts = torch.arange(self.features, len(self.q), device=chosen.device)
         variables = torch.cat([chosen.nonzero().flatten(), intercepts])
         count = len(variables)
@@ -74,14 +74,14 @@ class Inverses:
         return torch.where(batch.taken & (batch.places < self.features), batch.x.square() / (2 * own), torch.inf)
 
     def shrink(self, batch: SupportBatch, costs: Tensor, counts: Tensor) -> SupportBatch:
-        """Take out as many of the items that cost least as ``counts (L,)`` says."""
+        """Take out the ``counts (L,)`` items of each row that cost least."""
         places = costs.argsort(dim=1, stable=True)[:, : int(counts.max())]
         valid = torch.arange(places.shape[1], device=counts.device) < counts.unsqueeze(1)
         K, taken = self._remove(batch, places, valid)
         return self._minimise(batch.places, taken, K)
 
     def grow(self, batch: SupportBatch, gains: Tensor, counts: Tensor) -> SupportBatch:
-        """Add as many of the variables with the largest ``gains (L, n)`` as ``counts (L,)`` says."""
+        """Add the ``counts (L,)`` variables of each row with the largest ``gains (L, n)``."""
         places = batch.taken.int().argsort(dim=1, stable=True)[:, : int(counts.max())]
         valid = torch.arange(places.shape[1], device=counts.device) < counts.unsqueeze(1)
         variables = gains.topk(places.shape[1], dim=1).indices
@@ -111,7 +111,7 @@ class Inverses:
         return SupportBatch(places, taken, K, x, self.power - 0.5 * (right * x).sum(dim=1))
 
     def _remove(self, batch: SupportBatch, places: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-        """The inverses, and the places that are taken, without the items in those ``(L, r)`` that are valid."""
+        """The inverses and the taken places without the items in ``places (L, r)``, as far as these are `valid`."""
         E = _mark(places, valid, batch.K)
         B = batch.K @ E
         inner = E.mT @ B + torch.diag_embed((~valid).to(B.dtype))

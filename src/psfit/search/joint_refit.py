@@ -1,4 +1,4 @@
-"""Exact refits of many supports of one problem that share every pass over the data."""
+"""Exact refits of many supports of one problem, with shared passes over the data."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from psfit.problem.instance import Instance
 from psfit.search.refit import Fit, refit
 from psfit.search.support_fit import SupportFit
 
-# Steps of the joint refit: with exact Hessians one is enough, a second one takes away rounding.
+# The most steps of the joint refit. With exact Hessians one step is enough; a second one removes rounding errors.
 REFIT_STEPS = 4
 REFIT_TOL = 1e-9
 
@@ -19,7 +19,7 @@ def refit_together(
 ) -> list[Fit]:
     """Exact minimisers on all supports; for the squared loss all of them share every pass over the data.
 
-    Newton's `steps` ``(n, K)`` for gradients ``(n, K)`` on these supports are made here if they are not known.
+    `steps` maps gradients ``(n, K)`` to Newton's steps ``(n, K)`` on these supports; it is made here if not known.
     """
     if not (inst.costs.searches_by_form and inst.items.separate):
         return [refit(inst, problem, support.chosen, support.fit.Z) for support in supports]

@@ -1,8 +1,8 @@
 """Supports for many limits of one quadratic problem in lockstep: every limit is a row of one batch.
 
-A search from limit to limit makes a GPU wait for the host, for each step is a small launch. Here all limits make their
-steps at once. The scores of swaps are those of `exchanges`. Inverses that lose too many digits to rounding are noticed,
-for then the gradient does not vanish on the support.
+In a search from limit to limit each step is a small launch, and the GPU waits for the host. Here all limits make their
+steps at once. The scores of swaps are those of `exchanges`. If inverses have lost too many digits to rounding, the
+gradient does not vanish on the support; this is checked.
 """
 
 from collections.abc import Callable
@@ -19,21 +19,21 @@ from psfit.search.refit import Fit
 from psfit.search.support_fit import SupportFit
 from psfit.search.swaps import MAX_ROUNDS
 
-# Swaps of a row that are tried at once.
+# The most swaps of a row that are tried at once.
 MOST_SWAPS = 128
-# Numbers that the scores of some rows may hold together, and the inverses of all of them.
+# The most numbers in the scores of a block of rows, and in the inverses of all rows.
 BLOCK_NUMBERS = 1 << 27
 MOST_NUMBERS = 1 << 28
-# How often limits may take supports from their neighbours.
+# How often the supports of all limits are tried at their neighbours.
 SWEEPS = 3
-# What the gradient on a support may be, as a share of that at zero.
+# The largest gradient on a support, as a share of the gradient at zero, for which inverses are trusted.
 MOST_DRIFT = 1e-9
 
 
 @dataclass(frozen=True)
 class SwapScores(Batch):
-    """For every row the best disjoint swaps, best first: `out` places, `into` variables and their `gains`, each
-    ``(L, R)``; what each place costs to give up ``(L, W)``; and the gain of each variable alone ``(L, n)``.
+    """For every row the best disjoint swaps, best first: places `out`, variables `into` and their `gains`, each
+    ``(L, R)``; the cost of removing each place ``(L, W)``; and the gain of adding each variable ``(L, n)``.
     """
 
     out: Tensor
@@ -45,7 +45,7 @@ class SwapScores(Batch):
 
 @dataclass(frozen=True)
 class PathSupports:
-    """Supports by limit; Newton's steps with their inverses; whether searches from two starts have always `agreed`."""
+    """Supports by limit; Newton's steps by their inverses; whether searches from two starts always ended the same."""
 
     found: dict[int, SupportFit]
     steps: Callable[[Tensor], Tensor]
@@ -62,7 +62,7 @@ def objection(domain: Domain) -> str | None:
 
 
 def fits_in_memory(objective: FormObjective, kappas: list[int]) -> bool:
-    """Whether the inverses of all limits do."""
+    """Whether the inverses of all limits fit in memory."""
     return 2 * len(kappas) * (kappas[-1] + objective.inst.items.free) ** 2 <= MOST_NUMBERS
 
 
@@ -71,9 +71,9 @@ def search_in_lockstep(
 ) -> PathSupports | None:
     """The counterpart of `search_limits`; the first and the last of the rising `kappas` must have starts.
 
-    The limits between two starts begin with what is left of the upper one. So does the lower one a second time: if that
-    leads to where its own start has led, the two searches agree. None if columns are so similar that the inverses
-    cannot be trusted.
+    A limit between two starts begins with the upper start, shrunk to its size. The lower limit is searched from there,
+    too: if both of its searches end at the same objective, they agree. The result is None if columns are so similar
+    that the inverses cannot be trusted.
     """
     lockstep = Lockstep(objective, kappas[-1], rel_tol)
     first, labels = lockstep.start(kappas, starts)
@@ -103,11 +103,11 @@ class Lockstep:
         self.inverses = Inverses(
             objective.inst.form.H, objective.form.Q[:, 0], objective.power, items.features, widest + items.free
         )
-        # The largest share of the gradient at zero that was left on any support.
+        # The largest gradient on any support, as a share of the gradient at zero.
         self.drift = self.inverses.q.new_zeros(())
 
     def start(self, kappas: list[int], starts: dict[int, Tensor]) -> tuple[SupportBatch, list[int]]:
-        """Rows from the starts, and from what is left of each of them down to the next; and their limits."""
+        """Rows of the starts, and of each start shrunk to all limits down to the next start; and their limits."""
         labels = [kappa for kappa in kappas if kappa in starts]
         parts = [SupportBatch.join([self.inverses.invert(starts[kappa]) for kappa in labels])]
         below = [[k for k in reversed(kappas) if low <= k < high] for low, high in pairwise(labels)]
@@ -145,7 +145,7 @@ class Lockstep:
     def replace(
         self, rows: SupportBatch, scores: SwapScores, index: Tensor, others: SupportBatch
     ) -> tuple[SupportBatch, SwapScores]:
-        """Put others, once they are searched, in the place of some rows."""
+        """Search from other supports, and put the results in place of some rows."""
         others, theirs = self.search(others)
         return rows.replace(index, others), scores.replace(index, theirs)
 
@@ -169,7 +169,7 @@ class Lockstep:
         return rows
 
     def supports(self, rows: SupportBatch, kappas: list[int], Z: Tensor) -> dict[int, SupportFit]:
-        """The rows in the form of searches one by one."""
+        """The rows as `SupportFit`s by limit."""
         outputs, inverses = self.objective.outputs, self.inverses
         full = inverses.by_variable(rows, rows.x)
         inside = inverses.by_variable(rows, rows.taken.double())[:, : inverses.features] > 0
@@ -181,7 +181,7 @@ class Lockstep:
         return found
 
     def _improve(self, rows: SupportBatch, scores: SwapScores, least: Tensor) -> tuple[SupportBatch, Tensor]:
-        """Rows after all of their swaps, or after fewer and fewer of them until the objective falls; and which fell."""
+        """Rows after all their swaps, or after fewer of them so that the objective falls; and where it fell."""
         good = scores.gains > least
         order = (~good).int().argsort(dim=1, stable=True)[:, : int(good.sum(dim=1).max())]
         out, into = scores.out.gather(1, order), scores.into.gather(1, order)
@@ -218,7 +218,7 @@ class Lockstep:
         del columns
         inside = inverses.by_variable(rows, rows.taken.to(T.dtype)) > 0
         remains = torch.where(inside, d, 0.0).norm(dim=1) / q.norm().clamp(min=torch.finfo(d.dtype).tiny)
-        # The maximum of numbers with a NaN is NaN, which is noticed at the end.
+        # A NaN here makes `drift` NaN, which the test at the end rejects.
         self.drift = torch.maximum(self.drift, remains.max())
         costs = inverses.costs(rows)
         removable = costs.isfinite()

@@ -1,8 +1,8 @@
-"""Supports along a path of limits: what one limit has found is where its neighbours start.
+"""Supports along a path of limits: the support of one limit is a start for its neighbours.
 
-Upwards a support grows by the items that help most, downwards it loses those that cost least. At every limit the best
-start known (the iteration's own support among them) is improved by swaps. Since a support of a smaller limit plus
-anything is allowed for a larger one, objectives can be made to fall along the path.
+For a larger limit a support grows by the items that help most. For a smaller one it loses those that cost least. At
+every limit the best known start (the support from the iteration is one of them) is improved by swaps. A support of a
+smaller limit with any further items is allowed at a larger limit, so objectives can be made to fall along the path.
 """
 
 from itertools import pairwise
@@ -17,7 +17,7 @@ from psfit.search.support_fit import SupportFit
 def search_limits(
     objective: Objective, kappas: list[int], starts: dict[int, Tensor], Z: Tensor, rel_tol: float
 ) -> dict[int, SupportFit]:
-    """A good support for each of the rising `kappas`; some of them, and the first, have starts of their own."""
+    """A good support for each of the rising `kappas`; the first and some others have starts of their own."""
     found: dict[int, SupportFit] = {}
     for below, kappa in zip([None, *kappas], kappas, strict=False):
         tries = [starts[kappa]] if kappa in starts else []
@@ -49,8 +49,8 @@ def restart_limits(
 ) -> dict[int, SupportFit]:
     """Search from perturbations of the supports of `limits`, in this order.
 
-    All of them together may cost half of what the restarts of a single fit may, since neighbours have searched for each
-    other already; one is always searched.
+    All of them together may cost half as much as the restarts of a single fit, since neighbours have already improved
+    each other. At least one limit is searched.
     """
     found, exploration, spent = dict(found), EFFORTS[effort], 0.0
     if exploration is None:

@@ -1,9 +1,9 @@
 """The objective around a fitted support, as a quadratic model that the swap search can score.
 
 For one problem with fitted variables S (its chosen items and intercepts) the model holds the gradient at the fit for
-all coefficients, the diagonal blocks of the Hessian, and the Hessian's columns of S. Two ways to get them: from the
-quadratic form, which costs nothing once it is there and is exact for the squared loss; or by one pass over the
-data, for any loss.
+all coefficients, the diagonal blocks of the Hessian, and the Hessian's columns of S. There are two ways to get them:
+from the quadratic form, without a pass over the data and exact, for the squared loss; or by one pass over the data, for
+any loss.
 """
 
 from abc import ABC, abstractmethod
@@ -16,10 +16,10 @@ from psfit.problem.instance import Instance
 from psfit.search.refit import Fit, refit
 from psfit.search.restriction import Restriction
 
-# Accurate enough to compare supports; the answer is refitted to the end.
+# Accurate enough to compare supports; the final answer is refitted more accurately.
 SEARCH_TOL = 1e-7
-# How much of the targets' power may cancel, times the share of a column that is no combination of the others, for
-# a quadratic form in float64 to be believed.
+# A fit by the quadratic form is trusted up to this ratio of the targets' power to the objective times the smallest
+# pivot (the share of a column that is no combination of the others).
 MOST_LOST = 1e8
 
 
@@ -40,7 +40,7 @@ class Objective(ABC):
 
     @abstractmethod
     def fit(self, chosen: Tensor, Z: Tensor, give_up: float = float("inf")) -> Fit:
-        """The minimiser over the items ``chosen (size,)``, starting at `Z`; or any point clearly above `give_up`."""
+        """The minimiser over the items ``chosen (size,)``, from `Z`; or any point if it clearly exceeds `give_up`."""
 
     @abstractmethod
     def model(self, fit: Fit, chosen: Tensor) -> LocalModel:
@@ -52,11 +52,11 @@ class Objective(ABC):
         return Restriction(inst, self.outputs, mask, inst.problem.loss, inst.source.target[:, self.outputs])
 
     def _variables(self, chosen: Tensor) -> int:
-        """How many coefficients the chosen items stand for."""
+        """How many coefficients the chosen items have."""
         return int(self.inst.items.mask_one(chosen).sum())
 
     def _items(self, view: Restriction) -> Tensor:
-        """The packed item of each fitted variable."""
+        """The item of each fitted variable; -1 for an intercept."""
         items, found = self.inst.items, []
         for k, at in enumerate(view.at):
             row = view.rows[at]
@@ -115,7 +115,7 @@ class DataObjective(Objective):
 
 
 class FormObjective(Objective):
-    """The squared loss through its quadratic form: no pass over the data at all."""
+    """The squared loss by its quadratic form: no pass over the data."""
 
     def __init__(self, inst: Instance, problem: int) -> None:
         super().__init__(inst, problem)
@@ -126,7 +126,7 @@ class FormObjective(Objective):
         found = self.domain.minimise(self.form, chosen)
         self.work += len(found.rows) ** 3 / 3
         if len(found.rows) and self.power > MOST_LOST * found.pivot * found.value:
-            # Of nearly dependent columns, or of a fit that leaves nearly nothing, the form knows too little.
+            # The form has too few digits for nearly dependent columns, and for a fit with nearly no residual.
             return refit(self.inst, self.problem, chosen, Z, give_up, SEARCH_TOL)
         answer = Z.clone()
         answer[:, self.outputs] = 0
@@ -152,7 +152,7 @@ class FormObjective(Objective):
 
 
 def objective_of(inst: Instance, problem: int, search: bool = True) -> Objective:
-    """The cheaper way: the quadratic form, or passes over the data; `search` if more than a fit is needed."""
+    """By the quadratic form or by passes, whichever costs less; `search` tells that more than a fit is needed."""
     if inst.costs.searches_by_form if search else inst.costs.form_at_hand:
         return FormObjective(inst, problem)
     return DataObjective(inst, problem)

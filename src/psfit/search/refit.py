@@ -14,11 +14,12 @@ TOL = 1e-9
 # Duality gaps, as shares of the objective, at which an answer counts as exact, and at which supports can be compared.
 GAP_TOL = 1e-12
 SEARCH_GAP_TOL = 1e-8
-# Residuals above the one and pivots below the other call for an orthogonal basis.
+# With a residual above POOR, or a pivot below LEAST_PIVOT, the fit is made in an orthogonal basis.
 POOR = 1e-7
 LEAST_PIVOT = 1e-11
 NEWTON_STEPS = 60
-# A loss of lines and parabolas has Newton's answer after a few steps or, in other units than the kinks', never.
+# On a loss of lines and parabolas Newton's method ends after a few steps, or never if the data have other units than
+# the kinks.
 FEW_STEPS = 15
 
 
@@ -26,7 +27,7 @@ FEW_STEPS = 15
 class Fit:
     """The minimiser on a support: coefficients ``Z (n, c)`` with this problem's outputs set, and its objective.
 
-    `slope` is the optimal multiplier of each sample where the loss has kinks and its derivative would not do.
+    `slope` is the optimal multiplier of each sample, where the loss has kinks and thus no derivative.
     """
 
     Z: Tensor
@@ -41,16 +42,16 @@ def refit(
 ) -> Fit:
     """Minimise problem number `problem` over the items ``chosen (size,)`` and the intercepts, from `Z`.
 
-    A minimum that would clearly lie above `give_up` is not sought to the end. The objective is off by about the square
-    of `tol`, relatively. Smooth losses are minimised by Newton's method; where kinks defeat it, by an interior point
-    method; where nearly dependent columns defeat both, in an orthogonal basis.
+    The fit ends early if its minimum clearly lies above `give_up`. The relative error of the objective is about the
+    square of `tol`. Smooth losses are minimised by Newton's method. If it fails because of kinks, an interior point
+    method follows. If both fail because columns are nearly dependent, the fit is made in an orthogonal basis.
     """
     outputs = inst.items.outputs_of(problem)
     view = Restriction(inst, outputs, inst.items.mask_one(chosen), inst.problem.loss, inst.source.target[:, outputs])
     if not view.size:
         return Fit(view.scatter(view.gather(Z), Z), float(view.value(view.gather(Z))), 0.0)
-    fit, ended = _minimise(view, Z, give_up, tol)
-    if ended and fit.residual > POOR:
+    fit, completed = _minimise(view, Z, give_up, tol)
+    if completed and fit.residual > POOR:
         x = view.gather(Z)
         before = float(view.value(x))
         if before < fit.value:
@@ -62,17 +63,17 @@ def refit(
 
 
 def _minimise(view: Restriction, Z: Tensor, give_up: float, tol: float) -> tuple[Fit, bool]:
-    """The fit, and whether it was followed to its end."""
+    """The fit, and whether it was completed."""
     loss = view.loss
     box = loss.box(view.target)
     if loss.smooth:
-        fit, ended = _by_newton(view, Z, give_up, tol, NEWTON_STEPS if box is None else FEW_STEPS)
-        if box is None or fit.residual <= TOL or not ended:
-            return fit, ended
+        fit, completed = _by_newton(view, Z, give_up, tol, NEWTON_STEPS if box is None else FEW_STEPS)
+        if box is None or fit.residual <= TOL or not completed:
+            return fit, completed
     if box is None:
         raise TypeError(f"the {loss.name} loss is not smooth: it needs a `box` to be refitted")
     interior = Interior(view, box, view.inst.source.weight)
-    # The method seldom gains from a start close to the minimum, and loses from one that is far off.
+    # A start close to the minimum seldom helps this method, and one that is far away harms it.
     start = view.gather(Z)
     start = torch.zeros_like(start) if view.basis is None else _better_start(view, start)
     found = interior.minimise(start, GAP_TOL if tol <= TOL else SEARCH_GAP_TOL, give_up)
@@ -84,7 +85,7 @@ def _minimise(view: Restriction, Z: Tensor, give_up: float, tol: float) -> tuple
 def _by_newton(view: Restriction, Z: Tensor, give_up: float, tol: float, steps: int) -> tuple[Fit, bool]:
     first = view.basis is None
     if view.inst.costs.form_at_hand and first:
-        # Steps with it need not be perfect: values and gradients come from the data.
+        # This Hessian need not be exact: values and gradients come from the data.
         view.take_hessian(view.inst.form)
     result = newton(
         view.evaluate,
@@ -95,13 +96,13 @@ def _by_newton(view: Restriction, Z: Tensor, give_up: float, tol: float, steps: 
         give_up=give_up,
         least_pivot=LEAST_PIVOT if first else 0.0,
     )
-    ended = not bool(is_hopeless(result.value, result.residual, give_up))
+    completed = not bool(is_hopeless(result.value, result.residual, give_up))
     x, value, residual = view.scatter(result.x, Z), float(result.value), float(result.residual)
-    return Fit(x, value, residual, evaluations=result.evaluations), ended
+    return Fit(x, value, residual, evaluations=result.evaluations), completed
 
 
 def _better_start(view: Restriction, x: Tensor) -> Tensor:
-    """The variables ``x``, or zero where these are worse: another support's coefficients can miss by far."""
+    """The variables ``x``, or zero if that is better: the coefficients of another support can be a poor start."""
     zero = torch.zeros_like(x)
     if view.loss.quadratic or bool(view.value(x) <= view.value(zero)):
         return x
@@ -109,7 +110,7 @@ def _better_start(view: Restriction, x: Tensor) -> Tensor:
 
 
 def optimal_slopes(inst: Instance, problem: int, chosen: Tensor, fit: Fit) -> Tensor:
-    """The slope of every sample's loss ``(m, c')`` at a fit: the dual point that belongs to it."""
+    """The slope of every sample's loss ``(m, c')`` at a fit: its dual point."""
     if fit.slope is not None:
         return fit.slope
     outputs = inst.items.outputs_of(problem)

@@ -1,8 +1,8 @@
-"""From several starting supports to one good one: swap search from each, then from perturbations of the best.
+"""A good support from several starts: a swap search from each, then from perturbations of the best.
 
-A swap search ends where no single swap helps. Exchanging a random half of the best support and searching again escapes
-most such points. All random draws come from one seeded generator on the host, so that the same problem has the same
-answer on every rank, device and day.
+A swap search ends where no single swap helps. A new search, after random items of the best support are exchanged, often
+ends at a better support. All random numbers come from one seeded generator on the host. So the same problem has the
+same answer on every rank, on every device and in every run.
 """
 
 from collections import Counter
@@ -18,23 +18,24 @@ from psfit.search.objective import Objective
 from psfit.search.support_fit import SupportFit
 from psfit.search.swaps import swap_search
 
-# Floating-point operations that perturbed restarts may spend: an amount that is small on any machine and some passes
-# over the data, or some times what the first searches did.
+# Restarts may always use FREE_WORK floating-point operations, which is little on any machine, and FREE_PASSES passes
+# over the data. If it is more, they may use REPEATS times the work of the first searches.
 FREE_WORK = 2e9
 FREE_PASSES = 20
 REPEATS = 2
 GREEDY_STEPS = 10
-# The share of a support that a restart exchanges, in turn.
+# The shares of a support that restarts exchange, in this order, again and again.
 EXCHANGED = (0.5, 0.25, 0.75, 1.0)
-# The share of searches that ended where no other did estimates the chance that the next one ends somewhere new (an idea
-# of Good and Turing). If it is larger than this, or the best end was reached only once, the search goes on for longer.
-NEW_ENDS = 0.2
+# The share of searches whose final objective no other search has estimates the chance that the next one finds a new
+# objective (Good and Turing). If it is larger than NEW_SHARE, or only one search found the best objective, restarts may
+# take LONGER times as long.
+NEW_SHARE = 0.2
 LONGER = 4
 
 
 @dataclass(frozen=True)
 class Exploration:
-    """How hard to look: restarts without improvement before giving up, a factor on the work they may cost, and whether
+    """How long to search: restarts without improvement before it ends, a factor on the work they may cost, and whether
     all supports are tried where they are few.
     """
 
@@ -43,7 +44,7 @@ class Exploration:
     tries_all: bool = True
 
 
-# "brief" goes before an exact search, which looks everywhere anyway.
+# "brief" is used before an exact search, which considers all supports anyway.
 EFFORTS = {
     "low": None,
     "brief": Exploration(3, 0.25, False),
@@ -57,9 +58,9 @@ def explore(
 ) -> Iterator[SupportFit]:
     """The best support after each stage of a search: from the first start, from all of them, from perturbations.
 
-    The caller asks for the next stage only if there is something left to find. Without an `exploration` the first of
-    the ``starts`` (each ``(size,)``) is fitted and that is all. `passes` over the data, forth and back, have led to the
-    starts; restarts may cost as much.
+    The caller asks for the next stage only if a better support may exist. Without an `exploration` only a fit on the
+    first of the ``starts`` (each ``(size,)``) is made. The starts have cost `passes` over the data, each a product with
+    the matrix and one with its transpose; restarts may cost as much.
     """
     if exploration is None or bool(starts[0].all()):
         yield SupportFit(starts[0], objective.fit(starts[0], Z))
@@ -81,12 +82,12 @@ def explore(
 
 
 def try_all(objective: Objective, best: SupportFit) -> SupportFit:
-    """The best of all supports of this size, or the best until the fit must stop."""
+    """The best of all supports of this size; if the fit must stop, the best of those tried."""
     watch, chosen = objective.inst.watch, best.chosen
     for trial in all_supports(chosen.numel(), int(chosen.sum()), chosen.device):
         if not objective.domain.allows(trial):
             continue
-        # Each is followed to its end: what a few steps promise is a guess.
+        # Each fit is completed: after a few steps the objective is only a guess.
         fit = objective.fit(trial, best.fit.Z)
         if fit.value < best.value:
             best = SupportFit(trial, fit)
@@ -99,24 +100,24 @@ def try_all(objective: Objective, best: SupportFit) -> SupportFit:
 def restart(
     objective: Objective, best: SupportFit, rel_tol: float, exploration: Exploration, passes: int
 ) -> SupportFit:
-    """The best of a support and of the ends of searches from perturbations of the best."""
+    """The best of a support and of those found by searches from perturbations of the best."""
     watch, generator = objective.inst.watch, torch.Generator().manual_seed(0)
     spent, known = objective.work, passes * objective.pass_work
     free = FREE_WORK + FREE_PASSES * objective.pass_work
-    # A refit of a loss with kinks is a sequence of smooth ones: as much patience costs several times more there.
+    # A refit of a loss with kinks costs several times as much as a smooth one, so fewer restarts are made.
     patience = exploration.patience if objective.inst.problem.loss.smooth else exploration.patience // 4
-    failures, restarts, ends = 0, 0, Counter([_label(best)])
+    failures, restarts, finals = 0, 0, Counter([_label(best)])
     while True:
-        many_new = sum(count == 1 for count in ends.values()) > NEW_ENDS * ends.total()
-        longer = LONGER if many_new or ends[_label(best)] == 1 else 1
+        many_new = sum(count == 1 for count in finals.values()) > NEW_SHARE * finals.total()
+        longer = LONGER if many_new or finals[_label(best)] == 1 else 1
         allowed = spent + exploration.work * max(longer * free, REPEATS * spent, known)
         # If every search has ended at the same objective, half the patience is enough.
-        enough = patience * longer if len(ends) > 1 else (patience + 1) // 2
+        enough = patience * longer if len(finals) > 1 else (patience + 1) // 2
         if failures >= enough or objective.work >= allowed or watch.must_stop():
             return best
         start = _perturb(objective.domain, best.chosen, EXCHANGED[restarts % len(EXCHANGED)], generator)
         found = improve(objective, start, best.fit.Z, rel_tol)
-        ends[_label(found)] += 1
+        finals[_label(found)] += 1
         restarts, failures = restarts + 1, failures + 1
         if found.value < best.value - rel_tol * abs(best.value):
             best, failures = found, 0
@@ -130,7 +131,7 @@ def improve(objective: Objective, start: Tensor, Z: Tensor, rel_tol: float) -> S
 
 
 def _label(found: SupportFit) -> str:
-    """Where a search ended: its objective, without the digits that are not worth another search."""
+    """The final objective of a search, with only the digits that matter."""
     return f"{found.value:.4e}"
 
 
@@ -148,7 +149,7 @@ def _perturb(domain: Domain, chosen: Tensor, share: float, generator: torch.Gene
 
 
 def _select_forward(objective: Objective, like: Tensor, Z: Tensor) -> Tensor:
-    """A greedy start: the items that help most given those taken before, a share of the limit at a time."""
+    """A greedy start: add the items that help most, a share of the limit at a time."""
     kappa, chosen = int(like.sum()), objective.domain.inside[0]
     for bound in even_bounds(kappa, min(kappa, GREEDY_STEPS))[1:]:
         model = objective.model(objective.fit(chosen, Z), chosen)

@@ -1,4 +1,4 @@
-"""A problem restricted to a support, evaluated in float64 whatever the precision of the data.
+"""A problem restricted to a support, evaluated in float64 for data of any precision.
 
 Only sums over samples leave a node: the objective, its gradient and its Hessian on the support, added up over chunks of
 rows and then over the grid.
@@ -17,19 +17,19 @@ from psfit.kernels.linalg import Evaluation, cholesky
 from psfit.losses import Loss
 from psfit.problem.instance import Instance
 
-# The share of the curvature that all samples together typically have, below which an intercept has none.
+# An intercept with less than this share of the typical curvature of all samples is taken to have none.
 IDLE = 1e-12
-# Each round of orthogonalisation takes the root of what is left of the condition number, about 1e8 at a time.
+# Each round of orthogonalisation divides the condition number by up to about 1e8.
 ROUNDS = 3
-# Numbers of standardised columns that are kept from one evaluation to the next.
-HELD_NUMBERS = 1 << 20
+# Up to this many numbers of standardised columns are kept from one evaluation to the next.
+MOST_KEPT = 1 << 20
 
 
 class Restriction:
     """One problem of an instance on the coefficients where ``mask (p, c')`` is true, and its free intercepts.
 
     The variables form one vector: for each of the problem's c' outputs its chosen rows in order, intercept last. In an
-    orthogonal `basis`, a matrix for each output, they are the coordinates there.
+    orthogonal `basis`, which has a matrix for each output, they are the coordinates in it.
     """
 
     def __init__(self, inst: Instance, outputs: list[int], mask: Tensor, loss: Loss, target: Tensor) -> None:
@@ -46,25 +46,25 @@ class Restriction:
         self.ridge = torch.cat([inst.ridge[self.rows[a], 0] for a in self.at])
         self._hessian: Tensor | None = None
         self.basis: list[Tensor] | None = None
-        self._held: list[tuple[slice, list[Strip]]] | None = None
+        self._kept_strips: list[tuple[slice, list[Strip]]] | None = None
 
     def orthogonalise(self) -> None:
-        """Turn to variables in which columns and ridge together are orthonormal.
+        """Change to variables in which columns and ridge together are orthonormal.
 
-        Of nearly dependent columns a Gram matrix knows too little. Cholesky factors of Gram matrices that are made
-        again in the basis found so far need only sums over samples.
+        A Gram matrix of nearly dependent columns has too few digits. So it is made and factored again in the basis
+        found so far, which needs only sums over samples.
         """
         self._hessian = None
         basis = [torch.eye(len(a), dtype=torch.float64, device=self.ridge.device) for a in self.at]
         weight = self.inst.source.weight.expand(-1, len(self.outputs))
         for _ in range(ROUNDS):
-            self.basis, self._held = basis, None
+            self.basis, self._kept_strips = basis, None
             gram = self.products(weight, [])[0] + self.ridge_matrix
             basis = [
                 torch.linalg.solve_triangular(cholesky(gram[s, s]), T.T, upper=False).T
                 for T, s in zip(basis, self.slices, strict=True)
             ]
-        self.basis, self._held = basis, None
+        self.basis, self._kept_strips = basis, None
 
     @cached_property
     def _intercepts(self) -> Tensor:
@@ -73,11 +73,11 @@ class Restriction:
 
     @cached_property
     def matrix(self) -> DesignMatrix:
-        """The columns of the support, gathered when the data are first asked for."""
+        """The columns of the support, gathered when they are first needed."""
         return self.inst.source.matrix.columns(self.rows)
 
     def take_hessian(self, form: QuadraticForm) -> None:
-        """Use the Hessian of a quadratic loss, known by its form, rather than make it from the data."""
+        """Use the Hessian of a known quadratic form instead of making it from the data."""
         self._hessian = torch.block_diag(*(form.block(self.rows[at]) for at in self.at))
 
     def gather(self, Z: Tensor) -> Tensor:
@@ -128,7 +128,7 @@ class Restriction:
         return self.total(torch.as_tensor(total, device=x.device).reshape(1)) + self._penalty(x)
 
     def evaluate(self, x: Tensor) -> Evaluation:
-        """Objective, gradient and Hessian as `newton` takes them; the Hessian of a quadratic loss is made once."""
+        """Objective, gradient and Hessian for `newton`; the Hessian of a quadratic loss is made once."""
         known = self._hessian
         value, gradient = x.new_zeros(1), x.new_zeros(self.size)
         hessian = x.new_zeros(self.size, self.size) if known is None else known
@@ -161,18 +161,18 @@ class Restriction:
             H[s, s] += parts[k].cross([parts[k]], weight * curvature[:, k : k + 1])
 
     def pin_common_shift(self, H: Tensor) -> None:
-        """A joint loss does not change when all intercepts move together; make the Hessian regular along that line.
+        """Make the Hessian regular where all intercepts move together, since a joint loss does not change there.
 
-        The gradient has no component there, so Newton's direction stays what it was.
+        The gradient has no component in that direction, so Newton's direction stays the same.
         """
         if self.loss.joint and self.inst.items.free:
             last = self._intercepts
             H[last.unsqueeze(1), last] += H[last, last].mean()
 
     def pin_idle_intercepts(self, H: Tensor) -> None:
-        """An intercept pays no ridge, so where no sample bends the loss, as between kinks, it has no curvature at all.
+        """Give curvature to an intercept that has none: it has no ridge, and losses may be linear between kinks.
 
-        Then it gets as much as all samples together typically give it, so that a step does not go too far.
+        It gets the curvature that all samples together typically give it, so that a step does not go too far.
         """
         if self.inst.items.free:
             last = self._intercepts
@@ -188,7 +188,7 @@ class Restriction:
         return self.inst.grid.nodes.total(local)
 
     def products(self, weights: Tensor | None, sides: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """``A' diag(weights) A (size, size)``, zero without weights, and ``A' side (size,)`` for each of the sides.
+        """``A' diag(weights) A (size, size)``, zero if there are no weights, and ``A' side (size,)`` for each side.
 
         Weights and sides are ``(m, c')``; sums over all nodes, from one pass over the support's columns.
         """
@@ -206,15 +206,15 @@ class Restriction:
         return summed[: self.size], list(summed[self.size :])
 
     def _strips(self) -> Iterator[tuple[slice, list[Strip]]]:
-        """Ranges of rows, each with the columns of every output; those of a small problem are made once."""
-        if self.inst.samples * self.size > HELD_NUMBERS:
-            yield from self._made_strips()
+        """Ranges of rows, each with the columns of every output; for a small problem they are made only once."""
+        if self.inst.samples * self.size > MOST_KEPT:
+            yield from self._make_strips()
             return
-        if self._held is None:
-            self._held = list(self._made_strips())
-        yield from self._held
+        if self._kept_strips is None:
+            self._kept_strips = list(self._make_strips())
+        yield from self._kept_strips
 
-    def _made_strips(self) -> Iterator[tuple[slice, list[Strip]]]:
+    def _make_strips(self) -> Iterator[tuple[slice, list[Strip]]]:
         for at, strip in self.matrix.strips(torch.float64):
             parts = [strip if len(a) == strip.shape[1] else strip.columns(a) for a in self.at]
             if self.basis is not None:

@@ -1,7 +1,7 @@
-"""Swap search: exchange one chosen item for one outside as long as the objective falls.
+"""Swap search: exchange chosen items for items outside as long as the objective falls.
 
 The domain scores all exchanges on the model around the support, exactly for the squared loss and to second order for
-the others. There a swap counts only if the refitted objective really falls.
+the others. A swap is made only if the refitted objective really falls.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,10 @@ from psfit.search.objective import Objective
 from psfit.search.refit import Fit
 
 MAX_ROUNDS = 100
-# The best newcomers of every chosen item are looked at.
+# For every chosen item this many of its best newcomers are considered.
 PARTNERS = 4
-# Single swaps to try at least; and at most, while all of them together cost less than the model that proposed them.
+# The least number of single swaps to try, and the most. More than the least are tried only while all of them together
+# cost less than the model that proposed them.
 SINGLE_TRIES = 8
 MOST_TRIES = 100
 
@@ -33,8 +34,8 @@ class Swap:
 def swap_search(objective: Objective, chosen: Tensor, Z: Tensor, rel_tol: float) -> tuple[Tensor, Fit, int]:
     """From the items ``chosen (size,)`` to a support that no single swap improves by more than `rel_tol`.
 
-    Returns the support, its fit and the number of rounds. Several swaps that do not touch each other are tried at
-    once, best first, and halved until the objective falls. It ends after a round in which the fit was found to be over.
+    Returns the support, its fit and the number of rounds. Several swaps without common items are tried at once,
+    best first, then fewer of them until the objective falls. The search also ends when the fit must stop.
     """
     fit = objective.fit(chosen, Z)
     if bool(chosen.all()) or not bool(chosen.any()):
@@ -54,10 +55,10 @@ def swap_search(objective: Objective, chosen: Tensor, Z: Tensor, rel_tol: float)
 def _improve(
     objective: Objective, chosen: Tensor, fit: Fit, swaps: list[Swap], threshold: float, allowed: float
 ) -> tuple[Tensor, Fit] | None:
-    """The first group of swaps, from many to one and then the runners-up, that lowers the objective.
+    """The first group of swaps that lowers the objective: many at once, then fewer, then single swaps.
 
-    Where scores are only a second-order guess, those of whole features may be far off. So the runners-up are the best
-    swaps of different newcomers, and as many as the work `allowed` has room for.
+    Scores that are only of second order may be wrong for whole features. So the single swaps are the best ones of
+    different newcomers, and they are tried until the work `allowed` is used up.
     """
     apart = _disjoint(swaps)
     groups = []
@@ -87,15 +88,15 @@ def propose(domain: Domain, model: LocalModel, chosen: Tensor) -> list[Swap]:
 
 
 def _order(swap: Swap) -> tuple[float, int, int]:
-    """Best first; ties in a way that is the same everywhere."""
+    """Best first; ties are ordered by item, so that all ranks agree."""
     return -swap.gain, swap.out, swap.into
 
 
 def _best(scores: Tensor, inside: Tensor, outside: Tensor) -> list[Swap]:
     """The highest positive scores of every chosen item and of many newcomers.
 
-    The best newcomers suit most of the chosen items, and the cheapest of these suit most newcomers. So that many swaps
-    are disjoint, the k-th best of the ones also meets the k-th best of the others.
+    Most chosen items have the same best newcomers, and most newcomers the same cheapest chosen item. To get many
+    disjoint swaps, the k-th best chosen item is also paired with the k-th best newcomer.
     """
     width = len(outside)
     if not scores.numel():
@@ -115,7 +116,7 @@ def _best(scores: Tensor, inside: Tensor, outside: Tensor) -> list[Swap]:
 
 
 def _disjoint(swaps: list[Swap]) -> list[Swap]:
-    """The best swaps of which no two share an item."""
+    """The best swaps, no two of them with a common item."""
     taken: set[int] = set()
     picked = []
     for swap in swaps:
