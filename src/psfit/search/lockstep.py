@@ -83,9 +83,9 @@ def search_in_lockstep(
     second = rows.select(torch.tensor(twice, dtype=torch.long, device=index.device))
     limits = torch.tensor([kappas.index(labels[k]) for k in twice], dtype=torch.long, device=index.device)
     rows, scores = rows.select(index), scores.select(index)
-    apart = second.values - rows.values[limits]
-    agreed = bool((apart.abs() <= rel_tol * second.values.abs()).all())
-    better = (apart < 0).nonzero().flatten()
+    difference = second.values - rows.values[limits]
+    agreed = bool((difference.abs() <= rel_tol * second.values.abs()).all())
+    better = (difference < 0).nonzero().flatten()
     if len(better):
         rows, scores = lockstep.replace(rows, scores, limits[better], second.select(better))
     rows = lockstep.pass_on(rows, scores, torch.tensor(kappas, device=index.device))
