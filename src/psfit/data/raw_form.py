@@ -1,4 +1,4 @@
-"""The quadratic form of the raw data from a single pass, before anything is known centred their columns.
+"""The quadratic form of the raw data from a single pass, before anything is known about their columns.
 
 A guess of the means is subtracted from the columns, and a column of ones is added. Such a form can be standardised
 without a second pass, and forms of parts of the samples, such as folds, can be added.
