@@ -21,7 +21,7 @@ from psfit.problem.instance import Instance
 
 
 def dual_bound(inst: Instance, slopes: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:
-    """Lower bounds ``(problems,)`` at ``slopes (m, c)``, rounding counted against them; and the scores behind them."""
+    """Lower bounds ``(problems,)`` at ``slopes (m, c)``, less all rounding errors; and the scores behind them."""
     source, items, loss = inst.source, inst.items, inst.problem.loss
     weight, target = source.weight, source.target
     slopes = loss.nearest_slope(slopes.double(), target)
