@@ -37,7 +37,7 @@ def call(monkeypatch, capsys):
 @pytest.fixture
 def stays_sparse(monkeypatch):
     """Sparse matrices stay sparse although they are tiny."""
-    monkeypatch.setattr(reading, "TINY", 0)
+    monkeypatch.setattr(reading, "DENSE_CELLS", 0)
 
 
 def pytest_collection_modifyitems(config, items):

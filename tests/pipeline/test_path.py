@@ -158,7 +158,7 @@ class TestSparsePath:
     def test_what_is_not_on_the_path(self):
         X, y = load_diabetes(return_X_y=True)
         path = sparse_path(X, y, [1, 2], gammas=[1.0, 2.0])
-        with pytest.raises(ValueError, match="say which"):
+        with pytest.raises(ValueError, match="pass one of"):
             path.coef(1)
         with pytest.raises(ValueError, match="kappa=3 is not on the path"):
             path.coef(3, 1.0)

@@ -200,7 +200,7 @@ def test_what_a_registered_loss_lacks_is_said(example, few, tmp_path, monkeypatc
     X, y = few
     model = SparseLinearRegression(2, loss="pseudo_huber").fit(X, y)
     psfit.save(model, tmp_path / "model.psfit")
-    with pytest.raises(ValueError, match="needs a likelihood, which the pseudo_huber loss is not"):
+    with pytest.raises(ValueError, match="needs a likelihood, and the pseudo_huber loss is not one"):
         psfit.SparseLinearRegressionCV([1, 2], loss="pseudo_huber", criterion="bic").fit(X, y)
     with pytest.raises(ValueError, match="loss='pseudo_huber' must be 'squared_hinge' or 'hinge'"):
         psfit.SparseSVC(2, loss="pseudo_huber").fit(X, y > 0)

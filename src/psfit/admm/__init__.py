@@ -1,1 +1,1 @@
-"""The two algorithms of the paper: Bi-cADMM over nodes, the local solvers of a node; their loop and checkpoints."""
+"""The two algorithms of the paper: Bi-cADMM over nodes, and the local solvers of a node; the loop and checkpoints."""

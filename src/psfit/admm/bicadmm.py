@@ -7,7 +7,7 @@ In the scaled form one iteration is
     z, t, s, v from c                                                    (`bilinear`, the same on every rank)
     u_i  += x_i - z                                                      (local)
 
-and it ends when the paper's residuals are small against the numbers they compare (`residuals`).
+and it ends when the paper's residuals are small relative to the numbers that they compare (`residuals`).
 """
 
 from dataclasses import replace
@@ -29,7 +29,7 @@ class BiCADMM(Settings):
     __doc__ = Settings.__doc__
 
     def init(self, instance: Instance, start: Tensor | None = None) -> tuple[Setup, State]:
-        """Choose penalties and local solver, factor, and place all nodes at `start` (or zero)."""
+        """Choose penalties and the local solver, make its factors, and start all nodes at `start` (or zero)."""
         setup = prepare(self, instance)
         instance = setup.instance
         n, c = instance.source.matrix.shape[1], instance.source.outputs
@@ -56,9 +56,9 @@ class BiCADMM(Settings):
         """One iteration of Algorithm 1. It begins with x_i, where the paper's loop ends with it."""
         # Nodes in parallel: update x_i by Algorithm 2, or by another local solver.
         local = self._update_x(setup, state)
-        # Collect: the mean of x_i + u_i. What the ranks must agree on travels with it.
+        # Collect: the mean of x_i + u_i. The other sums over ranks are part of the same reduction.
         mean, sums, stop_counts = self._collect(setup, state, local.x)
-        # Global updates: (z, t), then s, then v. Every rank makes them, so there is nothing to broadcast.
+        # Global updates: (z, t), then s, then v. Every rank computes them, so nothing is broadcast.
         bilinear = self._update_z_t_s_v(setup, state, mean)
         # Nodes in parallel: update u_i.
         gap = local.x - setup.own * bilinear.z
@@ -82,7 +82,7 @@ class BiCADMM(Settings):
         return judge(self, setup, state)
 
     def measure(self, setup: Setup, state: State) -> Tensor:
-        """The measurements of the current iteration, for which the next one would have waited."""
+        """The measurements of the current iteration, which otherwise come with the next one."""
         return measure(setup, state, setup.instance.grid.total(state.sums))
 
     def residuals(self, setup: Setup, measured: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,14 +95,14 @@ class BiCADMM(Settings):
         return setup.solver.prox(setup.sub, state.local, center, local_accuracy(setup, state))
 
     def _collect(self, setup: Setup, state: State, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The mean of x_i + u_i over all nodes; the sums for the residuals before; how many ranks want to stop."""
+        """The mean of x_i + u_i over all nodes; sums for the last residuals; how many ranks have each stop reason."""
         grid, z = setup.instance.grid, state.bilinear.z
         local = [(x + state.u).sum(dim=0).flatten(), state.sums.flatten(), state.stop_reasons]
         summed = grid.total(torch.cat(local)).split([len(part) for part in local])
         return summed[0].view_as(z) / grid.nodes.size, summed[1].view_as(state.sums), summed[2]
 
     def _update_z_t_s_v(self, setup: Setup, state: State, mean: Tensor) -> BilinearState:
-        """The bilinear step. Where rho_b grows, its scaled multiplier v shrinks as much."""
+        """The bilinear step. When rho_b grows by a factor, its scaled multiplier v is divided by it."""
         inst = setup.instance
         pressure, last = setup.pressure(torch.stack([state.age, state.age - 1]))
         before = replace(state.bilinear, v=state.bilinear.v * (last / pressure))

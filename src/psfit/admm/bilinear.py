@@ -1,4 +1,4 @@
-"""The bilinear step: all there is of sparsity in Bi-cADMM.
+"""The bilinear step: the only part of Bi-cADMM that knows about sparsity.
 
 The limit ``||z||_0 <= kappa`` is written as ``s'z = t``, ``||z||_1 <= t``, ``||s||_1 <= kappa``, ``||s||_inf <= 1``.
 Given the consensus mean ``c`` of ``x_i + u_i`` the paper's global updates are, with ``g(z, s, t) = s'z - t``,
@@ -7,7 +7,7 @@ Given the consensus mean ``c`` of ``x_i + u_i`` the paper's global updates are, 
     s      = argmin_{s in S_kappa}  (g(z, s, t) + v)^2
     v     += g(z, s, t)
 
-and each has a closed form, vectorised here over independent problems (rows) with no solver and no host synchronisation.
+Each has a closed form. Here it is vectorised over independent problems (rows), without synchronisation with the host.
 """
 
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ from torch import Tensor
 from psfit.kernels import kernel
 from psfit.problem import Items, largest
 
-# Items up to which a GPU makes the whole step of a problem in one kernel.
+# Up to this many items, a GPU makes the whole step of a problem in one kernel.
 MOST_FUSED = 16384
 
 
 @dataclass(frozen=True)
 class BilinearState:
-    """``z (p + free, c)`` in coefficient items; ``s (problems, size)``, ``t`` and ``v (problems, 1)``."""
+    """Coefficients ``z (p + free, c)``; ``s (problems, size)``; ``t``, ``v`` and the residual ``|g| (problems, 1)``."""
 
     z: Tensor
     s: Tensor
@@ -34,7 +34,7 @@ class BilinearState:
 
 
 def bilinear_start(z: Tensor, kappa: Tensor, items: Items) -> BilinearState:
-    """A state at the point `z` with no pressure yet: ``v = 0``."""
+    """The state at the point `z` with multiplier ``v = 0``."""
     packed = items.pack(z)
     size = packed.abs()
     v = torch.zeros_like(kappa, dtype=z.dtype)
@@ -70,7 +70,7 @@ def update_by_sorting(center: Tensor, s: Tensor, v: Tensor, kappa: Tensor, ratio
     packed = center.sign() * (center.abs() - tau * w).clamp(min=0)
     l1 = packed.abs().sum(dim=1, keepdim=True)
     t = torch.maximum(l1, (s * packed).sum(dim=1, keepdim=True) + v)
-    # s: the signs of the kappa largest entries, scaled back if s'z would pass t - v.
+    # s: the signs of the kappa largest entries, scaled down if s'z would exceed t - v.
     s = _signs_of_largest(packed, kappa)
     reach = (s * packed).sum(dim=1, keepdim=True)
     s = s * torch.where(reach > 0, (t - v) / reach, 1.0).clamp(-1, 1)
@@ -82,9 +82,9 @@ def update_by_sorting(center: Tensor, s: Tensor, v: Tensor, kappa: Tensor, ratio
 def threshold(a: Tensor, w: Tensor, v: Tensor, ratio: Tensor) -> Tensor:
     """The root ``tau >= 0`` of ``tau = ratio [h(tau) - v]_+``, ``h(tau) = sum_j w_j max(a_j - tau w_j, 0)``.
 
-    The right side falls piecewise linearly with kinks at ``a_j / w_j``. With the kinks sorted downwards and two
-    cumulative sums, the equation is tested at every kink at once; those above the root are the active entries, and
-    on them it is linear. All arguments are ``(problems, size)`` or ``(problems, 1)``, ``a, w >= 0``.
+    The right side falls piecewise linearly with kinks at ``a_j / w_j``. With the kinks in falling order and two
+    cumulative sums, the equation is tested at every kink at once. Entries with kinks above the root are active, and
+    on them the equation is linear. All arguments are ``(problems, size)`` or ``(problems, 1)``, ``a, w >= 0``.
     """
     kinks = torch.where(w > 0, a / w, 0.0)
     kinks, order = kinks.sort(dim=1, descending=True)

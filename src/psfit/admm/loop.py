@@ -1,4 +1,4 @@
-"""The outer loop: step until the status says so, with checkpoints and signals."""
+"""The outer loop: make steps until the status says to stop, with checkpoints and signals."""
 
 import signal
 from contextlib import nullcontext
@@ -15,14 +15,14 @@ from psfit.admm.state import State
 from psfit.admm.steps import choose_steps
 from psfit.common.status import Status
 
-# On a GPU reading a number waits for the device, so the stopping test is not made at every iteration there.
+# Reading a number from a GPU waits for it, so the stopping test is not made at every iteration there.
 CHECK_EVERY = {"cpu": 1, "cuda": 10}
 
 
 class StoppedError(RuntimeError):
-    """The run was asked to end before it had an answer; the message says what is left of it.
+    """The run was asked to end before it had an answer; the message tells whether it can go on later.
 
-    Every rank raises it; `rank` lets a program print the message only once.
+    Every rank raises it. A program can use `rank` to print the message only once.
     """
 
     def __init__(self, message: str, rank: int = 0) -> None:
@@ -33,20 +33,20 @@ class StoppedError(RuntimeError):
 def iterate(
     solver: BiCADMM, setup: Setup, state: State, store: Store | None = None
 ) -> tuple[State, Status, tuple[Record, ...]]:
-    """The last state, why it is the last, and the history; a diverged run falls back to its last finite point.
+    """The last state, why the run ended, and the history; a run that diverged returns its last finite state.
 
-    With a store the run goes on from a checkpoint there, and keeps its own.
+    With a store the run continues from a checkpoint in it, and writes its own.
     """
     keeper = None
     rows: list[Row] = []
     if store is not None:
         keeper = Checkpoint(store, solver, setup)
         state, rows = keeper.load(state)
-    # With a checkpoint nothing is lost, so SIGTERM may end every run.
+    # A checkpoint can be continued later, so SIGTERM may end every run that has one.
     watch = setup.instance.watch
     with nullcontext() if keeper is None else watch.signals.catch(signal.SIGTERM):
         state, status = _loop(solver, setup, state, rows, keeper)
-        # The signal may have come after the ranks last told each other.
+        # The signal may have come after the last exchange between the ranks.
         if keeper is not None and watch.was_terminated():
             raise StoppedError(
                 f"stopped by a signal at iteration {state.iteration}; the same command goes on from the checkpoint in "
@@ -88,7 +88,7 @@ def _loop(
 
 
 def _report(solver: BiCADMM, setup: Setup, state: State) -> None:
-    """Tell a callback, if there is one, how far the iteration is: these numbers must come from the device."""
+    """Report the progress if there is a callback; only then, because the numbers must be read from the device."""
     reporter = setup.instance.watch.reporter
     if reporter.callback is not None and bool(state.measured.isfinite().all()):
         residuals, nonzeros = _describe(solver, setup, state.measured.cpu().unsqueeze(0))
@@ -105,7 +105,7 @@ def _objective(setup: Setup, state: State) -> float:
 
 
 def _history(solver: BiCADMM, setup: Setup, rows: list[Row], last: torch.Tensor) -> tuple[Record, ...]:
-    """A record an iteration; each measurement describes the iteration before its own."""
+    """One record for each iteration; the measurements in a row belong to the iteration before it."""
     measured = torch.stack([row.measured for row in rows[1:]] + [last]).cpu()
     residuals, nonzeros = _describe(solver, setup, measured)
     return tuple(
@@ -127,8 +127,8 @@ def _history(solver: BiCADMM, setup: Setup, rows: list[Row], last: torch.Tensor)
 
 
 def _describe(solver: BiCADMM, setup: Setup, measured: torch.Tensor) -> tuple[list[list[float]], list[float]]:
-    """The residuals p, d, b as shares of what they compare, and the nonzeros; of some iterations, the largest of all
-    problems.
+    """The residuals p, d, b as shares of the sizes that they compare, and the nonzeros, for each iteration; the largest
+    of all problems.
     """
     residuals, limits = solver.residuals(setup, measured)
     shares = torch.where(residuals == 0, 0.0, solver.tol * residuals / limits)

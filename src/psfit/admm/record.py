@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Record:
-    """One outer iteration: the paper's residuals p, d, b and what else was measured.
+    """One outer iteration: the paper's residuals p, d, b and other measurements.
 
     Parameters
     ----------
@@ -13,8 +13,8 @@ class Record:
         Its number, from one.
     primal, dual, bilinear : float
         The residuals ``p = sum_i ||x_i - z||``, ``d = sqrt(N) rho_c ||z - z_old||`` and ``b = |s'z - t|``, as shares of
-        the sizes of what they compare. They are within tolerance if they are at most `tol`, whatever the units of the
-        data.
+        the sizes of the numbers that they compare. They are within tolerance if they are at most `tol`; the units of
+        the data do not matter.
     nonzeros : int
         Nonzero items of z.
     seconds : float
@@ -22,8 +22,8 @@ class Record:
     objective : float or None
         The objective at z, if ``BiCADMM(record_objective=True)`` asked for it.
     sent_bytes, sent_seconds, fetched_bytes, fetched_seconds : int, float
-        What was sent to the device and fetched back from it since the placing of the data; zero where the device is
-        the host.
+        What was sent to the device and fetched from it since the data were placed there; zero if the device is the
+        host.
     """
 
     iteration: int

@@ -1,9 +1,9 @@
-"""The residuals of Bi-cADMM, and when they allow a stop.
+"""The residuals of Bi-cADMM, and the stopping test.
 
     p = sum_i ||x_i - z||,   d = sqrt(N) rho_c ||z - z_old||,   b = |s'z - t|
 
-Each is compared with the size of the numbers that it compares. The sums over nodes that p and the sizes need travel
-with the next iteration's reduction, so residuals are known one iteration late.
+Each is measured relative to the size of the numbers in it. The sums over nodes that p and the sizes need are part of
+the next iteration's reduction, so residuals are known one iteration late.
 """
 
 import torch
@@ -20,10 +20,10 @@ from psfit.common.status import Status
 MEASURED = ("gaps", "lengths", "squares", "size", "moved", "bilinear", "t", "nonzeros")
 # From an all-zero start the first residuals may vanish by accident; no run converges before this iteration.
 FIRST_STOP = 4
-# A sparse support that stayed the same for so many iterations is final: what is left to do is a convex problem on it,
-# which the polish solves exactly and faster.
+# A sparse support that stayed the same for this many iterations is final. The rest is a convex problem on it, which the
+# refit solves exactly and faster.
 SETTLED_AFTER = 20
-SETTLED_BRIEFLY = 5
+SETTLED_IF_BRIEF = 5
 
 
 def sum_norms(setup: Setup, gap: Tensor, x: Tensor, u: Tensor) -> Tensor:
@@ -36,14 +36,14 @@ def sum_norms(setup: Setup, gap: Tensor, x: Tensor, u: Tensor) -> Tensor:
 
 
 def count_settled(settings: Settings, state: State, bilinear: BilinearState) -> Tensor:
-    """For how many iterations each problem has had the same support, and a sparse one."""
+    """For how many iterations each problem has had the same sparse support."""
     same = ((bilinear.s != 0) == (state.bilinear.s != 0)).all(dim=1)
     sparse = (bilinear.residual <= settings.tol * bilinear.t).squeeze(1) | (settings.thoroughness == "brief")
     return torch.where(same & sparse, state.settled + 1, 0)
 
 
 def measure(setup: Setup, state: State, sums: Tensor) -> Tensor:
-    """What the residuals of a state are made of, from its sums over all nodes; see `MEASURED`."""
+    """The numbers from which the residuals of a state are computed, from its sums over all nodes; see `MEASURED`."""
     items, bilinear = setup.instance.items, state.bilinear
     nonzeros = (items.pack(bilinear.z) != 0).sum(dim=1, dtype=sums.dtype)
     numbers = items.norms(bilinear.z), state.dual, bilinear.residual.squeeze(1), bilinear.t.squeeze(1), nonzeros
@@ -75,13 +75,13 @@ def judge(settings: Settings, setup: Setup, state: State) -> Status:
         residuals, limits = compare(settings, setup, measured)
         if bool((residuals <= limits).all()):
             return Status.CONVERGED
-        if bool((settled >= (SETTLED_BRIEFLY if settings.thoroughness == "brief" else SETTLED_AFTER)).all()):
+        if bool((settled >= (SETTLED_IF_BRIEF if settings.thoroughness == "brief" else SETTLED_AFTER)).all()):
             return Status.SETTLED
     return Status.MAX_ITER if state.iteration >= settings.max_iter else Status.RUNNING
 
 
 def local_accuracy(setup: Setup, state: State) -> Tensor | float:
-    """How accurate the local step must be: a tenth of the distance the iterates still move."""
+    """How accurate the local step must be: a tenth of the distance that the iterates still move."""
     if state.iteration < FIRST_STOP:
         return 0.0
     apart = state.measured[MEASURED.index("gaps")] / setup.instance.grid.nodes.size

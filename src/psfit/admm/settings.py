@@ -1,4 +1,4 @@
-"""The settings of the solver: what each may be, and what follows from them."""
+"""The settings of the solver: the values each may have, and what follows from them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +9,10 @@ from psfit.common.arguments import BOOLEAN, NONE, POSITIVE, Rule, check, instanc
 
 Penalty = float | Literal["auto"]
 
-# A search with the effort "high" ends early only where the certificate leaves as good as nothing to find.
+# A search with the effort "high" ends early only if the certificate leaves a gap of at most this.
 THOROUGH_GAP = 1e-9
 
-# What each setting may be.
+# The values that each setting may have.
 RULES: dict[str, Rule] = {
     "rho_c": POSITIVE | one_of("auto"),
     "rho_b": POSITIVE | one_of("auto"),
@@ -47,34 +47,34 @@ class Settings:
     max_iter : int, default=1000
         Most outer iterations.
     time_limit : float or None, default=None
-        Seconds after which the fit ends with the best answer so far; the refit of that comes on top.
+        Seconds after which the fit ends with the best answer so far; the refit of that answer takes a little longer.
     local : str, LocalSolver or None
         The local solver: "direct", "newton", "feature_split"; None chooses by loss, shape and grid.
     effort : {"low", "medium", "high"}, default="medium"
-        How hard to look for the support. "low" is the paper's algorithm with a refit. "medium" runs a portfolio of
+        How long to search for the support. "low" is the paper's algorithm with a refit. "medium" runs a portfolio of
         penalties as columns of one batch and improves the best support by swaps and a few perturbed restarts; "high"
-        restarts until many of them in a row bring nothing.
+        restarts until many restarts in a row bring no gain.
     exact : bool, default=False
-        Go on after the polish with branch and bound until no support can be better by more than `gap_tol`, or the time
-        limit comes. Quick where the certificate's gap is small; without a limit it may search for very long elsewhere.
+        Continue with branch and bound until no support can be better by more than `gap_tol`, or the time limit is
+        reached. This is quick if the certificate's gap is small; otherwise, without a limit, it may take very long.
     gap_tol : float, default=1e-4
-        The relative gap at which exact mode is done, and a certificate good enough to end the search for supports (with
-        the effort "high" that needs a smaller one).
+        The relative gap at which exact mode ends. It is also the gap at which a certificate ends the search for
+        supports (with the effort "high" that gap is smaller).
     checkpoint : str, Path or None
-        A folder for checkpoints of the iteration. A run that finds one of its own there goes on from it; one of other
-        data or settings is refused. Only one run at a time can use a folder.
+        A folder for checkpoints of the iteration. A run that finds its own checkpoint there continues from it; a
+        checkpoint of other data or settings is refused. Only one run at a time can use a folder.
     checkpoint_every : int, default=50
         Iterations between checkpoints; SIGTERM during the iteration writes one, too, and raises `StoppedError`.
     portfolio : bool, default=True
         Try several penalties side by side, where the effort allows it.
     precision : {"auto", "highest"}, default="auto"
-        How Gram matrices of float32 data are made on a GPU: "auto" by integer products with a known error where they
-        are good enough, "highest" always in floating point. The answer is refitted and proved in float64 either way.
+        How Gram matrices of float32 data are made on a GPU. "auto": by integer products with a known error, where these
+        are accurate enough. "highest": always in floating point. Refit and proof are always in float64.
     record_objective : bool, default=False
         Write the objective at z into every history record (one more pass over the data each).
     interruptible : bool, default=False
-        Whether Ctrl-C and SIGTERM end the fit with the best answer so far, whose status says so; else they end the
-        program, as usual. A second Ctrl-C does so in any case.
+        Whether Ctrl-C and SIGTERM end the fit with the best answer so far; its status says so. Otherwise they end the
+        program, as usual. A second Ctrl-C always ends the program.
     """
 
     rho_c: Penalty = "auto"
@@ -100,10 +100,10 @@ class Settings:
 
     @property
     def thoroughness(self) -> str:
-        """The effort, but "brief" where a search that goes everywhere follows and needs no more than a good start."""
+        """The effort; "brief" for the effort "medium" in exact mode, where branch and bound needs only a good start."""
         return "brief" if self.exact and self.effort == "medium" else self.effort
 
     @property
     def certified_gap(self) -> float:
-        """The gap at which a certificate is good enough and the search for supports can end; hardly any for "high"."""
+        """The gap at which a certificate ends the search for supports; nearly zero for the effort "high"."""
         return min(self.gap_tol, THOROUGH_GAP) if self.effort == "high" else self.gap_tol

@@ -11,12 +11,12 @@ from psfit.admm.settings import Settings
 from psfit.comm import even_bounds
 from psfit.problem.instance import Instance
 
-# rho_b as a share of N rho_c, the curvature of all nodes together: only that ratio enters the step of z, so that a run
-# does not slow down as the same data are dealt to more nodes. Gentle pressure often finds the better support.
+# rho_b as a share of N rho_c, the curvature of all nodes together. Only this ratio enters the step of z, so a run does
+# not slow down when the same data are divided among more nodes. A small rho_b often finds the better support.
 PRESSURES = (0.3, 1.0, 0.1)
-# After a gentle start the pressure grows by this factor an iteration, up to a limit: data with many more features than
-# samples would otherwise wait for it several times as long, for the same supports.
-GENTLE = 30
+# After the first iterations rho_b grows by the factor GROWTH at each iteration, at most MOST_PRESSURE times in all.
+# Without this, data with many more features than samples need several times as many iterations for the same supports.
+FIRST_ITERATIONS = 30
 GROWTH = 1.05
 MOST_PRESSURE = 1e3
 
@@ -28,9 +28,9 @@ class Setup:
     Parameters
     ----------
     own : Tensor (n, 1)
-        One for the coordinates whose blocks are hosted here. All others are zero in ``x_i`` and ``u_i``.
+        One for coordinates whose blocks are hosted here, else zero; ``x_i`` and ``u_i`` are zero in the others.
     unit : Tensor (problems,)
-        The size of a coefficient fitted alone: what "small" means when the answer itself is zero.
+        The size of a coefficient fitted alone. Residuals are compared with it if the answer itself is zero.
     growth : float
         Factor by which rho_b grows at each iteration after the first ones.
     copies : int
@@ -48,11 +48,11 @@ class Setup:
     copies: int
 
     def pressure(self, age: Tensor) -> Tensor:
-        """The factor on rho_b at an iteration: one for a gentle start, then growing.
+        """The factor on rho_b at an iteration: one during the first iterations, then growing.
 
-        Only the data-free step knows rho_b, so no factor is made again; its scaled multiplier v shrinks as rho_b grows.
+        Only the bilinear step uses rho_b, so no matrix is factored again. The multiplier v shrinks as rho_b grows.
         """
-        return torch.pow(self.growth, (age - GENTLE).clamp(min=0)).clamp(max=MOST_PRESSURE)
+        return torch.pow(self.growth, (age - FIRST_ITERATIONS).clamp(min=0)).clamp(max=MOST_PRESSURE)
 
 
 def prepare(settings: Settings, inst: Instance) -> Setup:
@@ -60,8 +60,8 @@ def prepare(settings: Settings, inst: Instance) -> Setup:
     N, M = inst.grid.nodes.size, inst.grid.blocks.size
     loss, n = inst.problem.loss, inst.source.matrix.shape[1]
     curvature = loss.typical_curvature(inst.mean_target, inst.source.outputs)
-    # A mean diagonal of a node's Hessian. The harmonic one, since in these coordinates a column with a tiny norm
-    # carries a huge ridge, which must not set the pace of all others.
+    # A mean diagonal of a node's Hessian. The harmonic mean, since in these coordinates a column with a tiny norm
+    # has a huge ridge, which must not determine the penalty of all columns.
     diagonal = curvature * inst.coordinates.column_norm**2 + inst.ridge[: inst.items.features]
     node_curvature = 1 / (N * float((1 / diagonal).mean()))
     rho_c = node_curvature if settings.rho_c == "auto" else float(settings.rho_c)
@@ -90,7 +90,7 @@ def prepare(settings: Settings, inst: Instance) -> Setup:
 
 
 def _make_subproblem(inst: Instance, rho_c: float, rho_l: float) -> Subproblem:
-    """What a local solver minimises; the ridge and rho_c are one weight for each coordinate."""
+    """The subproblem of a local solver; the ridge and rho_c are one weight for each coordinate."""
     bounds = even_bounds(inst.source.matrix.shape[1], inst.grid.blocks.size)
     return Subproblem(
         loss=inst.problem.loss,
@@ -103,6 +103,6 @@ def _make_subproblem(inst: Instance, rho_c: float, rho_l: float) -> Subproblem:
 
 
 def _choose_pressures(settings: Settings, inst: Instance) -> tuple[float, ...]:
-    """Shares rho_b / (N rho_c) to try side by side: one, unless columns are free to be copies of a problem."""
-    plain = settings.thoroughness in ("low", "brief") or settings.rho_b != "auto" or not inst.items.separate
-    return PRESSURES[:1] if plain or not settings.portfolio else PRESSURES
+    """Shares rho_b / (N rho_c) to try side by side; only one if a problem cannot be copied to further columns."""
+    single = settings.thoroughness in ("low", "brief") or settings.rho_b != "auto" or not inst.items.separate
+    return PRESSURES[:1] if single or not settings.portfolio else PRESSURES

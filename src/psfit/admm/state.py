@@ -1,4 +1,4 @@
-"""The iterates of Bi-cADMM, and what is measured of them."""
+"""The iterates of Bi-cADMM, and measurements of them."""
 
 from dataclasses import dataclass, replace
 
@@ -10,25 +10,25 @@ from psfit.admm.local import LocalState
 
 @dataclass(frozen=True)
 class State:
-    """The iterates after a number of iterations.
+    """The iterates after `iteration` iterations.
 
     Parameters
     ----------
     age : Tensor ()
-        The iteration once more, where the device can see it.
+        The same number as `iteration`, on the device.
     local : LocalState
-        ``x_i`` and what the local solver remembers.
+        ``x_i`` and what the local solver keeps between steps.
     bilinear : BilinearState
         z, t, s and v.
     u : Tensor (N, n, c)
     sums : Tensor (3, problems)
-        This rank's share of the residuals of this iteration.
+        This rank's sums for the residuals of this iteration.
     dual : Tensor (problems,)
         The length of the last step of z.
     settled : Tensor (problems,)
-        For how many iterations the support has been the same, and sparse.
+        For how many iterations the support has been the same and sparse.
     measured : Tensor (rows, problems)
-        All that the residuals of the iteration before are made of: a row for each name in `MEASURED`.
+        The numbers in the residuals of the iteration before: a row for each name in `MEASURED`.
     stop_reasons, stop_counts : Tensor
         Which of the `STOP_REASONS` this rank has, and how many of all ranks have each.
     """

@@ -1,4 +1,4 @@
-"""How the outer loop makes its steps: as they are written, or replayed on a GPU."""
+"""How the outer loop makes its steps: one operation after the other, or recorded and replayed on a GPU."""
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.admm.setup import Setup
@@ -7,7 +7,7 @@ from psfit.kernels.cuda_graph import Replay, Tensors
 
 
 def choose_steps(solver: BiCADMM, setup: Setup) -> "Steps":
-    """Replayed where every step does the same on one device, else as written."""
+    """Replayed steps if every step does the same work on one GPU, else plain steps."""
     inst = setup.instance
     alone = inst.grid.world.size == 1 and inst.source.matrix.device.type == "cuda"
     if alone and setup.solver.steady and not inst.source.matrix.streamed:
@@ -30,7 +30,7 @@ class Steps:
 
 
 class ReplayedSteps(Steps):
-    """Steps in fixed buffers: a step overwrites all of the state before it but what was measured."""
+    """Steps in fixed buffers: a step overwrites the state before it, except what was measured."""
 
     def __init__(self, solver: BiCADMM, setup: Setup) -> None:
         super().__init__(solver, setup)

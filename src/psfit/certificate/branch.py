@@ -129,7 +129,7 @@ class Search:
     def _process(self, domain: Domain, bounds: Bounds, lower: Tensor) -> None:
         """Try rounded supports, decide the items that the bounds decide, close leaves, and queue the other nodes.
 
-        `lower` may come from a parent and be better than the node's own bound. The scores belong to the own bound.
+        `lower` may come from a parent and be better than the node's own bound. The scores belong to the latter.
         """
         self._round(domain, bounds, lower)
         domain, possible = domain.screen(bounds.scores, bounds.lower, self.upper)

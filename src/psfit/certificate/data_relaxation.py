@@ -3,7 +3,7 @@
 With slopes ``a`` and coefficients ``z`` one iteration is
 
     z+ = prox of the perspective at  z - tau A'(w a)
-    a+ = prox of the conjugate at    a + sigma A (2 z+ - z),
+    a+ = prox of the conjugate at    a + sigma A (2 z+ - z).
 
 Only sums over samples leave a node, and nothing is factored. The slopes are always a valid dual point, also where a
 loss has kinks. Tree nodes of a scalar loss are columns of one batch; those of a joint loss are bounded one by one.

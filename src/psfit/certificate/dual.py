@@ -21,7 +21,7 @@ from psfit.problem.instance import Instance
 
 
 def dual_bound(inst: Instance, slopes: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:
-    """Lower bounds ``(problems,)`` at ``slopes (m, c)``, rounding counted against them; and the scores behind them."""
+    """Lower bounds ``(problems,)`` at ``slopes (m, c)``, less all rounding errors; and the scores behind them."""
     source, items, loss = inst.source, inst.items, inst.problem.loss
     weight, target = source.weight, source.target
     slopes = loss.nearest_slope(slopes.double(), target)
@@ -42,12 +42,12 @@ def dual_bound(inst: Instance, slopes: Tensor, domain: Domain) -> tuple[Tensor, 
     # A sum of m products is off by at most m roundings of the sum of their sizes, which Cauchy and Schwarz bound.
     rounding = 2 * (inst.samples + 32) * EPS
     p = items.features
-    off = rounding * inst.coordinates.rounding_norm[:p] * summed[n + 2].sqrt()
-    g = summed[:p].abs() + off
+    g_error = rounding * inst.coordinates.rounding_norm[:p] * summed[n + 2].sqrt()
+    g = summed[:p].abs() + g_error
     scores = inst.items.pack_scores(g.square() / (2 * inst.ridge[:p]))
-    paid = domain.conjugate(scores)
-    lost = rounding * (inst.items.sum_outputs(summed[n + 1]) + paid)
-    return -inst.items.sum_outputs(summed[n]) - paid - lost, scores
+    ridge_conjugate = domain.conjugate(scores)
+    error = rounding * (inst.items.sum_outputs(summed[n + 1]) + ridge_conjugate)
+    return -inst.items.sum_outputs(summed[n]) - ridge_conjugate - error, scores
 
 
 def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:
@@ -83,14 +83,14 @@ def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, domain: Domain)
     # A residual is off by n roundings of the sizes in it, a sum over samples by m roundings of its own.
     row, column = (n + 16) * EPS, (inst.samples + 16) * EPS
     g = summed[:n] - 2 * offset * balance - extracted * X
-    off = 2 * inst.coordinates.rounding_norm[:n] * (row * power.sqrt() + column * (before.sqrt() + fit.sqrt()))
-    off = off + 4 * EPS * (extracted * X).abs()
-    scores = inst.items.pack_scores((g.abs() + off).square() / (2 * (inst.ridge[:n] + extracted)))
-    paid = domain.conjugate(scores)
+    g_error = 2 * inst.coordinates.rounding_norm[:n] * (row * power.sqrt() + column * (before.sqrt() + fit.sqrt()))
+    g_error = g_error + 4 * EPS * (extracted * X).abs()
+    scores = inst.items.pack_scores((g.abs() + g_error).square() / (2 * (inst.ridge[:n] + extracted)))
+    ridge_conjugate = domain.conjugate(scores)
     value = fit - (0.5 * extracted * X.square() + g * X).sum(dim=0)
-    lost = column * fit + 2 * row * (fit * power).sqrt() + row**2 * power
-    lost = lost + (off * X.abs() + row * (extracted.abs() * X.square() + (g * X).abs())).sum(dim=0)
-    return inst.items.sum_outputs(value - lost) - (1 + row) * paid, scores
+    error = column * fit + 2 * row * (fit * power).sqrt() + row**2 * power
+    error = error + (g_error * X.abs() + row * (extracted.abs() * X.square() + (g * X).abs())).sum(dim=0)
+    return inst.items.sum_outputs(value - error) - (1 + row) * ridge_conjugate, scores
 
 
 def _weighted_mean(inst: Instance, values: Tensor) -> Tensor:

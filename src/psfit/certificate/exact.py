@@ -25,7 +25,7 @@ ROOT_ITERATIONS = 30
 ROUNDS = 10
 MOST_ITEMS = 800
 WORTHWHILE = 0.03
-# The quadratic form is used up to this many features even where the data are smaller than it.
+# Up to this many features the quadratic form is used even if the data are smaller than it.
 MOST_FEATURES = 4096
 
 

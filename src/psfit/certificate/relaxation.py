@@ -130,16 +130,16 @@ class QuadraticRelaxation(Relaxation):
         linear_error = form.linear_error.unsqueeze(1)
         g = self._product(x, self.M) - Q
         length, total = x.norm(dim=2, keepdim=True), x.abs().sum(dim=2, keepdim=True)
-        off = (self.size + 2) * EPS * (self.row_norms * length + Q.abs())
-        off = off + entry_error * total + linear_error
-        scores = self._scores(g.abs() + off)
+        g_error = (self.size + 2) * EPS * (self.row_norms * length + Q.abs())
+        g_error = g_error + entry_error * total + linear_error
+        scores = self._scores(g.abs() + g_error)
         flat = (1, 2)
         sizes = abs(self.constant) + (x.abs() * (Q.abs() + g.abs())).sum(dim=flat)
-        lost = 0.5 * (x.abs() * off).sum(dim=flat) + 0.5 * entry_error * total.square().sum(dim=flat)
-        lost = lost + (linear_error * total).sum(dim=flat) + form.constant_error.sum()
-        paid = domain.conjugate(scores)
-        lost = lost + (self.size + 8) * EPS * (sizes + paid)
-        return self.constant - 0.5 * (x * (Q + g)).sum(dim=flat) - paid - lost, scores
+        error = 0.5 * (x.abs() * g_error).sum(dim=flat) + 0.5 * entry_error * total.square().sum(dim=flat)
+        error = error + (linear_error * total).sum(dim=flat) + form.constant_error.sum()
+        ridge_conjugate = domain.conjugate(scores)
+        error = error + (self.size + 8) * EPS * (sizes + ridge_conjugate)
+        return self.constant - 0.5 * (x * (Q + g)).sum(dim=flat) - ridge_conjugate - error, scores
 
     def optimum(self, support: Tensor) -> tuple[float, float]:
         minimum = self.root.minimise(self.form, support)

@@ -1,4 +1,4 @@
-"""When a fit must stop before it is done: decided by all ranks together."""
+"""All ranks decide together when a fit must stop early."""
 
 import signal
 from collections.abc import Iterator
@@ -18,15 +18,15 @@ class Watch:
     Parameters
     ----------
     grid : Grid
-        Its ranks stop together.
+        The ranks that stop together.
     time_limit : float, optional
         Seconds.
     callback : callable, optional
-        Is told about `Progress` on this rank, and may ask to stop.
+        Called with a `Progress` on this rank; it may ask to stop.
     problems : int
-        Independent problems whose objectives add up; zero if they do not, as along a path.
+        The number of independent problems whose objectives are summed; zero if they are not, as on a path.
     signals : tuple of int
-        Those that may end the fit with an answer.
+        Signals that end the fit with the best answer so far.
     """
 
     def __init__(
@@ -39,21 +39,21 @@ class Watch:
     ) -> None:
         self.reporter = Reporter(callback, problems)
         self.signals = Signals()
-        # Why the fit ends early, once that is decided.
+        # Why the fit ends early; None before that is decided.
         self.ended: Status | None = None
         self._grid, self._time_limit, self._numbers = grid, time_limit, signals
-        # Without any of these there is nothing to ask the ranks.
+        # Without any of these the fit cannot end early, and the ranks need not exchange anything.
         self._may_stop = time_limit is not None or self._any_rank(bool(signals) or callback is not None)
 
     @contextmanager
     def catch_signals(self) -> Iterator[None]:
-        """Take the signals that may end the fit as requests to stop."""
+        """Treat the signals that may end the fit as requests to stop."""
         with self.signals.catch(*self._numbers):
             yield
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
+        """Seconds since the start."""
         return self.reporter.seconds
 
     @property
@@ -65,25 +65,25 @@ class Watch:
         return [late, interrupted, signal.SIGTERM in received]
 
     def decide(self, counts: list[float]) -> Status | None:
-        """End the fit if any rank has a reason to; ``counts`` says how many ranks have each of them."""
+        """End the fit if any rank has a reason; ``counts`` holds how many ranks have each reason."""
         for reason, count in zip(STOP_REASONS, counts, strict=True):
             if count > 0:
                 self.ended = reason
         return self.ended
 
     def must_stop(self) -> bool:
-        """Whether to stop here; all ranks ask at the same points and get the same answer."""
+        """Whether to stop here. All ranks must call this at the same points; they get the same answer."""
         if self.ended is None and self._may_stop:
             reasons = torch.tensor(self.reasons, dtype=torch.float32)
             self.decide(self._grid.world.all_reduce(reasons, "max").tolist())
         return self.ended is not None
 
     def was_terminated(self) -> bool:
-        """Whether some rank has received SIGTERM; all ranks must ask."""
+        """Whether some rank has received SIGTERM; all ranks must call this."""
         return self._any_rank(signal.SIGTERM in self.signals.received)
 
     def begin(self, phase: str) -> None:
-        """Report what is done next."""
+        """Report the phase that begins now."""
         self._grid.phase(phase)
         self.reporter.report(phase=phase)
 

@@ -1,4 +1,4 @@
-"""The matrix of a quadratic form: how far rounding may have moved it, and what is known of it."""
+"""The matrix of a quadratic form, with bounds on its rounding errors and on its smallest eigenvalue."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,15 +19,15 @@ class Curvature:
     Parameters
     ----------
     G : Tensor (..., n, n)
-        With a leading axis where it is one matrix for each node.
+        With a leading axis, one matrix for each node.
     rounded : Tensor (..., n)
-        Where `G` belongs to rounded columns: the weighted squares of what was rounded off each of them.
+        If `G` is that of rounded columns: the weighted squares of what was rounded off each column.
     entry_error : float
         By how much rounding of the sums may have changed any entry. Infinite where nothing is known.
     spectral_error : float
-        By how much, in the spectral norm, rounding of the columns may have changed the matrix on top of that.
+        By how much, in the spectral norm, rounding of the columns may have changed the matrix in addition.
     rank : float
-        What the rank is at most without any errors.
+        The rank of the matrix without errors is at most this.
     """
 
     G: Tensor
@@ -48,11 +48,11 @@ class Curvature:
 
     @cached_property
     def smallest_eigenvalue(self) -> float:
-        """A number below the smallest eigenvalue, whatever rounding did to the entries; found once."""
+        """A lower bound of the smallest eigenvalue that holds despite rounding; computed once."""
         return self.smallest_eigenvalue_without(torch.zeros_like(self.diagonal))
 
     def smallest_eigenvalue_without(self, d: Tensor) -> float:
-        """A number below the smallest eigenvalue of ``G - diag(d)``, whatever rounding did to the entries."""
+        """A lower bound of the smallest eigenvalue of ``G - diag(d)`` that holds despite rounding."""
         n = self.size
         if n == 0:
             return 0.0
@@ -61,6 +61,6 @@ class Curvature:
 
     @cached_property
     def extracted(self) -> Tensor:
-        """The same curvature ``(n,)`` for every variable that can certainly be taken off the diagonal."""
+        """Curvature ``(n,)``, the same for every variable, that can certainly be subtracted from the diagonal."""
         least = 0.0 if self.size > self.rank else max(self.smallest_eigenvalue, 0.0)
         return torch.full_like(self.diagonal, least)

@@ -1,7 +1,7 @@
-"""What proofs do with a quadratic form: bound the rounding of a minimum, and take variables out that are decided.
+"""Quadratic forms in proofs: bound the rounding error of a minimum, and take out variables that are decided.
 
-Variables outside are dropped. Those inside are minimised over, which leaves a smaller form. Every bound on rounding is
-kept for each output by itself, since the outputs of a form do not meet.
+Variables outside are dropped. The form is minimised over the variables inside, and a smaller form remains. Bounds on
+rounding are kept for each output separately, since the outputs of a form are independent.
 """
 
 from dataclasses import replace
@@ -22,9 +22,9 @@ def rounding_of(form: QuadraticForm, minimum: Minimum) -> float:
 
 
 def single_optima(form: QuadraticForm) -> Tensor:
-    """Lower bounds ``(n,)`` of what each row reaches as the only one, with all rounding counted against them.
+    """Lower bounds ``(n,)`` of the objective with each row as the only nonzero one, less all rounding errors.
 
-    Where one place is left they are all there is to know: the least of them bounds the problem.
+    If one place is left, the least of them bounds the problem.
     """
     H = form.diagonal
     H = H - 2 * EPS * H.abs() - form.curvature.entry_error - form.curvature.spectral_error
@@ -35,7 +35,7 @@ def single_optima(form: QuadraticForm) -> Tensor:
 
 
 def complete(form: QuadraticForm, inside: Tensor, free: Tensor, x: Tensor) -> Tensor:
-    """All rows ``(n, c)`` from those that are `free`: the ones inside minimise, the others are zero."""
+    """All rows ``(n, c)`` from the `free` ones: those inside minimise the form, the others are zero."""
     X = torch.zeros_like(form.Q)
     X[free] = x
     gone = inside.nonzero().flatten()
@@ -53,8 +53,8 @@ def eliminate(form: QuadraticForm, inside: Tensor, outside: Tensor) -> Quadratic
     cross = form.G[gone.unsqueeze(1), keep]
     moved = torch.cholesky_solve(cross, factor)
     fitted = torch.cholesky_solve(form.Q[gone], factor)
-    # The variables taken out follow the others as fitted - moved X, and carry the errors of their entries along. A
-    # triangular solve is exact for a matrix that differs by a few roundings of its largest entries.
+    # The variables taken out are fitted - moved X, a function of the others, so the errors of their entries enter the
+    # result. A triangular solve is exact for a matrix that differs by a few roundings of its largest entries.
     reach = 1 + float(moved.abs().sum(dim=0).max()) if len(keep) else 1.0
     shift = fitted.abs().sum(dim=0)
     e = form.curvature.entry_error + 8 * len(gone) * EPS * float(form.curvature.diagonal.max())
@@ -64,7 +64,7 @@ def eliminate(form: QuadraticForm, inside: Tensor, outside: Tensor) -> Quadratic
             rest.G - cross.T @ moved,
             rest.curvature.rounded,
             entry_error=e * reach * reach,
-            spectral_error=_carry_spectral_error(form, gone, moved),
+            spectral_error=_spectral_error_after(form, gone, moved),
             rank=form.curvature.rank,
         ),
         Q=rest.Q - cross.T @ fitted,
@@ -74,11 +74,11 @@ def eliminate(form: QuadraticForm, inside: Tensor, outside: Tensor) -> Quadratic
     )
 
 
-def _carry_spectral_error(form: QuadraticForm, gone: Tensor, moved: Tensor) -> float:
-    """The spectral error after the variables `gone` have followed the others as ``-moved X``.
+def _spectral_error_after(form: QuadraticForm, gone: Tensor, moved: Tensor) -> float:
+    """The spectral error after minimising over the variables `gone`, which are ``-moved X`` plus a constant.
 
-    The true minimum over them is at least that of the form with the error taken off the diagonal. If their own part is
-    at least twice the error, its inverse grows by no more than a factor of two.
+    The true minimum is at least that of the form with the error subtracted from the diagonal. If the block of `gone` is
+    at least twice the error, its inverse grows by at most a factor of two.
     """
     e = form.curvature.spectral_error
     H = form.G[gone.unsqueeze(1), gone] + torch.diag(form.ridge[gone] - 2 * e)

@@ -1,4 +1,4 @@
-"""Makes the quadratic forms of some samples, each product once: it is the largest piece of work of a squared loss."""
+"""Makes the quadratic forms of some samples, each product only once: for the squared loss they are the most work."""
 
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ from psfit.data.quadratic_form import QuadraticForm
 class FormMaker:
     """The forms of one matrix with its weights and targets.
 
-    Copies of a source with some of the targets share it, and so do all limits and ridges. What is made is kept.
+    Copies of a source with some of the targets share it, and so do all limits and ridges. Products are kept.
 
     Parameters
     ----------
@@ -34,9 +34,9 @@ class FormMaker:
         self._without_last: QuadraticForm | None = None
 
     def curvatures(self, bounds: tuple[int, ...], dtype: torch.dtype, from_double: bool) -> Tensor:
-        """``2 A_i'W_i A_i (N, n, n)`` of the nodes between these rows, from products in some precision.
+        """``2 A_i'W_i A_i (N, n, n)`` of the nodes with these bounds of rows, from products in precision `dtype`.
 
-        Where products in float64 are needed anyway, those in another precision are copied `from_double`.
+        With `from_double` they are copies of the products in float64, which are then needed anyway.
         """
         if (bounds, dtype) not in self._curvatures:
             if self.known is not None:
@@ -53,9 +53,9 @@ class FormMaker:
     def pool(
         self, bounds: tuple[int, ...], dtype: torch.dtype, from_double: bool, nodes: Axis, samples: int, norm: float
     ) -> QuadraticForm:
-        """The form of all nodes together, for all targets, from products in some precision.
+        """The form of all nodes together, for all targets, from products in precision `dtype`.
 
-        Its errors are bounded if that is float64: `samples` on all nodes, columns of at most this `norm`.
+        In float64 it has bounds on its errors, for `samples` on all nodes and columns of at most this `norm`.
         """
         if dtype not in self._pooled:
             parts = self.curvatures(bounds, dtype, from_double)
@@ -65,7 +65,7 @@ class FormMaker:
         return self._pooled[dtype]
 
     def _add_sides(self, G: Tensor, dtype: torch.dtype, nodes: Axis) -> QuadraticForm:
-        """The linear terms and constants of all nodes beside their matrix."""
+        """The form of all nodes from their matrix: its linear terms and constants are added."""
         rounded = torch.zeros_like(G[:, :1])
         if self.known is not None:
             Q, constant = self.known.Q.sum(dim=0), self.known.constant.sum(dim=0)
@@ -92,7 +92,7 @@ class FormMaker:
         return cross
 
     def without_last(self, form: QuadraticForm) -> QuadraticForm:
-        """The pooled form in float64, minimised over its last variable: the intercept, which pays nothing."""
+        """The pooled form in float64, minimised over its last variable, the intercept, which has no ridge."""
         if self._without_last is None:
             last = torch.arange(form.size, device=form.G.device) == form.size - 1
             self._without_last = eliminate(form, last, torch.zeros_like(last))

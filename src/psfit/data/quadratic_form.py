@@ -1,8 +1,9 @@
-"""The squared loss of some samples as a quadratic form: all that their rows have to say about the coefficients.
+"""The squared loss of some samples as a quadratic form: all that a fit needs to know of their rows.
 
     1/2 tr(X'GX) - tr(Q'X) + sum(constant) + 1/2 sum_j r_j ||x_j||^2,   G = 2 A'WA,  Q = 2 A'Wb,  constant = sum w b^2
 
-Forms of parts of the samples add up. Other coordinates, targets and ridges change a form without a look at the data.
+Forms of parts of the samples can be added. A form can be changed to other coordinates, targets and ridges without the
+data.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from psfit.kernels.linalg import cholesky, smallest_pivot
 class Minimum:
     """The minimiser ``x (k, c)`` of a form on some `rows` ``(k,)`` and its `value`.
 
-    `pivot` is the least share of a column that is no combination of the others: a tiny one means lost digits.
+    `pivot` is the least share of a column that is no combination of the others. If it is tiny, digits were lost.
     """
 
     rows: Tensor
@@ -32,7 +33,7 @@ class Minimum:
 
 @dataclass(frozen=True, eq=False)
 class QuadraticForm:
-    """The form above in float64, for coefficients ``X (n, c)``; or one for each node, with a leading axis.
+    """The form above in float64, for coefficients ``X (n, c)``; with a leading axis, one form for each node.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ class QuadraticForm:
     Q : Tensor (..., n, c)
     constant : Tensor (..., c)
     ridge : Tensor (n,)
-        The weights ``r`` of the variables' own squares; they are free of errors.
+        The weights ``r`` of the squares of the variables; they have no errors.
     linear_error, constant_error : Tensor (c,)
         By how much rounding may have changed any entry of `Q`, and of `constant`, for each output. Infinite where
         nothing is known.
@@ -56,7 +57,7 @@ class QuadraticForm:
 
     @classmethod
     def of(cls, G: Tensor, Q: Tensor, constant: Tensor, rounded: Tensor | None = None) -> "QuadraticForm":
-        """A form without a ridge of whose errors nothing is known."""
+        """A form without a ridge; nothing is known about its errors."""
         rounded = torch.zeros_like(Q[..., 0]) if rounded is None else rounded
         unknown = Q.new_full((Q.shape[-1],), inf)
         return cls(Curvature(G, rounded), Q, constant, Q.new_zeros(Q.shape[-2]), unknown, unknown)
@@ -93,13 +94,17 @@ class QuadraticForm:
     def with_outputs(self, outputs: Sequence[int]) -> "QuadraticForm":
         """Some of the outputs, or copies of them."""
         index = list(outputs)
-        return replace(
+        picked = replace(
             self,
             Q=self.Q[..., index],
             constant=self.constant[..., index],
             linear_error=self.linear_error[index],
             constant_error=self.constant_error[index],
         )
+        if "H" in vars(self):
+            # The outputs share the Hessian.
+            vars(picked)["H"] = self.H
+        return picked
 
     def restrict(self, rows: Tensor) -> "QuadraticForm":
         """The form in some of the variables, by indices; the others are zero."""
@@ -109,21 +114,28 @@ class QuadraticForm:
     @property
     def diagonal(self) -> Tensor:
         """The diagonal of the Hessian, ridge included."""
-        return self.curvature.diagonal + self.ridge
+        return self.H.diagonal() if "H" in vars(self) else self.curvature.diagonal + self.ridge
 
     @cached_property
     def H(self) -> Tensor:
-        """The whole Hessian ``(n, n)``, ridge included; a copy as large as `G`, made when first asked for."""
+        """The whole Hessian ``(n, n)``, ridge included; a copy as large as `G`, made when first needed.
+
+        Once it is there, `block` and `columns` read it: a search calls them thousands of times.
+        """
         H = self.G.clone()
         H.diagonal().add_(self.ridge)
         return H
 
     def block(self, rows: Tensor) -> Tensor:
         """The Hessian ``(k, k)`` of some variables."""
+        if "H" in vars(self):
+            return self.H[rows.unsqueeze(1), rows]
         return self.G[rows.unsqueeze(1), rows] + torch.diag(self.ridge[rows])
 
     def columns(self, rows: Tensor) -> Tensor:
         """The Hessian ``(n, k)`` between all variables and some of them."""
+        if "H" in vars(self):
+            return self.H[:, rows]
         columns = self.G[:, rows]
         columns[rows, torch.arange(len(rows), device=rows.device)] += self.ridge[rows]
         return columns
@@ -143,14 +155,14 @@ class QuadraticForm:
     def subtract_level(self, level: Tensor, constant: Tensor) -> "QuadraticForm":
         """The form for targets less ``level (c,)``, where the last column holds ones.
 
-        Their weighted squares ``constant (..., c)`` come from the targets: as a difference they would lose digits.
+        Their weighted squares ``constant (..., c)`` are computed from the targets: a difference would lose digits.
         """
         return replace(self, Q=self.Q - self.G[..., -1:] * level, constant=constant)
 
     def standardise(self, moved: Tensor, scale: Tensor, constant: float) -> "QuadraticForm":
         """From columns ``a_j`` and a last one of ones to ``(a_j - moved_j) / scale_j`` and, unless zero, a `constant`.
 
-        The coefficients of the one are a linear function of those of the other; so this is a congruence of the form.
+        The coefficients of one are a linear function of those of the other, so this is a congruence of the form.
         """
         p = len(moved)
         G, s, total = self.G[:, :p, :p], self.G[:, :p, p:], self.G[:, p:, p:]
@@ -167,13 +179,13 @@ class QuadraticForm:
         return QuadraticForm.of(G, Q, self.constant, rounded)
 
     def bound_errors(self, samples: int, norm: float) -> "QuadraticForm":
-        """The form with bounds on its errors: sums over so many samples, of columns with at most this norm.
+        """The form with bounds on its errors; it consists of sums over `samples`, of columns with at most this norm.
 
         A sum of m products is off by at most m roundings of the sum of their sizes, which Cauchy and Schwarz bound;
         standardising adds a few more.
         """
         rounding = 2 * (samples + 16) * EPS
-        # Rounding the columns moves the singular values of the data by no more than the length of all that was lost.
+        # Rounding the columns moves the singular values of the data by at most the norm of what was rounded off.
         length = (2 * float(self.curvature.rounded.sum())) ** 0.5
         largest = float(self.G.abs().sum(dim=1).max()) ** 0.5 if self.size else 0.0
         return replace(

@@ -1,7 +1,7 @@
-"""The quadratic form of the data as they are, from a single pass: before anything is known about their columns.
+"""The quadratic form of the raw data from a single pass, before anything is known about their columns.
 
-The columns are taken about a guess of their means, with a further column of ones. From there they can be standardised
-without a second look, and parts of the samples, such as folds, can be added up.
+A guess of the means is subtracted from the columns, and a column of ones is added. Such a form can be standardised
+without a second pass, and forms of parts of the samples, such as folds, can be added.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,8 +16,8 @@ from psfit.data.quadratic_form import QuadraticForm
 from psfit.data.source import NodeSplit
 from psfit.data.strip import Strip
 
-# Integer products are kept if what they round off is shorter, over all columns together, than this share of a column.
-# Many columns that live from a few huge entries do not pass; they are made again in float64.
+# Integer products are used if what they round off, over all columns together, is below this share of a column's norm.
+# Columns with a few huge entries often fail this test; then the products are made again in float64.
 MOST_ROUNDED = 0.05
 
 
@@ -30,24 +30,24 @@ class RawForm:
 
     @classmethod
     def of(cls, split: NodeSplit, reference: Tensor, exact: bool) -> "RawForm":
-        """Read every row once; by integer products where they can be had and are good enough, unless `exact`."""
-        everything = torch.zeros(split.source.matrix.shape[0], dtype=torch.long, device=reference.device)
-        return cls.of_parts(split, reference, exact, everything, 1)[0]
+        """Read every row once. Integer products are used if they exist and are accurate enough, unless `exact`."""
+        one_part = torch.zeros(split.source.matrix.shape[0], dtype=torch.long, device=reference.device)
+        return cls.of_parts(split, reference, exact, one_part, 1)[0]
 
     @classmethod
     def of_parts(cls, split: NodeSplit, reference: Tensor, exact: bool, part: Tensor, count: int) -> list["RawForm"]:
         """The forms of `count` parts of the rows, whose numbers are ``part (m,)``, from the same single pass."""
         if not exact and split.source.matrix.has_integer_products:
-            fast = _add_up(split, reference, True, part, count)
-            whole = cls(reference, QuadraticForm.sum(fast))
+            by_integers = _add_up(split, reference, True, part, count)
+            whole = cls(reference, QuadraticForm.sum(by_integers))
             spread = whole.squares.clamp(min=torch.finfo(torch.float64).tiny)
             if float((whole.form.curvature.rounded[:, :-1].sum(dim=0) / spread).sum()) <= MOST_ROUNDED**2:
-                return [cls(reference, form) for form in fast]
+                return [cls(reference, form) for form in by_integers]
         return [cls(reference, form) for form in _add_up(split, reference, False, part, count)]
 
     @classmethod
     def sum(cls, parts: Sequence["RawForm"]) -> "RawForm":
-        """The form of several parts as one, about the reference that they share."""
+        """The form of several parts together; they have the same reference."""
         return cls(parts[0].reference, QuadraticForm.sum([part.form for part in parts]))
 
     def empty(self) -> "RawForm":
@@ -56,16 +56,16 @@ class RawForm:
 
     @property
     def sums(self) -> Tensor:
-        """Weighted sums of the columns about the reference, ``(p,)``, over the nodes hosted here."""
+        """Weighted sums of the columns minus the reference, ``(p,)``, over the nodes hosted here."""
         return self.form.G[:, :-1, -1].sum(dim=0) / 2
 
     @property
     def squares(self) -> Tensor:
-        """Weighted sums of squares of the columns about the reference, ``(p,)``."""
+        """Weighted sums of squares of the columns minus the reference, ``(p,)``."""
         return self.form.curvature.diagonal[:, :-1].sum(dim=0) / 2
 
     def subtract_level(self, level: Tensor, split: NodeSplit) -> "RawForm":
-        """The form for targets less ``level (c,)``, which are those of `split`."""
+        """The form for targets less ``level (c,)``; `split` already has these targets."""
         return RawForm(self.reference, self.form.subtract_level(level, split.powers))
 
     def standardise(self, shift: Tensor, scale: Tensor, constant: float) -> QuadraticForm:
@@ -97,26 +97,26 @@ def node_products(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``D'WD (count, p, p)``, ``D' sides (count, p, r)`` and rests ``(count, p)`` for ``D = A - reference``.
 
-    The rows of each part are summed on their own, in one pass over all of them.
+    The rests are the weighted squares of what was rounded off. One pass gives the sums over the rows of each part.
     """
     p, r = matrix.shape[1], sides.shape[1]
     gram, cross = reference.new_zeros(count, p, p), reference.new_zeros(count, p, r)
     rests = reference.new_zeros(count, p)
     for at, strip in matrix.strips(None if integers else torch.float64):
-        for number, rows, index in _members(strip, part[at], count):
+        for number, rows, index in _rows_of_parts(strip, part[at], count):
             w, right = weight[at][index], sides[at][index]
             if integers:
                 products, sums, rest = integer_moments(rows.dense(), reference, w, right)
                 rests[number] += rest
             else:
-                about = rows.standardise(reference, torch.ones_like(reference), 0.0)
-                products, sums = about.gram(w), about.rmv(right)
+                centred = rows.standardise(reference, torch.ones_like(reference), 0.0)
+                products, sums = centred.gram(w), centred.rmv(right)
             gram[number] += products
             cross[number] += sums
     return gram, cross, rests
 
 
-def _members(strip: Strip, part: Tensor, count: int) -> Iterator[tuple[int, Strip, Tensor | slice]]:
+def _rows_of_parts(strip: Strip, part: Tensor, count: int) -> Iterator[tuple[int, Strip, Tensor | slice]]:
     """The numbers of the parts that occur in a strip, each with its rows and where they are."""
     if count == 1:
         yield 0, strip, slice(None)

@@ -23,19 +23,19 @@ class Source:
     matrix : DesignMatrix (m, n)
         The features, such as ``Dense(tensor)``.
     target : Tensor (m, c), float64
-        Targets as the loss wants them, on the matrix's device. Refit and proof need all their digits, so they are kept
-        in float64 whatever the precision of the matrix.
+        Targets in the form that the loss needs, on the matrix's device. Refit and proof need all their digits, so they
+        are in float64 even if the matrix is not.
     weight : Tensor (m, 1), float64
         Weights of the samples' losses.
     bounds : tuple of int or None
-        Where one node's rows end and the next one's begin; None deals them out evenly.
+        The first row of each node, and the number of rows; None divides the rows evenly.
 
     Attributes
     ----------
     forms : FormMaker
-        What makes the quadratic forms of the samples and keeps them; copies with some of the targets share it.
+        Makes and keeps the quadratic forms of the samples; copies with some of the targets share it.
     picked : list of int
-        Which of the targets that `forms` knows are these.
+        The numbers of these targets among those of `forms`.
     """
 
     matrix: DesignMatrix
@@ -76,7 +76,7 @@ class Source:
         return part._share(self.forms, [self.picked[k] for k in outputs])
 
     def with_forms(self, known: QuadraticForm) -> "Source":
-        """The same samples whose nodes' forms were made while the data were read."""
+        """The same samples with known forms of the nodes, which were made while the data were read."""
         forms = FormMaker(self.matrix, self.target, self.weight, known)
         return replace(self)._share(forms, list(range(self.outputs)))
 
@@ -94,8 +94,8 @@ class Source:
 class NodeSplit:
     """Rows dealt to nodes: node ``i`` has the rows ``bounds[i]`` to ``bounds[i + 1] - 1``.
 
-    Coefficients carry a leading axis of nodes, ``(N, n, c)``; predictors do not, ``(m, c)``, since the rows of all
-    nodes lie one after the other. So whatever works on samples works on all nodes at once, however uneven they are.
+    Coefficients have a leading axis of nodes, ``(N, n, c)``. Predictors do not, ``(m, c)``, since the rows of all nodes
+    follow one another. So operations on samples work on all nodes at once, also if their numbers of rows differ.
 
     With `in_double`, matrices `G` in the data's precision are copies of those in float64, which a proof needs anyway.
     """
@@ -124,7 +124,7 @@ class NodeSplit:
 
     @property
     def tall(self) -> bool:
-        """Whether a node hosted here has as many rows as columns, so that its Gram matrix is the cheaper statistic."""
+        """Whether a node hosted here has as many rows as columns, so that its Gram matrix is smaller than its rows."""
         return max(self.heights) >= self.source.matrix.shape[1]
 
     def mv(self, X: Tensor) -> Tensor:
@@ -143,7 +143,7 @@ class NodeSplit:
 
     @property
     def G(self) -> Tensor:
-        """``2 A_i'W_i A_i (N, n, n)`` of every node, in the data's precision; made once and shared by all who ask."""
+        """``2 A_i'W_i A_i (N, n, n)`` of every node, in the data's precision; made only once."""
         return self.source.forms.curvatures(self.bounds, self.source.matrix.dtype, self.in_double)
 
     @property

@@ -1,4 +1,4 @@
-"""Estimators: the interface of scikit-learn; no package below this one knows scikit-learn."""
+"""Estimators with the interface of scikit-learn. No package below this one uses scikit-learn."""
 
 from psfit.estimators.classification import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
 from psfit.estimators.cv import (

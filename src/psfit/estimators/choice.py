@@ -1,4 +1,4 @@
-"""What a choice of the limit starts from, and what it ends with."""
+"""The input and the result of a choice of the limit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from psfit.estimators.results import Selection
 
 @dataclass(frozen=True)
 class Choice:
-    """How a limit was chosen: the selection, what to warn of, the table of scores of folds, and the raw form of
+    """The result of a choice: the selection, texts for a warning, the table of the folds' scores, and the raw form of
     all samples if it is known.
     """
 

@@ -103,18 +103,18 @@ class SparseLogisticRegression(_ProbabilisticClassifier):
     """Logistic regression with at most kappa nonzero coefficients; softmax regression for more than two classes.
 
     Minimises ``sum log(1 + exp(-y eta)) + ||x||^2 / (2 gamma)`` subject to ``||x||_0 <= kappa``, with
-    ``eta = X x + intercept`` and y = -1 or +1; `gamma` is scikit-learn's ``C``. For more than two classes it does what
-    `SparseSoftmaxRegression` does.
+    ``eta = X x + intercept`` and y = -1 or +1; `gamma` is scikit-learn's ``C``. For more than two classes it is the
+    same as `SparseSoftmaxRegression`.
     """
 
     loss = "logistic"
 
 
 class SparseSoftmaxRegression(_ProbabilisticClassifier):
-    """Softmax regression, one predictor per class, with kappa over all of their coefficients (or rows of them).
+    """Softmax regression, one predictor per class; kappa limits all their coefficients together (or rows of them).
 
     Minimises ``sum logsumexp(eta) - eta_y + ||x||^2 / (2 gamma)`` subject to the limit, with a column of
-    ``eta = X x + intercept`` for each class, two classes included.
+    ``eta = X x + intercept`` for each class, also for two classes.
     """
 
     loss = "softmax"

@@ -1,4 +1,4 @@
-"""Information criteria: what a model's fit is worth after paying for its coefficients."""
+"""Information criteria: the fit of a model, with a penalty for its coefficients."""
 
 import numpy as np
 from scipy.special import gammaln
@@ -11,21 +11,21 @@ CRITERIA = ("aic", "bic", "ebic", "gic")
 def criterion_values(
     criterion: str, loss: Loss, losses: np.ndarray, weight: float, chosen: np.ndarray, free: np.ndarray, size: int
 ) -> np.ndarray:
-    """Values ``(J,)`` of a criterion, smaller is better, up to a constant.
+    """Values ``(J,)`` of a criterion up to a constant; smaller is better.
 
     Parameters
     ----------
     losses : ndarray (J, d)
         Losses of each model, summed over the samples, for each output.
     weight : float
-        The weight of all samples: how many they are.
+        The total weight of the samples, read as their number.
     chosen : ndarray (J, problems)
-        Items that each model uses of each problem's `size`.
+        How many of the `size` items of each problem each model uses.
     free : ndarray (J,)
         Free parameters: nonzero coefficients and intercepts.
     """
     if loss.quadratic:
-        # The variance is not known: its best value stands in the likelihood.
+        # The variance is not known, so the likelihood uses its best value.
         tiny = np.finfo(float).tiny
         deviance = (weight * np.log(np.maximum(losses / weight, tiny))).sum(axis=1)
     else:

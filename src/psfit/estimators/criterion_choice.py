@@ -15,7 +15,7 @@ from psfit.estimators.warning import count_unfinished
 from psfit.pipeline.path import solve_path
 from psfit.pipeline.subsamples import Subsamples, loss_sums
 
-# More samples with less weight than this have weights of another kind: shares that sum to one.
+# If this many samples or more have a smaller total weight, the weights are not counts but shares that sum to one.
 LEAST_WEIGHT = 3.0
 
 
@@ -25,16 +25,16 @@ def choose_by_criterion(posed: Posed, candidates: Candidates, criterion: str, ca
     kappas, gammas = candidates.kappas, candidates.gammas
     if not problem.loss.likelihood:
         raise ValueError(
-            f"criterion={criterion!r} needs a likelihood, which the {problem.loss.name} loss is not; use 'cv'"
+            f"criterion={criterion!r} needs a likelihood, and the {problem.loss.name} loss is not one; use 'cv'"
         )
-    everything = torch.ones(1, source.matrix.shape[0], dtype=torch.bool)
+    all_samples = torch.ones(1, source.matrix.shape[0], dtype=torch.bool)
     # The path and the fit after it share one form of the samples.
-    raw = Subsamples.of(problem, source, grid, everything, candidates.solver).whole
+    raw = Subsamples.of(problem, source, grid, all_samples, candidates.solver).whole
     paths = require_complete(
         solve_path(problem, source, kappas, gammas, candidates.solver, grid, False, raw=raw, callback=callback)
     )
     coefs, intercepts = stack_models([paths])
-    sums, weights = loss_sums(problem, source, grid, everything, coefs, intercepts)
+    sums, weights = loss_sums(problem, source, grid, all_samples, coefs, intercepts)
     _require_counts(posed, float(weights[0]), criterion)
     items = problem.items(source.matrix.shape[1], source.outputs)
     packed = torch.stack([items.pack(Z) != 0 for Z in coefs[0]]).sum(dim=2).numpy()
@@ -47,8 +47,8 @@ def choose_by_criterion(posed: Posed, candidates: Candidates, criterion: str, ca
 
 def _require_counts(posed: Posed, weight: float, criterion: str) -> None:
     """Refuse weights that cannot be counts of samples."""
-    counting = sum_over_nodes(posed.grid, np.array([np.count_nonzero(posed.weights)]))[0]
-    if weight < LEAST_WEIGHT <= counting:
+    nonzero = sum_over_nodes(posed.grid, np.array([np.count_nonzero(posed.weights)]))[0]
+    if weight < LEAST_WEIGHT <= nonzero:
         raise ValueError(
             f"sample_weight sums to {weight:.3g}: criterion={criterion!r} reads weights as counts of samples; scale "
             "them so that they sum to their number"

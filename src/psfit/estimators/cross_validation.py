@@ -1,4 +1,4 @@
-"""Cross-validation: paths on folds, and the scores of their models on the samples that they have not seen."""
+"""Cross-validation: paths on the training samples of folds, and scores of their models on the other samples."""
 
 import time
 from typing import Any
@@ -30,19 +30,19 @@ def cross_validate(
     folds = Folds.draw(cv, posed, groups)
     folds.require_enough(posed)
     scorer = find_scorer(scoring)
-    began = time.perf_counter()
+    start = time.perf_counter()
     parts = Subsamples.of(posed.problem, posed.source, posed.grid, folds.train, candidates.solver)
-    shared = (time.perf_counter() - began) / len(folds.train)
+    shared = (time.perf_counter() - start) / len(folds.train)
     paths, seconds = [], []
     for split in range(len(folds.train)):
-        began = time.perf_counter()
+        start = time.perf_counter()
         report = add_label(callback, f"fold {split + 1} of {len(folds.train)}")
         path = parts.path(split, candidates.kappas, candidates.gammas, report)
         paths.append(require_complete(path))
-        seconds.append(time.perf_counter() - began + shared)
-    began = time.perf_counter()
+        seconds.append(time.perf_counter() - start + shared)
+    start = time.perf_counter()
     scores = score_held_out(scorer, posed, folds, *stack_models(paths))
-    scoring_seconds = (time.perf_counter() - began) / scores.size
+    scoring_seconds = (time.perf_counter() - start) / scores.size
     label = MEAN_LOSS if scoring is None else name_of(scoring)
     return Choice(
         _select(candidates, scores, label, one_standard_error),
@@ -53,7 +53,7 @@ def cross_validate(
 
 
 def _select(candidates: Candidates, scores: np.ndarray, label: str, one_standard_error: bool) -> Selection:
-    """The choice by means of scores ``(S, G * K)`` over the splits."""
+    """The choice by the mean over the splits of scores ``(S, G * K)``."""
     splits, shape = len(scores), (len(candidates.gammas), len(candidates.kappas))
     spread = scores.std(axis=0, ddof=1) if splits > 1 else np.zeros(scores.shape[1])
     errors = (spread / np.sqrt(splits)).reshape(shape)
@@ -62,7 +62,7 @@ def _select(candidates: Candidates, scores: np.ndarray, label: str, one_standard
 
 
 def name_of(setting: Any) -> str:
-    """A setting in words that are the same on every rank."""
+    """A name of a setting that is the same on every rank."""
     if setting is None or isinstance(setting, (str, int, np.integer)):
         return str(setting)
     return str(getattr(setting, "__name__", type(setting).__name__))

@@ -1,4 +1,4 @@
-"""The models with a limit of their own choice, by cross-validation or an information criterion."""
+"""The models that choose their limit by cross-validation or an information criterion."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from psfit.problem import Sparsity
 
 
 class SparseLinearRegressionCV(SelectingModel, SparseLinearRegression):
-    """`SparseLinearRegression` that chooses kappa and gamma; with the squared loss one pass serves all folds."""
+    """`SparseLinearRegression` that chooses kappa and gamma; with the squared loss all folds share one pass."""
 
     def __init__(
         self,

@@ -18,25 +18,26 @@ from psfit.common.status import Status
 from psfit.pipeline.path import Points
 
 REFRESHES_PER_SECOND = 4
-# Seconds between plain lines: a few at least, and a share of the time so far, so that long runs do not fill logs.
+# Seconds between plain lines: at least LEAST_INTERVAL, and at least the share SHARE of the time so far, so that long
+# runs do not fill logs.
 LEAST_INTERVAL = 2.0
 SHARE = 0.05
 
 
 def prints(verbose: int, grid: Grid) -> bool:
-    """Whether this rank prints what all of them do: the first one, if anything is to be printed."""
+    """Whether this rank prints the progress of all ranks: only the first one does, and only if `verbose`."""
     return verbose > 0 and grid.world.rank == 0
 
 
 @contextmanager
 def show_progress(verbose: int, grid: Grid, callback: Callback | None = None) -> Iterator[Callback | None]:
-    """Give a fit what it should call: the user's callback, and a display on the first rank if `verbose`."""
+    """The callback for a fit: the user's one and, on the first rank if `verbose`, a display."""
     if not prints(verbose, grid):
         yield callback
         return
     console = Console(stderr=True)
     if console.is_jupyter:
-        # A notebook lets a line of its standard output be overwritten; other displays need widgets.
+        # In a notebook, a line of the standard output can be overwritten; other displays need widgets.
         yield _call_both(callback, _OverwrittenLine())
         sys.stdout.write("\n")
     elif console.is_terminal:
@@ -47,14 +48,14 @@ def show_progress(verbose: int, grid: Grid, callback: Callback | None = None) ->
 
 
 def add_label(callback: Callback | None, label: str) -> Callback | None:
-    """The callback for one of several fits, which puts a label before the phases."""
+    """The callback for one of several fits: it puts a label before the phases."""
     if callback is None:
         return None
     return lambda progress: callback(replace(progress, phase=f"{label}, {progress.phase}"))
 
 
 def require_complete(paths: list[Points]) -> list[Points]:
-    """Paths to compare; an error if the callback has ended one of them, since an incomplete path cannot be compared."""
+    """The paths; an error if the callback has stopped one of them, since an incomplete path cannot be compared."""
     if any(path.ended is Status.INTERRUPTED for path in paths):
         raise StoppedError("the callback asked to stop before all models could be compared; there is no answer")
     return paths
@@ -70,7 +71,7 @@ def _call_both(first: Callback | None, second: Callable[[Progress], None]) -> Ca
 
 
 class _LiveLine:
-    """One line of a terminal, written again a few times a second, with the time so far."""
+    """One line of a terminal with the time so far, rewritten a few times a second."""
 
     def __init__(self, console: Console) -> None:
         self.progress, self.received = Progress(), time.perf_counter()
@@ -79,7 +80,7 @@ class _LiveLine:
             console=console,
             refresh_per_second=REFRESHES_PER_SECOND,
             transient=True,
-            # What the program prints goes above the line, unless it goes elsewhere.
+            # Other output of the program in this terminal appears above the line.
             redirect_stdout=sys.stdout.isatty(),
         )
 
@@ -139,7 +140,7 @@ def describe(progress: Progress) -> str:
             parts.append(f"gap {progress.gap:.1e}")
     if progress.explored:
         parts.append(f"explored {progress.explored:,}, open {progress.open:,}")
-    # Last, for a narrow terminal cuts it off, and once there is an answer it matters least.
+    # This comes last: a narrow terminal cuts it off, and it matters least after an answer was found.
     if progress.iteration:
         residuals = f"{progress.primal:.1e} {progress.dual:.1e} {progress.bilinear:.1e}"
         parts.append(f"iteration {progress.iteration}, residuals {residuals}, {progress.nonzeros:,} nonzeros")

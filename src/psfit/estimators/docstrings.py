@@ -1,7 +1,7 @@
-"""One text for each parameter and attribute: a class's docstring gathers those that its ancestors have written.
+"""One text for each parameter and attribute: the docstring of a class takes them from its ancestors.
 
-Every estimator's help then lists all that its constructor takes, in the constructor's order, and all that `fit` leaves
-behind; and no sentence stands in the code twice.
+So the help of every estimator lists all arguments of its constructor, in their order, and all attributes that `fit`
+sets. And no sentence is in the code twice.
 """
 
 import inspect
@@ -16,7 +16,7 @@ Entries = dict[str, str]
 def gather(cls: type) -> None:
     """Complete the sections "Parameters" and "Attributes" of a class's docstring from those of its ancestors."""
     own = vars(cls).get("__doc__")
-    # Python's -OO leaves no docstrings to gather from.
+    # Python's option -OO removes all docstrings.
     if own is None:
         return
     parameters: Entries = {}
@@ -32,7 +32,7 @@ def gather(cls: type) -> None:
 
 
 def split(docstring: str) -> tuple[str, dict[str, Entries]]:
-    """A docstring's prose, and the entries of its two sections; a section ends at a blank line before more prose."""
+    """The text of a docstring, and the entries of its two sections; a section ends at a blank line before more text."""
     prose: list[str] = []
     sections: dict[str, Entries] = {PARAMETERS: {}, ATTRIBUTES: {}}
     inside: Entries | None = None
@@ -55,11 +55,11 @@ def split(docstring: str) -> tuple[str, dict[str, Entries]]:
 
 
 def _properties(cls: type) -> Entries:
-    """What is known after a fit, from the properties of the class."""
+    """The fitted attributes that are properties of the class."""
     found = {name: value for name, value in vars(cls).items() if isinstance(value, property) and name.endswith("_")}
     return {name: f"{name}\n{indent(inspect.cleandoc(value.__doc__ or ''), '    ')}" for name, value in found.items()}
 
 
 def _section(title: str, entries: list[str]) -> list[str]:
-    """The section's text, each entry once; none if there is no entry."""
+    """The section as a list of one text, each entry once; an empty list if there is no entry."""
     return ["\n".join([title, "-" * len(title), *dict.fromkeys(entries)])] if entries else []

@@ -1,4 +1,4 @@
-"""A fitted model as something that other tools understand: scikit-learn's own models, ONNX, a table of coefficients."""
+"""A fitted model in the formats of other tools: scikit-learn's models, ONNX, a table of coefficients."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ def write_onnx(model: "SparseModel", path: str | Path) -> None:
         raise ImportError("ONNX files need skl2onnx: pip install 'psfit[onnx]'") from None
     other = as_sklearn(model)
     if hasattr(other, "feature_names_in_"):
-        # Else the graph would have an input for each name.
+        # With names the graph would have one input for each name.
         del other.feature_names_in_
     options = {"zipmap": False} if isinstance(other, LogisticRegression) else None
     kinds = [("X", FloatTensorType([None, model.n_features_in_]))]

@@ -1,4 +1,4 @@
-"""The estimator of a loss, by its name: for commands, whose option names a loss and not an estimator."""
+"""The estimator of a loss, by the name of the loss, as the commands need it."""
 
 from psfit import estimators
 from psfit.estimators.model import SparseModel
@@ -6,7 +6,7 @@ from psfit.estimators.registry import LOSSES, check_loss
 
 
 def make_estimator(loss: str, selecting: bool = False) -> SparseModel:
-    """An estimator for this loss with its other parameters at their defaults; `selecting`: one that chooses kappa."""
+    """An estimator for this loss with default parameters; with `selecting`, one that chooses kappa."""
     kind: type[SparseModel] = getattr(estimators, LOSSES[check_loss(loss)].estimator + "CV" * selecting)
     model = kind()
     if "loss" in model.get_params():

@@ -1,4 +1,4 @@
-"""Folds: every node draws its own among its own samples, so that nothing about them has to leave it."""
+"""Folds: every node splits its own samples, so that no information about them leaves it."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,22 +29,22 @@ class Folds:
         train, test = grid.run_together(lambda: _split(cv, posed.y, groups, classifier, list(bounds)))
         if not grid.have_same_values(torch.tensor([float(len(train))])):
             raise ValueError(f"cv={cv!r} draws {len(train)} splits on this rank and another number on others")
-        # The ranks that share a node share its rows; a splitter without a seed would deal them differently.
+        # Ranks of the same node have the same rows, but a splitter without a seed would split them differently.
         masks = grid.blocks.comm.broadcast(torch.from_numpy(np.stack([train, test])).to(torch.uint8)).bool()
         return cls(masks[0], masks[1])
 
     def require_enough(self, posed: Posed) -> None:
-        """Refuse splits without samples that count, and those from which such targets cannot be learned."""
-        counting = (posed.weights > 0).astype(float)[:, None]
+        """Refuse splits without samples of positive weight, and splits that lack targets which a fit needs."""
+        weighted = (posed.weights > 0).astype(float)[:, None]
         for kind, masks in (("trains on", self.train), ("tests on", self.test)):
-            empty = _sum(masks, counting, posed.grid)[:, 0] == 0
+            empty = _sum(masks, weighted, posed.grid)[:, 0] == 0
             if empty.any():
                 raise ValueError(f"cv: part {int(empty.argmax())} {kind} no sample whose weight is not zero")
         target = posed.learned.target
         needed = target.needs(posed.y, posed.problem.fit_intercept)
         if not needed.shape[1]:
             return
-        lacking = _sum(self.train, needed * counting, posed.grid) == 0
+        lacking = _sum(self.train, needed * weighted, posed.grid) == 0
         if lacking.any():
             part, column = (int(index[0]) for index in np.nonzero(lacking))
             raise ValueError(target.describe_lack(column, part))
@@ -63,17 +63,17 @@ def _split(cv: Any, y: np.ndarray, groups: Any, classifier: bool, bounds: list[i
             raise ValueError(f"groups has shape {groups.shape}, but there are {rows} samples")
     listed = cv is not None and not isinstance(cv, (int, np.integer)) and not hasattr(cv, "split")
     splitter = check_cv(cv, y if y.ndim == 1 else None, classifier=classifier)
-    # Splits that are given, not drawn, are about all rows of the rank.
+    # A given list of splits refers to all rows of the rank.
     ranges = [(0, rows)] if listed else list(pairwise(bounds))
     nodes = []
     for start, stop in ranges:
-        mine = None if groups is None else groups[start:stop]
+        own_groups = None if groups is None else groups[start:stop]
         try:
-            splits = list(splitter.split(np.zeros((stop - start, 1)), y[start:stop], mine))
+            splits = list(splitter.split(np.zeros((stop - start, 1)), y[start:stop], own_groups))
         except ValueError as error:
             raise ValueError(f"cv={cv!r}, on the {stop - start} samples of a node: {error}") from None
         if not splits:
-            raise ValueError(f"cv={cv!r} holds no splits (any more: an iterator serves only one fit)")
+            raise ValueError(f"cv={cv!r} holds no splits (an iterator can be used for one fit only)")
         nodes.append(np.stack([_masks(pair, stop - start) for pair in splits], axis=1))
     if len({part.shape[1] for part in nodes}) > 1:
         raise ValueError(f"cv={cv!r} draws different numbers of splits on different nodes")
@@ -94,7 +94,7 @@ def _masks(pair: tuple[Any, Any], rows: int) -> np.ndarray:
                 "those of its own node"
             )
         if len(np.unique(index)) < len(index):
-            raise ValueError("cv: a split names a sample twice; say so with sample_weight instead")
+            raise ValueError("cv: a split names a sample twice; use sample_weight instead")
         mask[index] = True
     return masks
 

@@ -14,31 +14,31 @@ IMPUTE = "impute or drop such entries (sklearn.impute.SimpleImputer)"
 def require_numbers(values: Any, name: str, remedy: str = ENCODE) -> None:
     """Refuse text (the `remedy` says what to do), dates, complex numbers and masks.
 
-    NaN passes here, since tables mark missing numbers by it; `require_finite` refuses it later.
+    NaN is not refused here, since tables use it for missing numbers; `require_finite` refuses it later.
     """
     for label, part in _parts(values, name):
         _require_kind(part, label)
         kind = _kind(part)
         if kind in "Mm":
-            raise _dates(label, part.dtype)
+            raise _dates_error(label, part.dtype)
         if kind in "USTO" and np.size(part):
             cells = list(enumerate(np.asarray(part, dtype=object).ravel()))
-            # Texts that read as numbers come last: if other texts are there, the message should show one of those.
+            # Texts that can be read as numbers come last, so that the message shows another text if there is one.
             for place, value in sorted(cells, key=lambda cell: _reads_as_number(cell[1])):
                 _require_number(value, label, place // _width(part), remedy)
 
 
 def require_labels(values: Any, name: str) -> None:
-    """Refuse what cannot name classes: complex numbers, masks, missing values."""
+    """Refuse values that cannot be labels: complex numbers, masks, missing values."""
     for label, part in _parts(values, name):
         _require_kind(part, label)
         if _kind(part) == "O":
             for place, value in enumerate(np.asarray(part, dtype=object).ravel()):
-                _require_there(value, label, place // _width(part))
+                _require_present(value, label, place // _width(part))
 
 
 def _parts(values: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """The parts that have one type each: the columns of a table that may not be numbers; else all values."""
+    """Parts of one type each: of a table, the columns that may not be numbers; else all values."""
     if isinstance(values, Tensor) or values is None:
         return
     if scipy.sparse.issparse(values):
@@ -86,13 +86,13 @@ def _require_kind(part: Any, label: str) -> None:
 
 
 def _require_number(value: Any, label: str, row: int, remedy: str) -> None:
-    _require_there(value, label, row)
+    _require_present(value, label, row)
     if isinstance(value, (str, bytes)):
         raise ValueError(f"{label} is not numeric: it holds text, such as {value!r} in row {row}; {remedy}")
     if isinstance(value, (complex, np.complexfloating)):
         raise complex_error(label, type(value).__name__)
     if hasattr(value, "isoformat"):
-        raise _dates(label, type(value).__name__)
+        raise _dates_error(label, type(value).__name__)
     try:
         float(value)
     except TypeError as error:
@@ -101,18 +101,18 @@ def _require_number(value: Any, label: str, row: int, remedy: str) -> None:
         raise ValueError(f"{label} does not fit in float64 in row {row}: {error}") from None
 
 
-def _require_there(value: Any, label: str, row: int) -> None:
-    # pandas may not be installed, so its marks for missing values are known by their names.
+def _require_present(value: Any, label: str, row: int) -> None:
+    # pandas may not be installed, so its missing values are recognised by the names of their types.
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         raise ValueError(f"{label} has a missing value in row {row}; {IMPUTE}")
 
 
-def _dates(label: str, kind: Any) -> ValueError:
+def _dates_error(label: str, kind: Any) -> ValueError:
     return ValueError(f"{label} holds dates or times ({kind}); turn them into numbers first, such as days since a date")
 
 
 def complex_error(label: str, kind: Any) -> ValueError:
-    """In the words that scikit-learn's tests of estimators look for."""
+    """An error with the words that scikit-learn's tests of estimators expect."""
     return ValueError(
         f"{label}: Complex data not supported ({kind}); pass real and imaginary parts as columns of their own"
     )

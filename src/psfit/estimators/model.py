@@ -1,4 +1,4 @@
-"""What all estimators share: the parameters, `fit`, and what is known after it."""
+"""The base of all estimators: the parameters, `fit`, and the fitted attributes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,10 +38,10 @@ class SparseModel(BaseEstimator):
         is a tenth of the features (at least one) for each output. With several targets, or one-against-rest problems,
         each has its own limit; see `sparsity`.
     gamma : float, default=1.0
-        Inverse weight of the ridge ``||x||^2 / (2 gamma)``, against losses summed over samples: a large one means
-        little shrinkage, a small one shrinks more and makes the certificate tighter.
+        Inverse weight of the ridge ``||x||^2 / (2 gamma)``, against losses summed over samples: a large gamma
+        shrinks little; a small one shrinks more, and the certificate is tighter.
     fit_intercept : bool, default=True
-        Fit an intercept; it pays no ridge and does not count.
+        Fit an intercept; it has no ridge and is not counted.
     standardize : bool, default=False
         Apply the ridge to columns divided by their standard deviations (about zero without an intercept), so that it
         does not depend on their units. Coefficients are reported in the units of X in both cases.
@@ -51,8 +51,8 @@ class SparseModel(BaseEstimator):
         Configuration of the algorithm: tolerance, limits of iterations and time, effort, exact mode, checkpoints. None
         means ``BiCADMM()``.
     grid : GridSpec, Grid or None, default=None
-        Nodes, feature blocks, device, precision and the engine that connects ranks; or a grid that was built from such
-        a request before. None is one node in this process.
+        Nodes, feature blocks, device, precision and the engine that connects ranks; or a grid that was built before.
+        None means one node in this process.
     certify : bool, default=True
         Prove how far the answer can be from the best one: `lower_bound_` and `gap_`.
     warm_start : bool, default=False
@@ -61,15 +61,15 @@ class SparseModel(BaseEstimator):
         1 prints the progress of the fit, in one line that changes in a terminal or a notebook, and then the result.
         Ctrl-C then ends the fit with the best answer so far, and the status says so; a second Ctrl-C ends the program.
     callback : callable or None
-        Called with a `psfit.Progress` while the fit runs, on every rank that has one; if it returns True, the fit ends
-        with the best answer so far.
+        Called with a `psfit.Progress` while the fit runs, on every rank that has a callback; if it returns True, the
+        fit ends with the best answer so far.
 
     Attributes
     ----------
     result_ : Result
-        All that is known about the fit; ``print(model.result_)`` says it in words.
+        All results of the fit; ``print(model.result_)`` describes them in words.
     learned_ : Learned
-        What was found out about the data: the columns of X, the targets, and where the fit ran.
+        Facts about the data: the columns of X, the targets, and where the fit ran.
     """
 
     # A name in the registry of losses; some estimators have it as a parameter.
@@ -115,16 +115,16 @@ class SparseModel(BaseEstimator):
         """Fit the model.
 
         With a grid of several ranks, every rank calls this with the rows of the nodes it hosts (or with the same files,
-        of which it reads its part), and ends with the same model. Ranks that share a node pass the same rows; each
-        works on its own columns of them.
+        of which it reads its part), and gets the same model. Ranks of the same node pass the same rows; each
+        works on its own columns.
 
         Parameters
         ----------
         X : array-like (m, p), path or FileSource
             NumPy array or memory map, DataFrame, torch tensor on any device (used in place where precision allows),
-            SciPy or torch sparse matrix; or a file, a folder of files, or a `FileSource` that says more about them.
+            SciPy or torch sparse matrix; or a file, a folder of files, or a `FileSource` that describes them.
         y : array-like (m,) or (m, targets)
-            Not needed where a file holds the target.
+            Not needed if a file holds the target.
         sample_weight : array-like (m,) or str, optional
             Non-negative weights of the samples' losses; for a file, the name of their column.
         target : str or int, optional
@@ -138,11 +138,11 @@ class SparseModel(BaseEstimator):
 
     @classmethod
     def _rules(cls) -> dict[str, Rule]:
-        """What the arguments of the constructor may be; classes add their own."""
+        """The rules for the arguments of the constructor; subclasses add their own."""
         return RULES
 
     def _pose(self, given: Given) -> Posed:
-        """Check the arguments, read the data and pose the problem on them; the estimator stays as it is."""
+        """Check the arguments, read the data and pose the problem on them; this does not change the estimator."""
         parameters = self.get_params(deep=False)
         grid = start_grid(self._rules(), parameters, given.X)
         return pose_samples(self._settings(parameters), type(self).__name__, given, grid)
@@ -173,7 +173,7 @@ class SparseModel(BaseEstimator):
         return torch.from_numpy(previous.coef).to(matrix.device), torch.from_numpy(previous.intercept).to(matrix.device)
 
     def _keep(self, posed: Posed, result: Result) -> None:
-        """Store all that was learned, at the end of a fit: one that fails leaves the estimator as it was."""
+        """Store the results at the end of a fit, so that a fit that fails does not change the estimator."""
         self.learned_, self.result_ = posed.learned, result
 
     @property
@@ -214,7 +214,7 @@ class SparseModel(BaseEstimator):
         """Names of the features ``(p,)``, if X was a table or a file that has them."""
         names = self.learned_.features.names
         if names is None:
-            raise AttributeError("the features have no names: X was no table")
+            raise AttributeError("the features have no names: X was not a table")
         return names
 
     @property

@@ -51,17 +51,17 @@ def sparse_path(
     gammas : float or sequence of float, default=1.0
         Inverse weights of the ridge; each has a path of its own.
     loss : {"squared", "huber", "logistic", "softmax", "squared_hinge", "hinge", "poisson"}
-        The loss, or another one that was registered; "logistic" becomes softmax for more than two classes.
+        The loss, or a registered one; "logistic" becomes softmax for more than two classes.
     fit_intercept, standardize, sparsity, solver, grid, certify, verbose, callback :
-        As in the estimators. The solver's exact mode and checkpoints do not apply to paths. If a path
-        is stopped, it refits and returns what it has, and says so.
+        As in the estimators. The solver's exact mode and checkpoints do not apply to paths. A path
+        that is stopped refits and returns the best models so far, and gives a warning.
 
     Returns
     -------
     SparsePath
         Coefficients, objectives and bounds for every limit.
     """
-    began = time.perf_counter()
+    start = time.perf_counter()
     problem: dict[str, Any] = {"fit_intercept": fit_intercept, "standardize": standardize, "sparsity": sparsity}
     settings = Settings(check_loss(loss), **problem)
     ridges = read_gammas(gammas)
@@ -85,7 +85,7 @@ def sparse_path(
             callback=report,
             keyboard=verbose > 0,
         )
-    path = _collect(posed, limits, ridges, paths, problem, time.perf_counter() - began)
+    path = _collect(posed, limits, ridges, paths, problem, time.perf_counter() - start)
     if prints(verbose, posed.grid):
         print(path)
     if not (path.gaps <= CLOSED_GAP).all():

@@ -1,4 +1,4 @@
-"""From what users pass in to a problem on data: arrays or files, targets and weights, checked over all ranks."""
+"""Make a problem on data from the arguments of users: arrays or files, targets and weights, checked on all ranks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ MOST_KAPPAS = 50
 
 @dataclass(frozen=True)
 class Given:
-    """Samples as users pass them in: arrays, or files with the names of what is in them."""
+    """Samples as users pass them: arrays, or files and the names of their columns."""
 
     X: Any
     y: Any = None
@@ -45,7 +45,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Learned:
-    """What a fit finds out about its data besides its result: the columns of X, the targets, and where it ran."""
+    """What a fit knows about its data besides its result: the columns of X, the targets, and where it ran."""
 
     features: Features
     target: Target
@@ -54,7 +54,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class Posed:
-    """What to solve, this rank's data and the grid; the targets and the samples' own weights as they were given."""
+    """The problem, this rank's data and the grid; the targets and the sample weights as they were given."""
 
     problem: Problem
     source: Source
@@ -82,13 +82,13 @@ class Posed:
 def pose_samples(settings: Settings, owner: str, given: Given, grid: Grid) -> Posed:
     """Read and check the samples, and pose the problem on them. All ranks must call this with their own rows.
 
-    Messages name the `owner`, the estimator or procedure that asks.
+    Messages name the `owner`: the estimator or procedure that calls this.
     """
     kind = LOSSES[settings.loss].target
     matrix, y, weights, features = _read(kind, owner, given, grid)
     grid.require_same(features=matrix.shape[1], dtype=str(matrix.dtype))
     if not sum_over_nodes(grid, weights.sum(keepdims=True)) > 0:
-        raise ValueError("sample_weight is zero everywhere; at least one sample must count")
+        raise ValueError("sample_weight is zero everywhere; at least one sample must have a positive weight")
     found, effective = kind.learn(y, weights, settings.fit_intercept, settings.parameters, grid)
     loss = entry_for(settings.loss, found).make(settings.parameters)
     codes = found.encode(y, loss)
@@ -98,17 +98,17 @@ def pose_samples(settings: Settings, owner: str, given: Given, grid: Grid) -> Po
         to_tensor(codes, grid, torch.float64),
         to_tensor(effective.reshape(-1, 1), grid, torch.float64),
     )
-    problem = grid.run_together(lambda: _problem(settings, loss, matrix.shape[1], source.outputs))
+    problem = grid.run_together(lambda: _make_problem(settings, loss, matrix.shape[1], source.outputs))
     surroundings = environment() | {"device": str(grid.device), "ranks": str(grid.world.size)}
     return Posed(problem, source, grid, y, weights, Learned(features, found, surroundings))
 
 
-# This rank's matrix, targets and weights, and what is known of the columns.
+# This rank's matrix, targets and weights, and what is known about the columns.
 Read = tuple[DesignMatrix, np.ndarray, np.ndarray, Features]
 
 
 def _read(kind: type[Target], owner: str, given: Given, grid: Grid) -> Read:
-    """Data of this rank, as far as they can be checked without the others."""
+    """Read the data of this rank, and check what can be checked without the other ranks."""
     source = grid.run_together(lambda: as_file(given.X, given.y, given.sample_weight, given.target))
     if source is None:
         return grid.run_together(lambda: _read_arrays(kind, owner, given, grid))
@@ -139,7 +139,7 @@ def _read_samples(kind: type[Target], samples: Samples, given: Given) -> Read:
 
 
 def _own_columns(matrix: DesignMatrix, fit_intercept: bool, grid: Grid) -> DesignMatrix:
-    """The columns of the blocks hosted here; with one rank a node, all of them."""
+    """The columns of the blocks hosted here; all columns if every node has one rank."""
     p = matrix.shape[1]
     if grid.blocks.size > p:
         raise ValueError(f"grid: blocks={grid.blocks.size} is more than the {p} features; use at most {p}")
@@ -150,8 +150,8 @@ def _own_columns(matrix: DesignMatrix, fit_intercept: bool, grid: Grid) -> Desig
     return BlockColumns(matrix.columns(at), at, p, grid.blocks)
 
 
-def _problem(settings: Settings, loss: Loss, p: int, c: int) -> Problem:
-    """The problem with kappa as a number for each independent part of it."""
+def _make_problem(settings: Settings, loss: Loss, p: int, c: int) -> Problem:
+    """The problem, with a limit for each of its independent problems."""
     shared = {name: getattr(settings, name) for name in ("gamma", "sparsity", "fit_intercept", "standardize")}
     items = Problem(loss, (1,), **shared).items(p, c)
     kappa = RULES["kappa"]("kappa", settings.kappa)

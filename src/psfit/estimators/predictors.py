@@ -1,4 +1,4 @@
-"""Predictors of new samples, and predictions for predictors that are known."""
+"""Predictors of new samples, and predictions from known predictors."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ from psfit.pipeline.result import Result
 
 
 def compute_predictors(fitted: Fitted, features: Features, result: Result, X: Any) -> np.ndarray:
-    """``X coef + intercept``, shape ``(m, c)``; tensors are multiplied where they lie, files as they are read."""
+    """``X coef + intercept``, shape ``(m, c)``; tensors are multiplied on their device, files while they are read."""
     source = as_file(X)
     if source is not None:
         return _read_and_multiply(type(fitted).__name__, features, result, source)
@@ -30,7 +30,7 @@ def compute_predictors(fitted: Fitted, features: Features, result: Result, X: An
 
 
 def _read_and_multiply(owner: str, features: Features, result: Result, source: FileSource) -> np.ndarray:
-    """The same for the samples of a file, read as those of the fit were; with names, only features that count."""
+    """The same for a file, which is read like the file of the fit. If names are known, only used features are read."""
     coef, names = result.coef, features.names
     if names is not None and len(result.support) > 0:
         names, coef = names[result.support], coef[result.support]
@@ -51,14 +51,14 @@ def multiply(matrix: DesignMatrix, coefficients: np.ndarray, intercept: np.ndarr
 
 
 def _has(method: str) -> Any:
-    """Whether the target of predictions can do this."""
+    """A test whether the target of predictions has this method."""
     return lambda predictions: hasattr(predictions.target, method)
 
 
 class Predictions(BaseEstimator):
-    """A fitted model of samples whose `predictors` are known, for scikit-learn's scorers; the X it is given is ignored.
+    """A fitted model for scikit-learn's scorers whose `predictors` of the samples are known; it ignores X.
 
-    It predicts by its `target` what a model with these predictors predicts.
+    Its `target` turns the predictors into predictions.
     """
 
     def __init__(self, target: Target, predictors: np.ndarray) -> None:
@@ -85,7 +85,7 @@ class Predictions(BaseEstimator):
         return np.asarray(self.target.log_probabilities(self.predictors))  # type: ignore[attr-defined]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """What the estimators call their score."""
+        """The same score as that of the estimators."""
         return self.target.score(y, self.predict(), sample_weight)
 
     @property

@@ -1,4 +1,4 @@
-"""Reading what users pass in: arrays and tables through scikit-learn, tensors in place, sparse matrices, files."""
+"""Read the data that users pass: arrays and tables by scikit-learn's checks, tensors, sparse matrices, files."""
 
 import warnings
 from dataclasses import dataclass, replace
@@ -26,12 +26,12 @@ from psfit.data.streamed import ArrayRows
 from psfit.estimators.kinds import complex_error, require_numbers
 
 FLOATS = (torch.float32, torch.float64)
-# Cells of a sparse matrix up to which products with all of them are faster than those with its entries.
-TINY = 1 << 16
+# Up to this many cells, products with a dense matrix are faster than those with a sparse one.
+DENSE_CELLS = 1 << 16
 
 
 def as_file(X: Any, y: Any = None, sample_weight: Any = None, target: Any = None) -> FileSource | None:
-    """A description of files, if that is what was passed; arguments that only files know are refused otherwise."""
+    """The description of files if X names files, else None; arguments that only files have are then refused."""
     paths = isinstance(X, (list, tuple)) and len(X) > 0 and all(isinstance(part, (str, Path)) for part in X)
     if paths or isinstance(X, (str, Path)):
         X, target = FileSource(tuple(X) if paths else X, target), None
@@ -58,16 +58,16 @@ class Features:
 
 
 class Fitted(Protocol):
-    """A model or a path: what new samples are compared with. `feature_names_in_` is there if names are known."""
+    """A model or a path; new samples must have its features. `feature_names_in_` exists if names are known."""
 
     @property
     def n_features_in_(self) -> int: ...
 
 
 def read_new(X: Any, owner: str) -> tuple[Any, Features]:
-    """Numbers to fit, samples by features: an array, a tensor or a sparse matrix; and what is known of its columns.
+    """Numbers to fit, samples by features: an array, a tensor or a sparse matrix; and facts about its columns.
 
-    Messages name the `owner`, the estimator or procedure that asks.
+    Messages name the `owner`: the estimator or procedure that calls this.
     """
     values = _read_values(X, owner)
     return values, Features(values.shape[1], _get_feature_names(X))
@@ -106,11 +106,11 @@ def place(values: Any, grid: Grid) -> DesignMatrix:
     """The same numbers on the grid's device; the caller's own memory where device and precision allow it."""
     if _is_sparse(values):
         matrix = Sparse.of(values, grid.device, grid.dtype, grid.transfers)
-        # Ranks must hold the same kind of matrix, however many rows they have.
-        tiny = matrix.shape[0] * matrix.shape[1] <= TINY and grid.world.size == 1
+        # All ranks must hold the same kind of matrix, also if their numbers of rows differ.
+        tiny = matrix.shape[0] * matrix.shape[1] <= DENSE_CELLS and grid.world.size == 1
         return Dense(matrix.csr.matrix.to_dense()) if tiny else matrix
     if isinstance(values, np.ndarray):
-        return _place_array(_forwards(values), grid)
+        return _place_array(_without_negative_strides(values), grid)
     return Dense(to_tensor(values, grid))
 
 
@@ -129,16 +129,16 @@ def _place_array(values: np.ndarray, grid: Grid) -> DesignMatrix:
 def to_tensor(values: np.ndarray | Tensor, grid: Grid, dtype: torch.dtype | None = None) -> Tensor:
     """The same numbers on the grid's device; the caller's own memory where device and precision allow it."""
     if isinstance(values, np.ndarray):
-        values = _forwards(values)
+        values = _without_negative_strides(values)
         with warnings.catch_warnings():
-            # Read-only arrays are welcome: nothing here ever writes to the data.
+            # Read-only arrays are fine: nothing here writes to the data.
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
             values = torch.from_numpy(values)
     return grid.transfers.send(values, grid.device, dtype or grid.dtype or values.dtype)
 
 
-def _forwards(values: np.ndarray) -> np.ndarray:
-    """The same numbers in an order that tensors can have: an array that was reversed is copied."""
+def _without_negative_strides(values: np.ndarray) -> np.ndarray:
+    """The same numbers in an order that tensors allow: a reversed array is copied."""
     return np.ascontiguousarray(values) if min(values.strides, default=0) < 0 else values
 
 
@@ -155,12 +155,12 @@ def read_weights(sample_weight: Any, samples: int) -> np.ndarray:
 
 
 def sum_over_nodes(grid: Grid, values: np.ndarray) -> np.ndarray:
-    """The sum over all nodes of what each rank knows of its own."""
+    """The sum over all nodes of each rank's values for its own nodes."""
     return np.asarray(grid.nodes.total(torch.as_tensor(values)).cpu().numpy())
 
 
 def as_array(y: Any) -> Any:
-    """Targets or weights as something scikit-learn can check; tensors come to the host."""
+    """Targets or weights in a form that scikit-learn can check; tensors are copied to the host."""
     if not isinstance(y, Tensor):
         return y
     # NumPy has no bfloat16, and float32 holds all of its numbers.
@@ -173,7 +173,7 @@ def _is_sparse(X: Any) -> bool:
 
 
 def _is_large(X: Any) -> bool:
-    """A memory map that scikit-learn's checks, which look at all of it at once, would not survive."""
+    """Whether X is a memory map too large for scikit-learn's checks, which need all of it in memory."""
     return isinstance(X, np.memmap) and X.nbytes > memory.budget(torch.device("cpu"))
 
 
@@ -184,7 +184,7 @@ def _read_tensor(X: Tensor) -> Tensor:
         raise ValueError(f"X must have two dimensions, samples by features; it has {X.ndim}. Use X.reshape(-1, 1)")
     if X.is_complex():
         raise complex_error("X", X.dtype)
-    _require_some(X)
+    _require_not_empty(X)
     X = X.detach()
     return X if X.dtype in FLOATS else X.to(torch.float32 if X.is_floating_point() else torch.float64)
 
@@ -194,17 +194,17 @@ def _read_memory_map(X: np.memmap) -> np.memmap:
         raise ValueError(f"X must be numbers in two dimensions; it is {X.dtype} in {X.ndim}")
     if min(X.strides) < 0:
         raise ValueError("X: a reversed memory map that does not fit in memory; pass it in the order of the file")
-    _require_some(X)
+    _require_not_empty(X)
     return X
 
 
-def _require_some(X: Any) -> None:
+def _require_not_empty(X: Any) -> None:
     if X.shape[0] == 0 or X.shape[1] == 0:
         raise ValueError(f"X is empty: {X.shape[0]} sample(s) by {X.shape[1]} feature(s)")
 
 
 def require_finite(matrix: DesignMatrix, names: np.ndarray | None) -> None:
-    """Refuse NaN and infinity where the data lie now; rows that pass by are checked on their way."""
+    """Refuse NaN and infinity in data that are in memory; streamed rows are checked when they are read."""
     if isinstance(matrix, Sparse):
         bad = ~matrix.csr.values.isfinite()
         if bool(bad.any()):
@@ -212,7 +212,7 @@ def require_finite(matrix: DesignMatrix, names: np.ndarray | None) -> None:
             row = int((matrix.csr.starts <= first).sum()) - 1
             raise _not_finite(names, float(matrix.csr.values[first]), row, int(matrix.csr.places[first]))
     elif isinstance(matrix, Dense) and not bool(matrix.values.sum().isfinite()):
-        # A sum can overflow although no entry is infinite; only then, and on bad data, look at every entry.
+        # The sum is a quick test. It may overflow although no entry is infinite, so then every entry is tested.
         bad = ~matrix.values.isfinite()
         if bool(bad.any()):
             column = int(bad.any(dim=0).nonzero()[0, 0])

@@ -1,4 +1,4 @@
-"""The losses that estimators, paths, commands, model files and reports know: one entry for each."""
+"""The registry of losses for estimators, paths, commands, model files and reports: one entry for each loss."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,15 +16,15 @@ class Entry:
     Parameters
     ----------
     loss : type of Loss
-        The class; its attributes say what reports and criteria need to know.
+        The class; reports and criteria use its attributes.
     target : type of Target
         How y is read, and how predictors become predictions.
     estimator : str
-        The estimator that fits it. If that has a parameter `loss`, the loss's name is a value of it.
+        The estimator that fits it. If the estimator has a parameter `loss`, the name of the loss is one of its values.
     parameters : dict of str, optional
         Fields of the loss, each with the parameter of the estimator that sets it.
     several : str or None
-        The loss that takes its place for more than two classes.
+        The loss that is used instead for more than two classes.
     """
 
     loss: type[Loss]
@@ -34,7 +34,7 @@ class Entry:
     several: str | None = None
 
     def make(self, parameters: Mapping[str, Any]) -> Loss:
-        """The loss, with what the parameters of an estimator say about it."""
+        """The loss, with its fields set from the parameters of an estimator."""
         given = {name: parameters[source] for name, source in self.parameters.items() if source in parameters}
         return self.loss(**{name: float(value) for name, value in given.items()})
 
@@ -55,7 +55,7 @@ BUILT_IN = tuple(LOSSES)
 
 
 def register(entry: Entry) -> None:
-    """Make a loss known by its name, in place of an earlier one of that name; a built-in loss cannot be replaced."""
+    """Add a loss by its name, or replace an earlier one of that name; a built-in loss cannot be replaced."""
     name = entry.loss.name
     if name in BUILT_IN:
         raise ValueError(f"{name!r} is the name of a built-in loss; give yours another name")
@@ -74,7 +74,7 @@ def losses_of(estimator: str) -> list[str]:
 
 
 def entry_for(name: str, target: Target) -> Entry:
-    """The entry of a loss for the targets that were found: some losses have another one for several classes."""
+    """The entry of a loss for these targets: for more than two classes another loss may take its place."""
     entry = LOSSES[name]
     if entry.several is not None and isinstance(target, Labels) and len(target.classes) > 2:
         return LOSSES[entry.several]

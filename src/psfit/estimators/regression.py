@@ -46,7 +46,7 @@ class SparseLinearRegression(_Regressor):
     loss : {"squared", "huber"}, default="squared"
         The square of the residual, or the Huber loss, which limits the influence of outliers in y.
     huber_delta : float, default=1.35
-        Residuals beyond it count linearly; in units of y.
+        Larger residuals have a linear loss; in units of y.
     """
 
     def __init__(
@@ -107,9 +107,9 @@ class SparsePoissonRegression(_Regressor):
         return super().predict(X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of the Poisson deviance that the model explains, D^2, as for scikit-learn's models of counts.
+        """The share D^2 of the Poisson deviance that the model explains, as in scikit-learn's models of counts.
 
-        One is perfect, zero is as good as the mean of y for all samples.
+        One is perfect; zero is as good as predicting the mean of y for all samples.
         """
         return float(self._target.score(as_array(y), self.predict(X), as_array(sample_weight)))
 

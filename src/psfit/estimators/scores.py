@@ -1,4 +1,4 @@
-"""Scores of many models on samples that they have not seen."""
+"""Scores of many models on samples that were not used to fit them."""
 
 from itertools import pairwise
 from typing import Any
@@ -23,14 +23,14 @@ def find_scorer(scoring: Any) -> Any:
 def score_held_out(scorer: Any, posed: Posed, folds: Folds, coefs: Tensor, intercepts: Tensor) -> np.ndarray:
     """Scores ``(S, J)`` of the models ``coefs (S, J, p, c)`` and ``intercepts (S, J, c)`` of each split.
 
-    Without a scorer it is minus the mean loss, of which only sums leave a node. A scorer sees the samples of one node
-    at a time, and what leaves the node is its score times the weight of its samples.
+    Without a scorer the score is minus the mean loss; only its sums leave a node. A scorer gets the samples of one node
+    at a time; only its score times the weight of these samples leaves the node.
     """
     if scorer is None:
         sums, weights = loss_sums(posed.problem, posed.source, posed.grid, folds.test, coefs, intercepts)
         return np.asarray((-sums.mean(dim=2) / weights.unsqueeze(1)).numpy())
-    seen, weighted = _predictors(posed, folds, coefs, intercepts), posed.weighted
-    local = posed.grid.run_together(lambda: _score(scorer, posed, weighted, folds, seen))
+    held_out, weighted = _predictors(posed, folds, coefs, intercepts), posed.weighted
+    local = posed.grid.run_together(lambda: _score(scorer, posed, weighted, folds, held_out))
     total = sum_over_nodes(posed.grid, local)
     return np.asarray(total[:, :-1] / total[:, -1:])
 
@@ -44,12 +44,14 @@ def _predictors(posed: Posed, folds: Folds, coefs: Tensor, intercepts: Tensor) -
     return [np.concatenate(parts) if parts else empty for parts in found]
 
 
-def _score(scorer: Any, posed: Posed, weighted: bool, folds: Folds, seen: list[np.ndarray]) -> np.ndarray:
-    """For each split the models' scores times their weights, summed over the nodes hosted here; then the weights."""
+def _score(scorer: Any, posed: Posed, weighted: bool, folds: Folds, held_out: list[np.ndarray]) -> np.ndarray:
+    """For each split the models' scores times the weights of their samples, summed over the nodes hosted here; and the
+    sum of these weights.
+    """
     target = posed.learned.target
     bounds = posed.source.split(len(posed.grid.nodes.hosted)).bounds
-    total = np.zeros((len(seen), seen[0].shape[1] + 1))
-    for split, values in enumerate(seen):
+    total = np.zeros((len(held_out), held_out[0].shape[1] + 1))
+    for split, values in enumerate(held_out):
         rows = np.flatnonzero(folds.test[split].cpu().numpy())
         for start, stop in pairwise(np.searchsorted(rows, bounds)):
             at = rows[start:stop]
@@ -72,7 +74,7 @@ def _score(scorer: Any, posed: Posed, weighted: bool, folds: Folds, seen: list[n
 
 
 def stack_models(paths: list[list[Any]]) -> tuple[Tensor, Tensor]:
-    """Coefficients ``(S, J, p, c)`` and intercepts ``(S, J, c)`` of paths: for each split one for each gamma."""
+    """Coefficients ``(S, J, p, c)`` and intercepts ``(S, J, c)`` from paths: each split has one path for each gamma."""
     coefs = np.stack([np.concatenate([points.coefs for points in path]) for path in paths])
     intercepts = np.stack([np.concatenate([points.intercepts for points in path]) for path in paths])
     return torch.from_numpy(coefs), torch.from_numpy(intercepts)

@@ -1,4 +1,4 @@
-"""What all estimators that choose their own limit share: try many limits, choose one, fit it."""
+"""The base of all estimators that choose their own limit: try many limits, choose one, fit it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ def _is_splitter(cv: Any) -> bool:
 
 
 RULES: dict[str, Rule] = {
-    # The limits may come from a generator, which can be read only once, and their number depends on the data.
+    # The limits may come from a generator, which can be read only once, so they are checked later, with the data.
     "kappas": satisfying("a sequence of integers", lambda value: isinstance(value, Iterable)) | NONE,
     "gammas": GAMMAS,
     "criterion": one_of("cv", *CRITERIA),
@@ -37,7 +37,7 @@ RULES: dict[str, Rule] = {
 
 
 class SelectingModel(SparseModel):
-    """A model that chooses its limit kappa, and gamma if there are several, by itself.
+    """A model that chooses its limit kappa itself, and gamma if several are given.
 
     Parameters
     ----------
@@ -51,26 +51,27 @@ class SelectingModel(SparseModel):
         As in scikit-learn: the number of folds (5 by default; stratified for classes), a splitter, or pairs of indices.
         Every node splits its own samples.
     scoring : str, callable or None, default=None
-        A scorer of scikit-learn; None means minus the mean loss. Scores of several nodes are averaged by the weights of
-        their samples, which for means over samples is the score of all of them together.
+        A scorer of scikit-learn; None means minus the mean loss. Scores of several nodes are averaged with the weights
+        of their samples. If the score is a mean over samples, this is the score of all samples together.
     one_standard_error : bool, default=False
-        Choose the fewest coefficients (then the smallest gamma) whose score is within one standard error of the best.
+        Among the models within one standard error of the best score, choose the one with the fewest coefficients, then
+        with the smallest gamma.
 
     Attributes
     ----------
     kappa_, gamma_ : int, float
-        The choice, with which the model was fitted to all samples.
+        The chosen values, with which the model was fitted to all samples.
     cv_results_ : dict
-        Scores of all models on all splits, in the form of scikit-learn's searches; times are a model's share of those
-        of its path. Only with folds.
+        Scores of all models on all splits, in the form of scikit-learn's searches; the time of a
+        path is divided evenly among its models. Only with folds.
     selection_ : Selection
         Scores as a table over gammas and kappas; `psfit.plots.plot_selection` draws it.
 
-    Models of the folds end at supports that no swap improves, unless the solver's effort is "high"; the final one goes
-    on from there, and is certified.
+    The search on a fold ends at supports that no swap improves, unless the solver's effort is "high". The final model
+    has the full search, and a certificate.
     """
 
-    # Chosen in `fit`; what is posed before holds for every choice.
+    # `fit` chooses them. The problem is posed before, and these values only fill the place of the choice.
     kappa = None
     gamma = 1.0
     warm_start = False
@@ -156,7 +157,7 @@ class SelectingModel(SparseModel):
 
     def _choose(self, posed: Posed, kappas: Sequence[int], gammas: Sequence[float], groups: Any) -> Choice:
         """Try all limits and gammas."""
-        # A choice among models that were cut short would be no choice.
+        # Models that were cut short cannot be compared.
         candidates = Candidates(kappas, gammas, replace(self.solver or BiCADMM(), interruptible=False))
         with show_progress(self.verbose, posed.grid, self.callback) as report:
             if self.criterion != "cv":

@@ -1,4 +1,4 @@
-"""What is to be fitted, in plain values, and the rules for the arguments that estimators and procedures share."""
+"""The settings of a fit, and the rules for the arguments that estimators and procedures share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,10 +28,10 @@ RULES: dict[str, Rule] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """The problem without the data; the number of features and the targets decide the rest.
+    """The problem without the data, on whose features and targets the rest depends.
 
-    `loss` is a name in the registry. `parameters` are those of an estimator, by name: the loss and the target take from
-    them what they need.
+    `loss` is a name in the registry. `parameters` are those of an estimator, by name; the loss and the target use some
+    of them.
     """
 
     loss: str
@@ -46,7 +46,7 @@ class Settings:
 def start_grid(rules: Mapping[str, Rule], arguments: Mapping[str, Any], X: Any) -> Grid:
     """Build the grid, and check on every rank that every argument follows its rule.
 
-    If the grid names no device and X is a tensor, the grid takes the device of X.
+    If the grid has no device and X is a tensor, the grid gets the device of X.
     """
     asked = RULES["grid"]("grid", arguments["grid"])
     grid = build_grid(asked, X.device if isinstance(X, Tensor) else None)

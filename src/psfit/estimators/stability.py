@@ -1,4 +1,4 @@
-"""`stability_selection`: how often features are chosen from random halves of the samples."""
+"""`stability_selection`: how often features are chosen in fits to random halves of the samples."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -51,24 +51,24 @@ def stability_selection(
 ) -> Stability:
     """Fit to many random halves of the samples, and count which features are chosen.
 
-    Every node halves its own samples, class by class where there are classes.
+    Every node divides its own samples, class by class if the targets are classes.
 
     Parameters
     ----------
     X, y, sample_weight, target :
         As in `SparseModel.fit`.
     kappas : iterable of int, optional
-        Limits; a feature counts by the one that chooses it most often. By default 1, 2, ... 50 at most.
+        The limits. The frequency of a feature is the highest one over the limits. By default 1, 2, ..., at most 50.
     gamma, loss, fit_intercept, standardize, sparsity, solver, grid :
         As in `sparse_path`.
     resamples : int, default=100
-        An even number: halves come in pairs that share no sample, and a pair shares its passes over the data.
+        An even number: halves come in pairs without common samples, and both are fitted in the same passes.
     threshold : float in (0.5, 1], default=0.75
-        The frequency from which on a feature is called stable.
+        A feature with at least this frequency is stable.
     random_state : int or None
         Seed of the halves.
     verbose : int, default=0
-        1 shows how far it is.
+        1 shows the progress.
     callback : callable or None
         Called with a `psfit.Progress`; if it returns True, `StoppedError` is raised.
 
@@ -77,7 +77,7 @@ def stability_selection(
     Stability
         The frequencies, and the features that are stable.
     """
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     resamples, threshold = int(RESAMPLES("resamples", resamples)), THRESHOLD("threshold", threshold)
     random_state = SEED("random_state", random_state)
     problem: dict[str, Any] = {"gamma": gamma, "fit_intercept": fit_intercept}
@@ -111,7 +111,7 @@ def stability_selection(
         resamples=resamples,
         threshold=threshold,
         feature_names=posed.learned.features.names,
-        seconds=time.perf_counter() - began,
+        seconds=time.perf_counter() - start_time,
     )
 
 
@@ -123,7 +123,7 @@ def _fit_halves(
     resamples: int,
     callback: Callback | None,
 ) -> Iterator[Points]:
-    """A path for each half and for its complement; the two share their passes over the data."""
+    """A path for each half and for its complement, which share passes over the data."""
     for pair, half in enumerate(halves):
         masks = torch.from_numpy(np.stack([half, ~half]))
         Folds(masks, masks).require_enough(posed)
@@ -135,7 +135,7 @@ def _fit_halves(
 
 
 def draw_halves(posed: Posed, pairs: int, seed: int | None) -> Iterable[np.ndarray]:
-    """Masks ``(m,)`` of random halves; each node draws its own, the same wherever it is hosted."""
+    """Masks ``(m,)`` of random halves; each node draws its own; they do not depend on which rank hosts the node."""
     grid = posed.grid
     start = _agree_on_seed(grid, seed)
     bounds = list(pairwise(posed.source.split(len(grid.nodes.hosted)).bounds))
@@ -146,13 +146,13 @@ def draw_halves(posed: Posed, pairs: int, seed: int | None) -> Iterable[np.ndarr
             order = rng.permutation(last - first)
             if not posed.learned.target.numeric:
                 order = order[np.argsort(np.unique(posed.y[first:last], return_inverse=True)[1][order], kind="stable")]
-            # Every second one of a class; chance decides which half gets the odd one.
+            # Every second sample of a class. If their number is odd, it is random which half gets one more.
             half[first + order[rng.integers(2) :: 2]] = True
         yield half
 
 
 def _agree_on_seed(grid: Grid, seed: int | None) -> int:
-    """The seed that was given, or a random one of the first rank."""
+    """The given seed, or a random seed from the first rank."""
     if seed is not None:
         return seed
     own = int(np.random.default_rng().integers(2**31))

@@ -1,4 +1,4 @@
-"""Warnings about answers that may not be what was asked for: one for each call, in scikit-learn's category."""
+"""Warnings about answers that may not be what was asked for: one warning for each call, of scikit-learn's category."""
 
 import warnings
 from collections.abc import Iterable
@@ -11,10 +11,10 @@ from psfit.pipeline.path import Points
 
 
 def warn(concerns: Iterable[str], grid: Grid) -> None:
-    """Print all concerns in one warning on the first rank, each of them one time."""
+    """Give one warning with all concerns, each only once, on the first rank."""
     different = list(dict.fromkeys(concerns))
     if different and grid.world.rank == 0:
-        # Two levels up: past this function and the method of the estimator, to the line that called it.
+        # Level 3 is the user's line: this function and the estimator's method are levels 1 and 2.
         warnings.warn("; ".join(different), ConvergenceWarning, stacklevel=3)
 
 

@@ -15,7 +15,7 @@ from psfit.search.refit import Fit
 
 @dataclass(frozen=True)
 class Iteration:
-    """How the iteration that found the starts went: why it ended, its history, its local solver and penalties."""
+    """Facts about the iteration that found the starts: why it ended, its history, its local solver and penalties."""
 
     status: Status
     history: tuple[Record, ...]
@@ -24,7 +24,7 @@ class Iteration:
 
     @classmethod
     def of(cls, setup: Setup, status: Status, history: tuple[Record, ...]) -> "Iteration":
-        """From what an iteration was set up with and how it ended."""
+        """From the setup of an iteration and how it ended."""
         penalties = {"rho_c": setup.rho_c, "rho_b": float(setup.rho_b[0]), "rho_l": setup.sub.rho_l}
         return cls(status, history, setup.solver.name, penalties)
 
@@ -32,7 +32,7 @@ class Iteration:
 @dataclass(frozen=True)
 class Answers:
     """Coefficients ``Z (K, n, c)`` in float64 for each limit, optimal on their supports up to `residual`, and the
-    ``objectives (K, problems)``; `candidates` is the number of features that were looked at closely.
+    ``objectives (K, problems)``; `candidates` is the number of features that were fitted.
     """
 
     Z: Tensor
@@ -55,5 +55,5 @@ class Answers:
 
     @property
     def objective(self) -> float:
-        """All limits and problems together."""
+        """The sum of the objectives of all limits and problems."""
         return float(self.objectives.sum())

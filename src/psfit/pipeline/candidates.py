@@ -1,8 +1,9 @@
-"""Fits on a few candidate columns, for data whose columns are too many to factor or too far away to pass over often.
+"""Fits on a few candidate columns, for data with too many columns to factor, or too slow to read often.
 
-When kappa is much smaller than the number of features, most columns never matter. The candidates are the features that
-help most on their own. Once they are fitted, one pass over all columns scores every exchange of a chosen feature for
-any other one; those that promise a gain become candidates, too, until none is left or they bring nothing.
+When kappa is much smaller than the number of features, most columns never matter. The first candidates are the features
+that help most on their own. After they are fitted, one pass over all columns scores every exchange of a chosen feature
+for any other one. Features with a positive score become candidates, too. This ends when there are none, or when they
+bring no gain.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,16 +21,16 @@ from psfit.search.refit import Fit, refit
 from psfit.search.swaps import propose
 
 ROUNDS = 6
-# Numbers that the model of one block of columns may hold.
+# The most numbers in the model of one block of columns.
 BLOCK_NUMBERS = 1 << 25
 
-# Answers of a part of the columns, from coefficients to iterate from, coefficients whose supports are known, and a
-# store for checkpoints.
+# Finds the answers on some of the columns. Its arguments: the instance, coefficients to iterate from, coefficients
+# whose supports are further starts, and a store for checkpoints.
 Find = Callable[[Instance, Tensor | None, Tensor | None, Store | None], Answers]
 
 
 def search_candidates(inst: Instance, find: Find, start: Tensor | None, store: Store | None = None) -> Answers:
-    """Answers of one limit from fits that see all columns only a few times."""
+    """Answers for one limit, with only a few passes over all columns."""
     inst.watch.begin("the choice of candidates")
     order = rank_features(inst, start)
     index = order[: inst.costs.first_candidates].sort().values
@@ -39,7 +40,7 @@ def search_candidates(inst: Instance, find: Find, start: Tensor | None, store: S
         part = inst.restrict(index)
         known = None if best is None else inst.pick_rows(best.Z[0], index)
         begin = None if start is None else inst.pick_rows(start, index)
-        # Every round keeps its checkpoints to itself.
+        # Every round has checkpoints of its own.
         found = find(part, begin, known, None if store is None else store.inside(f"round-{number}"))
         records = found.iteration.history
         history += [replace(record, iteration=len(history) + k + 1) for k, record in enumerate(records)]
@@ -59,7 +60,7 @@ def search_candidates(inst: Instance, find: Find, start: Tensor | None, store: S
 
 
 def _add_newcomers(inst: Instance, Z: Tensor, newcomers: Tensor, index: Tensor, order: Tensor) -> Tensor:
-    """The support, the newcomers, and as many of the other candidates as there is room for, the best first."""
+    """The support, the newcomers, and the best of the other candidates, as many as memory allows."""
     p = inst.items.features
     rank = torch.empty(p, dtype=torch.long, device=order.device)
     rank[order] = torch.arange(p, device=order.device)
@@ -81,7 +82,7 @@ def rank_features(inst: Instance, start: Tensor | None) -> Tensor:
         empty = objective.fit(nothing, inst.ridge.new_zeros(len(inst.ridge), inst.items.outputs))
         gains = objective.domain.addition_scores(objective.model(empty, nothing), nothing)
         best = inst.items.by_feature(gains).amax(dim=1)
-        # Every problem counts as much, whatever its scale.
+        # The scale of a problem must not matter, so all problems have the same weight.
         scores = torch.maximum(scores, best / best.max().clamp(min=torch.finfo(best.dtype).tiny))
     if start is not None:
         scores[(start[:p] != 0).any(dim=1)] = torch.inf
@@ -89,7 +90,7 @@ def rank_features(inst: Instance, start: Tensor | None) -> Tensor:
 
 
 def _find_newcomers(inst: Instance, part: Instance, best: Answers, index: Tensor) -> Tensor:
-    """Features outside the candidates that a swap would bring in with a gain, the most promising first."""
+    """Features outside the candidates that would join by a swap with a gain, the largest gain first."""
     Z, p = best.Z[0], inst.items.features
     chosen = inst.domain.largest(inst.items.pack(Z))
     gains = torch.zeros(p, dtype=torch.float64)
@@ -116,14 +117,14 @@ def _slopes_at(part: Instance, problem: int, Z: Tensor) -> Tensor | None:
 
 
 def _split_features(inst: Instance, chosen: Tensor) -> Iterator[tuple[Tensor, Instance]]:
-    """All features in blocks whose models are of bounded size, each with the chosen ones among them."""
+    """All features in blocks whose models have a bounded size; every block also has the chosen features."""
     p = inst.items.features
     inside = inst.items.by_feature(chosen).any(dim=1)
     size = int(chosen.sum()) * inst.items.width + inst.items.outputs
     width = max(1, BLOCK_NUMBERS // (size * len(inst.items.outputs_of(0))))
-    everything = torch.arange(p, device=chosen.device)
+    all_features = torch.arange(p, device=chosen.device)
     if width >= p:
-        yield everything, inst
+        yield all_features, inst
         return
     for start in range(0, p, width):
         taken = inside.clone()

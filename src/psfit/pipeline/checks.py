@@ -1,4 +1,4 @@
-"""Answers that must not be returned: those that are not numbers, and those that differ from rank to rank."""
+"""Checks that refuse answers that are not finite or differ between ranks, and problems that cannot be solved."""
 
 import torch
 from torch import Tensor
@@ -26,11 +26,11 @@ def require_same_answers(grid: Grid, coef: Tensor, objectives: Tensor) -> None:
 
 
 def require_served(inst: Instance, exact: bool) -> None:
-    """Refuse a problem that restricts supports in a way that a stage of the run does not know."""
-    decided = bool((inst.domain.inside | inst.domain.outside).any())
-    if exact and (decided or not inst.domain.counts_only):
+    """Refuse a problem whose restrictions on supports some stage of the run cannot handle."""
+    restricted = inst.domain.decided or not inst.domain.counts_only
+    if exact and restricted:
         raise ValueError("exact=True: branch and bound knows no restriction but kappa; leave exact off")
-    if inst.costs.uses_candidates and (decided or not inst.domain.counts_only):
+    if inst.costs.uses_candidates and restricted:
         raise ValueError(
             f"X: of its {inst.items.features:,} columns only candidates fit in memory, and the search among candidates "
             "knows no restriction but kappa; keep fewer columns"

@@ -11,14 +11,14 @@ from psfit.pipeline.proofs import Proofs
 from psfit.problem.instance import Instance
 from psfit.search.refit import optimal_slopes, refit
 
-# Numbers that the open nodes of a search tree may hold together.
+# The most numbers in the open nodes of a search tree together.
 MOST_STORED = 250_000_000
 
 
 def close_gap(inst: Instance, answers: Answers, gap_tol: float) -> tuple[Answers, Proofs, Status]:
-    """Search for better supports than those of the one limit; the answers with what was found, and why it ended."""
+    """Search for better supports than those of the answers; return better answers, proofs, and why it ended."""
     proofs: list[Proof] = []
-    ends: list[Status] = []
+    reasons: list[Status] = []
     node_size = inst.source.matrix.shape[1] * len(inst.items.outputs_of(0)) * 3 + inst.sizes.most_rows
     watch = inst.watch
     for number, value in enumerate(answers.objectives[0].tolist()):
@@ -29,9 +29,9 @@ def close_gap(inst: Instance, answers: Answers, gap_tol: float) -> tuple[Answers
             watch.reporter.report(explored=state.explored, open=state.open)
             if watch.must_stop():
                 assert watch.ended is not None
-                ends.append(watch.ended)
+                reasons.append(watch.ended)
             elif state.open * node_size > MOST_STORED:
-                ends.append(Status.TREE_LIMIT)
+                reasons.append(Status.TREE_LIMIT)
             else:
                 return False
             return True
@@ -47,11 +47,11 @@ def close_gap(inst: Instance, answers: Answers, gap_tol: float) -> tuple[Answers
     closed = all(proof.upper - proof.lower <= gap_tol * abs(proof.upper) for proof in proofs)
     if closed:
         return answers, Proofs.of(proofs), Status.PROVED
-    return answers, Proofs.of(proofs), ends[0] if ends else Status.ROUNDING
+    return answers, Proofs.of(proofs), reasons[0] if reasons else Status.ROUNDING
 
 
 def _improve(inst: Instance, number: int, answers: Answers, support: Tensor) -> Answers:
-    """The answers with a problem refitted on another support, if that is better."""
+    """The answers with one problem refitted on another support, if that is better."""
     exact = refit(inst, number, support, answers.Z[0])
     if exact.value >= float(answers.objectives[0, number]):
         return answers

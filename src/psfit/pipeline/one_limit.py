@@ -13,7 +13,7 @@ from psfit.search.refit import Fit, refit
 from psfit.search.restarts import EFFORTS, explore
 from psfit.search.support_fit import SupportFit
 
-# Passes over the data that an iteration costs, roughly: the inner steps of the feature split.
+# An iteration costs about this many passes over the data: the inner steps of the feature split.
 PASSES_PER_ITERATION = 4
 
 
@@ -43,11 +43,11 @@ class OneLimit:
         watch.begin("the iteration")
         state, status, history = iterate(solver, setup, state, self.store)
         self.passes = PASSES_PER_ITERATION * state.iteration
-        self.place(setup.instance, state.bilinear.z, setup.copies)
+        self.set_starts(setup.instance, state.bilinear.z, setup.copies)
         return Iteration.of(setup, status, history)
 
-    def place(self, many: Instance, z: Tensor, copies: int) -> None:
-        """Begin the searches at the largest items of ``z (n, c)``, the end of an iteration on so many copies."""
+    def set_starts(self, many: Instance, z: Tensor, copies: int) -> None:
+        """Set the starts of the searches: the largest items of ``z (n, c)``, where an iteration on `copies` ended."""
         items, Z = many.items, z.double()
         supports = many.domain.largest(items.pack(Z))
         self.many = many
@@ -65,7 +65,7 @@ class OneLimit:
 
 
 class OneLimitSearch:
-    """Supports of one problem from ever more searches; lists of one entry, since there is one limit."""
+    """Supports of one problem from more and more searches, as lists of one entry, since there is one limit."""
 
     def __init__(self, inst: Instance, number: int, starts: list[Tensor], Z: Tensor, effort: str, passes: int) -> None:
         self.inst, self.number = inst, number
@@ -84,7 +84,7 @@ class OneLimitSearch:
         return None if found is None else self._report(found)
 
     def refit(self, found: list[SupportFit]) -> list[Fit]:
-        """The exact fit; that of the last support is remembered."""
+        """The exact fit; the fit of the last support is kept."""
         chosen, fit = found[0].chosen, found[0].fit
         if self.refitted is None or not torch.equal(self.refitted[0], chosen):
             self.refitted = chosen, refit(self.inst, self.number, chosen, fit.Z)

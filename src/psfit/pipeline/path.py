@@ -1,6 +1,6 @@
-"""Whole paths: every limit kappa, and every gamma, for little more than one fit.
+"""Paths: many limits kappa and gammas at little more than the cost of one fit.
 
-The data are posed once, and the Gram matrices and factors serve all limits and gammas.
+The data are posed once, and all limits and gammas share the Gram matrices and factors.
 """
 
 from collections.abc import Iterable, Sequence
@@ -56,9 +56,9 @@ def solve_path(
     """Paths over rising `kappas`, one for each of `gammas`; the `kappa` and `gamma` of the problem do not matter.
 
     With several targets (independent problems) each limit holds for each of them. A `brief` path ends at supports that
-    no swap improves, without restarts or bounds. A known `raw` form of the source spares a pass. `callback` is told
-    about `Progress`; if it returns True, or the time limit comes, what is found is refitted and returned. So it is at
-    Ctrl-C with `keyboard`. Exact mode and checkpoints belong to single fits.
+    no swap improves, without restarts or bounds. A known `raw` form of the source saves a pass. `callback` is called
+    with a `Progress`. If it returns True, or the time limit is reached, or at Ctrl-C with `keyboard`, the best supports
+    so far are refitted and returned. Paths have no exact mode and no checkpoints.
     """
     limits = check_kappas(kappas, problem.items(source.matrix.shape[1], source.outputs))
     task = agree_on_task(
@@ -104,18 +104,18 @@ def check_kappas(kappas: Iterable[int], items: Items) -> tuple[int, ...]:
     rising = tuple(sorted(set(KAPPAS("kappas", kappas))))
     if rising[-1] > items.size:
         raise ValueError(
-            f"kappas={describe(list(rising))} must lie between 1 and {items.size}, all there is to choose from "
-            f"with n_features={items.features}"
+            f"kappas={describe(list(rising))} must lie between 1 and {items.size}, the number of items with "
+            f"n_features={items.features}"
         )
     return rising
 
 
 def _require_all_columns(inst: Instance) -> None:
-    """Refuse data of which only candidate columns can be looked at closely: each limit has candidates of its own."""
+    """Refuse data of which only candidate columns can be fitted, since every limit needs its own candidates."""
     if inst.costs.uses_candidates:
         raise ValueError(
-            f"X: its {inst.items.features:,} columns are too many to factor, or too far away to pass over often; "
-            "fit single values of kappa, which look at candidates first, or keep fewer columns"
+            f"X: its {inst.items.features:,} columns are too many to factor, or too slow to read often; "
+            "fit single values of kappa, which use candidate columns, or keep fewer columns"
         )
 
 
@@ -125,7 +125,7 @@ def _solve_gamma(inst: Instance, limits: Sequence[int], task: Task) -> Points:
     answers = outcome.answers
     users = [inst.coordinates.to_user(Z) for Z in answers.Z]
     coefs, intercepts = (torch.stack(parts) for parts in zip(*users, strict=True))
-    # Objectives of a brief path are not exact and nobody reads them.
+    # Objectives of a brief path are not exact, and they are not used.
     require_finite(coefs, intercepts, *([] if task.brief else [answers.objectives]))
     ended = inst.watch.ended
     if ended is None and outcome.status in CUT_SHORT:

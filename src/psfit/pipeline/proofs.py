@@ -16,7 +16,7 @@ from psfit.search.refit import Fit
 
 @dataclass(frozen=True)
 class Proofs:
-    """Lower bounds ``(K, problems)`` for each limit, and how many items are beyond doubt."""
+    """Lower bounds ``(K, problems)`` for each limit, and how many items are certain."""
 
     lower_bounds: np.ndarray
     certain_in: int = 0
@@ -40,14 +40,14 @@ class Proofs:
 
 
 class Prover(ABC):
-    """Proves lower bounds up to a relative `gap`, or as far as its budget goes; remembers what it has proved."""
+    """Proves lower bounds up to a relative `gap`, or until its budget is used up; it keeps what it has proved."""
 
     def __init__(self, inst: Instance, gap: float) -> None:
         self.inst, self.gap = inst, gap
 
     @abstractmethod
     def open_limits(self, number: int, fits: list[Fit]) -> list[int]:
-        """Limits, by their places, whose fits of one problem may be worse than the best by more than the gap."""
+        """Indices of the limits at which the fit of one problem may be worse than the best by more than the gap."""
 
     @abstractmethod
     def prove(self, answers: Answers) -> Proofs:
@@ -55,7 +55,7 @@ class Prover(ABC):
 
 
 class OneLimitProver(Prover):
-    """A certificate for each problem; it also says which items are beyond doubt."""
+    """A certificate for each problem; it also says which items are certain."""
 
     def __init__(self, inst: Instance, gap: float) -> None:
         super().__init__(inst, gap)
@@ -65,7 +65,7 @@ class OneLimitProver(Prover):
     def open_limits(self, number: int, fits: list[Fit]) -> list[int]:
         objective = fits[0].value
         lower = self._certify(number, fits[0].Z, objective).lower
-        # Every rank must come to the same decision, also where their processors round differently.
+        # All ranks must make the same decision, even if their processors round differently.
         closed = self.inst.grid.follow_first_rank(objective - lower <= self.gap * abs(objective))
         return [] if closed else [0]
 
@@ -102,7 +102,7 @@ class SeveralLimitsProver(Prover):
             self.lower[new, number] = torch.maximum(self.lower[new, number], bounds)
             self.fits[number] = list(fits)
         wide = values - self.lower[:, number] > self.gap * values.abs()
-        # Every rank must come to the same decision, also where their processors round differently.
+        # All ranks must make the same decision, even if their processors round differently.
         return self.inst.grid.world.broadcast(wide.double()).nonzero().flatten().tolist()
 
     def prove(self, answers: Answers) -> Proofs:

@@ -1,4 +1,4 @@
-"""What a fit returns: an answer, how it was reached, and what is proved about it."""
+"""The result of a fit: an answer, how it was found, and what is proved about it."""
 
 from dataclasses import dataclass, field
 
@@ -7,14 +7,14 @@ import numpy as np
 from psfit.admm.record import Record
 from psfit.common.status import CLOSED_GAP, CUT_SHORT, Status, relative_gap
 
-# A healthy refit leaves far less of the gradient over than this share; with more, the coefficients are not the best of
+# A good refit has a far smaller relative residual than this. With a larger one, the coefficients are not the best of
 # their support.
 REFIT_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
 class Result:
-    """The answer to a sparse fitting problem; ``print`` says it in words.
+    """The answer to a sparse fitting problem; ``print`` describes it in words.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class Result:
     objectives : ndarray (problems,)
         Objective of each independent problem.
     lower_bounds : ndarray (problems,)
-        Proved: no coefficients within the limit have a smaller objective. Minus infinity if no proof was asked for.
+        No coefficients within the limit have a smaller objective; this is proved. Minus infinity without a proof.
     kappa : tuple of int
         The limit of each independent problem.
     loss, sparsity : str
@@ -41,15 +41,15 @@ class Result:
     seconds : float
         Time of the whole fit, proof included.
     certain_in, certain_out : int
-        How many items (coefficients, or rows) are proved to be in every better support, or in none.
+        How many items (coefficients, or rows) are proved to be in every better support, and how many in none.
     tree_nodes : int
         Nodes of the search tree of exact mode.
     candidates : int
-        Features that the iteration saw; all of them unless the data are too large for that.
+        Features that were fitted; all of them unless the data are too large for that.
     passes : float
-        How often the data were read from where they lie; zero if they were in memory.
+        How often all data were read; zero if they were in memory.
     residual : float
-        Relative size of the gradient (or duality gap) that the final refit left over; rounding level in a healthy fit.
+        Relative size of the gradient (or duality gap) after the final refit; at rounding level in a good fit.
         Above `REFIT_TOLERANCE` (1e-6) the printed text and `concerns` say so.
     penalties : dict
         The penalties rho_c, rho_b and rho_l that were used, in internal coordinates.
@@ -92,18 +92,18 @@ class Result:
 
     @property
     def gap(self) -> float:
-        """``(objective - lower_bound) / |objective|``: by how much, at most, a better answer could be better."""
+        """``(objective - lower_bound) / |objective|``: an answer can be better by at most this share."""
         return relative_gap(self.objective, self.lower_bound)
 
     @property
     def concerns(self) -> tuple[str, ...]:
-        """Why the answer may not be what was asked for, each with a remedy; none in a healthy fit."""
+        """Why the answer may not be what was asked for, each with a remedy; empty for a good fit."""
         doubtful = self.status in CUT_SHORT and not self.gap <= CLOSED_GAP
         ended = f"{self.status.name}: {self.status.value}" if doubtful else ""
         return tuple(text for text in (ended, self._describe_refit()) if text)
 
     def _describe_refit(self) -> str:
-        """What is wrong with the refit, if anything is."""
+        """What is wrong with the refit; empty if nothing is."""
         if self.residual <= REFIT_TOLERANCE:
             return ""
         return (
@@ -128,7 +128,7 @@ class Result:
         return text
 
     def _describe_reading(self) -> str:
-        """What was special about data that are large."""
+        """How large data were read; empty for data in memory."""
         text = f", on {self.candidates:,} candidate features" if self.candidates < self.coef.shape[0] else ""
         return text + (f", data read {self.passes:.1f} times" if self.passes else "")
 

@@ -1,4 +1,4 @@
-"""The stages that lead from posed data to answers. A fit is a path of one limit, and goes through the same stages."""
+"""The stages from posed data to answers. A fit is a path of one limit and has the same stages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ def run(
     start: tuple[Tensor, Tensor] | None = None,
     store: Store | None = None,
 ) -> Outcome:
-    """Find answers, prove what can be proved, and search on where the proof leaves room.
+    """Find answers, prove bounds, and search further where the bounds leave a gap.
 
     Parameters
     ----------
@@ -81,19 +81,19 @@ def run(
 
 
 def find_answers(inst: Instance, method: Method, prover: Prover | None) -> Answers:
-    """Iterate to the starts of all problems; then search, refit and prove for each problem."""
+    """Find starts for all problems by the iteration; then search, refit and prove for each problem."""
     iteration = method.iterate()
     fits = [solve_problem(inst, number, method.search(number), prover) for number in range(inst.items.problems)]
     return Answers.of(inst, fits, iteration)
 
 
 def solve_problem(inst: Instance, number: int, search: Search, prover: Prover | None) -> list[Fit]:
-    """Fits for all limits: search further until the proof leaves no room, or there is nothing more to try."""
+    """Fits for all limits: search further until the proof closes the gap, or no search is left."""
     inst.watch.begin("the polish")
     found = search.first()
     open_limits = list(range(len(found)))
     while True:
-        # A fit that must stop has its answer proved, too, but does not search further.
+        # A fit that must stop still proves its answer, but does not search further.
         stopped = inst.watch.must_stop()
         if prover is not None:
             fits = search.refit(found)
@@ -111,7 +111,7 @@ def solve_problem(inst: Instance, number: int, search: Search, prover: Prover | 
 
 
 def _keep_falling(fits: list[Fit]) -> list[Fit]:
-    """Rounding of the refits must not let an objective rise with the limit: a smaller support is allowed, too."""
+    """Use the fit of a smaller limit where, by rounding, the objective would rise with the limit."""
     kept: list[Fit] = []
     for fit in fits:
         kept.append(kept[-1] if kept and kept[-1].value < fit.value else fit)

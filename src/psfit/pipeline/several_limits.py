@@ -1,7 +1,9 @@
-"""How the supports of many limits are found: starts of some limits by Bi-cADMM, the others from their neighbours.
+"""How the supports of many limits are found: starts for some limits by Bi-cADMM, for the others from their neighbours.
 
-For scalar losses the limits with starts of their own, spread over the path, are columns of one batch of the iteration.
-A joint loss goes up the path by warm starts. On a GPU all limits of a quadratic problem are searched in lockstep.
+The limits with starts of their own are spread over the path. For scalar losses they are columns of one batch of the
+iteration. For a joint loss they are solved one after the other by warm starts.
+
+On a GPU all limits of a quadratic problem are searched in lockstep.
 """
 
 from collections.abc import Callable
@@ -24,8 +26,8 @@ from psfit.search.objective import FormObjective, Objective, objective_of
 from psfit.search.refit import Fit
 from psfit.search.support_fit import SupportFit
 
-# Limits of a path that the iteration looks for; the others are found from their neighbours. Those of a joint loss
-# share no factors and come one after the other.
+# How many limits of a path the iteration solves; the others are found from their neighbours. For a joint loss they
+# share no factors and are solved one after the other, so there are fewer.
 OWN_STARTS = 10
 JOINT_STARTS = 4
 
@@ -37,7 +39,7 @@ class SeveralLimits:
         self.inst, self.kappas, self.task = inst, kappas, task
 
     def iterate(self) -> Iteration:
-        """Iterate for some limits, spread over the path."""
+        """Iterate for some limits that are spread over the path."""
         self.inst.watch.begin("the iteration")
         return self._iterate_batch() if self.inst.items.separate else self._iterate_in_turn()
 
@@ -49,7 +51,7 @@ class SeveralLimits:
         """All limits as columns of one iteration."""
         own, problems = spread(self.kappas, OWN_STARTS), self.inst.items.problems
         many = self.inst.with_limits(tuple(kappa for kappa in own for _ in range(problems)))
-        # The limits are many columns already.
+        # The limits are already many columns.
         solver = replace(self.task.solver, portfolio=False)
         setup, state = solver.init(many)
         state, status, history = iterate(solver, setup, state)
@@ -58,8 +60,8 @@ class SeveralLimits:
         return Iteration.of(setup, status, history)
 
     def _iterate_in_turn(self) -> Iteration:
-        """One limit after the other, each from where the one before ended; the status is that of the first that was cut
-        short.
+        """One limit after the other, each from the result of the one before. The status is that of the first limit that
+        was cut short.
         """
         start, found = None, {}
         ended = Status.CONVERGED
@@ -81,7 +83,7 @@ class SeveralLimitsSearch:
         self.inst, self.number, self.kappas, self.starts, self.task = inst, number, kappas, starts, task
         self.objective = objective_of(inst, number)
         self.found: dict[int, SupportFit] = {}
-        # Whether different starts have led to the same supports, and Newton's steps on them, if that is known.
+        # Whether different starts have led to the same supports; and Newton's steps on these supports, if known.
         self.agreed = False
         self.steps: Callable[[Tensor], Tensor] | None = None
         self.restarted = False
@@ -89,7 +91,7 @@ class SeveralLimitsSearch:
         self.refitted: list[Tensor] = []
 
     def first(self) -> list[SupportFit]:
-        """Supports of all limits, each as good as its neighbours and swaps can make it."""
+        """Supports of all limits, improved by swaps and by their neighbours."""
         inst, objective, rel_tol = self.inst, self.objective, self.inst.resolution
         zero = torch.zeros_like(inst.ridge.expand(-1, inst.items.outputs))
         batch = None
@@ -103,13 +105,13 @@ class SeveralLimitsSearch:
         return list(self.found.values())
 
     def further(self, open_limits: list[int]) -> list[SupportFit] | None:
-        """Restart at the open limits, by their places, and let the others learn from them; None the second time."""
+        """Restart at the open limits, given by index, and try the results at their neighbours; None the second time."""
         effort = self.task.solver.effort
-        # Where different starts have led to the same supports, more of them would, too.
+        # If different starts have led to the same supports, further ones are likely to do so, too.
         if self.task.brief or self.restarted or (self.agreed and effort != "high"):
             return None
         self.restarted = True
-        # Newton's steps belong to the supports as they are now.
+        # Newton's steps are those of the present supports, so refit before these change.
         self.refit(list(self.found.values()))
         # First limits that are spread over the path, then the others.
         order = sorted(self.kappas, key=lambda kappa: kappa not in spread(self.kappas, OWN_STARTS))
@@ -120,9 +122,9 @@ class SeveralLimitsSearch:
         return list(self.found.values())
 
     def refit(self, found: list[SupportFit]) -> list[Fit]:
-        """Exact fits; those of supports that have not changed are remembered."""
+        """Exact fits; those of unchanged supports are kept."""
         if self.task.brief and _known_exactly(self.inst):
-            # Fits from products in float64 are good to many digits; only objectives, which no one asks for, are not.
+            # Coefficients from products in float64 are accurate. Only the objectives are not, and they are not used.
             return [one.fit for one in found]
         if not self.fits:
             self.fits = refit_together(self.inst, self.number, found, self.steps)
@@ -136,13 +138,13 @@ class SeveralLimitsSearch:
 
 
 def spread(kappas: list[int], count: int) -> list[int]:
-    """So many of the limits, from the first to the last."""
+    """At most `count` of the limits, evenly from the first to the last."""
     places = np.linspace(0, len(kappas) - 1, min(len(kappas), count)).round().astype(int)
     return [kappas[k] for k in np.unique(places)]
 
 
 def can_search_in_lockstep(objective: Objective, kappas: list[int]) -> TypeGuard[FormObjective]:
-    """Whether all limits are searched at once: on a GPU, where many small steps take longer than a large one."""
+    """Whether all limits are searched at once: on a GPU, where many small steps take longer than one large step."""
     if not isinstance(objective, FormObjective) or objective.form.G.device.type != "cuda":
         return False
     if objection(objective.domain) is not None:
@@ -151,5 +153,5 @@ def can_search_in_lockstep(objective: Objective, kappas: list[int]) -> TypeGuard
 
 
 def _known_exactly(inst: Instance) -> bool:
-    """Whether products in float64, of columns that were not rounded on any rank, say all about the data."""
+    """Whether the form comes from products in float64, of columns that no rank has rounded."""
     return inst.source.forms.known is not None and not bool(inst.form.curvature.rounded.any())

@@ -29,7 +29,7 @@ def solve(
     raw: RawForm | None = None,
     keyboard: bool = False,
 ) -> Result:
-    """Fit a sparse model: Bi-cADMM finds the support, the polish improves it and refits it exactly, a bound proves it.
+    """Fit a sparse model: Bi-cADMM finds a support, swaps improve it, an exact refit follows, and a bound proves it.
 
     Parameters
     ----------
@@ -40,20 +40,19 @@ def solve(
     solver : BiCADMM, optional
         Configuration; the default suits all scales.
     grid : Grid or GridSpec, optional
-        Nodes and blocks, and the ranks they lie on; by default one of each in this process, also under torchrun and
-        mpirun. The data must already be where and what it asks for.
+        Nodes and blocks, and their ranks; by default one of each in this process, also under torchrun and mpirun. The
+        data must already have its device and precision.
     start : tuple of Tensor, optional
         Coefficients ``(p, c)`` and intercepts ``(c,)`` to start from.
     certify : bool, default=True
         Prove a lower bound on the objective of every support; exact mode does so anyway.
     callback : callable, optional
-        Is told about `Progress` now and then, on its own rank; if it returns True, the fit ends with the best answer
-        so far.
+        Called with a `Progress` from time to time, on its own rank; if it returns True, the fit ends with the best
+        answer so far.
     raw : RawForm, optional
         The quadratic form of the samples, if it is known already.
     keyboard : bool, default=False
-        Whether Ctrl-C ends the fit with the best answer so far; with a solver that is `interruptible`, SIGTERM does,
-        too.
+        Whether Ctrl-C ends the fit with the best answer so far. With an `interruptible` solver, SIGTERM does so, too.
     """
     exact = solver is not None and solver.exact
     task = agree_on_task(problem, source, solver, grid, certify, exact=exact, start=start is not None)
@@ -66,7 +65,7 @@ def solve(
 
 
 def _describe(inst: Instance, outcome: Outcome) -> Result:
-    """The result, once its numbers are known to be numbers, and the same on all ranks."""
+    """The result; refused if its numbers are not finite or differ between ranks."""
     answers, proofs, problem, grid = outcome.answers, outcome.proofs, inst.problem, inst.grid
     coef, intercept = inst.coordinates.to_user(answers.Z[0])
     require_finite(coef, intercept, answers.objectives)

@@ -1,7 +1,7 @@
 """Paths on subsamples: the training folds of cross-validation, the halves of stability selection.
 
-A subsample is a mask: the other samples keep their places and weigh nothing, so that data of every kind can be divided
-without being moved. For the squared loss the quadratic forms of all subsamples come from one pass: the masks cut the
+A subsample is a mask: the other samples stay where they are and have weight zero, so data of every kind can be divided
+without a copy. For the squared loss the quadratic forms of all subsamples come from one pass: the masks divide the
 samples into pieces, and the form of a subsample is the sum over its pieces.
 """
 
@@ -25,8 +25,8 @@ from psfit.problem.pose import reference_point
 
 @dataclass(frozen=True)
 class Subsamples:
-    """Subsamples of this rank's samples by their ``masks (S, m)``, with the forms of their `pieces`, if those are
-    known: the form of subsample s is the sum of those `pieces` that ``patterns[s]`` marks.
+    """Subsamples of this rank's samples by their ``masks (S, m)``, and the forms of the `pieces`, if known: the form of
+    subsample s is the sum of the `pieces` that ``patterns[s]`` marks.
     """
 
     task: Task
@@ -37,8 +37,8 @@ class Subsamples:
     @classmethod
     @torch.inference_mode()
     def of(cls, problem: Problem, source: Source, grid: Grid, masks: Tensor, solver: BiCADMM | None) -> "Subsamples":
-        """Agree on the task, and read the data once for all subsamples, if their forms are all that is needed."""
-        # Many models are fitted to subsamples: only the highest effort spends restarts on them, too.
+        """Agree on the task; if quadratic forms are all that is needed, make them in one pass for all subsamples."""
+        # Many models are fitted to subsamples, so only the highest effort restarts their searches.
         brief = solver is None or solver.effort != "high"
         task = agree_on_task(problem, source, solver, grid, False, brief)
         masks = masks.to(source.matrix.device)
@@ -46,9 +46,9 @@ class Subsamples:
         count = patterns.shape[1]
         most = int(grid.world.all_reduce(torch.tensor([count]), "max"))
         pieces: list[RawForm] = []
-        # As many pieces as folds, and what no fold leaves out; masks drawn at random make too many pieces.
+        # Folds make one piece each, and perhaps one more. Random masks would make too many pieces.
         if most <= 2 * len(masks) and form_suffices(problem, source, grid, most + 1):
-            # The fit to all samples may use the form, too, and it may be exact.
+            # The fit to all samples may use these forms, too, and may need exact products.
             exact = task.exact_products or task.solver.exact
             reference = reference_point(problem, source, grid)
             split = source.split(len(grid.nodes.hosted))
@@ -72,7 +72,7 @@ class Subsamples:
         return run_path(task, kappas, gammas, self._form(number), callback)
 
     def _form(self, number: int) -> RawForm | None:
-        """The form of one of the subsamples; of nothing, where this rank has no sample in it."""
+        """The form of one of the subsamples; that of no samples where this rank has none of it."""
         if not self.pieces:
             return None
         mine = [piece for piece, member in zip(self.pieces, self.patterns[number].tolist(), strict=True) if member]

@@ -1,4 +1,4 @@
-"""What is solved, and on what: agreed on by all ranks once, at the start of each call of the user."""
+"""What is solved, and on which data. All ranks agree on it at the start of each call of the user."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ from psfit.problem.pose import pose
 
 @dataclass(frozen=True)
 class Task:
-    """A problem, this rank's samples, the grid, the solver, and how far to go.
+    """A problem, this rank's samples, the grid, the solver, and which stages to run.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Task:
 
     @property
     def effort(self) -> str:
-        """How hard to look for a support: branch and bound needs no more than a good start."""
+        """How long to search for a support: branch and bound needs only a good start."""
         return self.solver.thoroughness if self.exact else self.solver.effort
 
     @property
@@ -51,17 +51,17 @@ class Task:
         return self.exact or self.solver.precision == "highest"
 
     def start_watch(self, callback: Callback | None, problems: int = 0, keyboard: bool = False) -> Watch:
-        """The clock of one fit; the objectives of so many `problems` add up in what the callback is told."""
+        """The clock of one fit; the callback gets the sum of the objectives of `problems` problems."""
         signals = choose_signals(self.solver.interruptible, keyboard)
         return Watch(self.grid, self.solver.time_limit, callback, problems, signals)
 
     def pose(self, watch: Watch, raw: RawForm | None = None) -> Instance:
-        """The problem on the data, in internal coordinates; a known `raw` form of the samples spares a pass."""
+        """The problem on the data, in internal coordinates; a known `raw` form of the samples saves a pass."""
         return pose(self.problem, self.source, self.grid, self.exact_products, raw, watch)
 
     @contextmanager
     def end_other_ranks_on_error(self) -> Iterator[None]:
-        """For work of all ranks: an exception that may be this rank's alone ends the others, too."""
+        """Around work of all ranks: an exception on this rank ends the others, too, which would wait for it."""
         try:
             yield
         except (RemoteError, CheckpointError, StoppedError):
@@ -81,14 +81,14 @@ def agree_on_task(
     exact: bool = False,
     **others: object,
 ) -> Task:
-    """Build the grid, and make sure that all ranks ask for the same, `others` included."""
+    """Build the grid, and check that all ranks have the same settings, `others` included."""
     task = Task(problem, source, _build_grid(grid, source), solver or BiCADMM(), certify, brief, exact)
     _require_same_settings(task, others)
     return task
 
 
 def _build_grid(grid: Grid | GridSpec | None, source: Source) -> Grid:
-    """The grid itself, checked against where the data lie."""
+    """Build the grid, and check that it has the device and precision of the data."""
     grid = build_grid(grid, source.matrix.device)
     if grid.device.type != source.matrix.device.type:
         raise ValueError(
@@ -100,7 +100,7 @@ def _build_grid(grid: Grid | GridSpec | None, source: Source) -> Grid:
 
 
 def _require_same_settings(task: Task, others: dict[str, object]) -> None:
-    """Ranks that were asked for different things would wait for each other for ever."""
+    """Refuse settings that differ between ranks, which would wait for each other for ever."""
     problem, source, solver, grid = task.problem, task.source, task.solver, task.grid
     grid.require_same(
         features=source.matrix.shape[1],

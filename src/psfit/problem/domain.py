@@ -14,6 +14,7 @@ Its conjugate at ``g`` is the sum of the kappa largest scores ``g_j^2 / (2 r_j)`
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -60,6 +61,11 @@ class Domain:
         """How many items a support may have, ``(B, 1)``."""
         return self.left + self.inside.sum(dim=1, keepdim=True)
 
+    @cached_property
+    def decided(self) -> bool:
+        """Whether any item is inside or outside already."""
+        return bool((self.inside | self.outside).any())
+
     @property
     def free(self) -> Tensor:
         """Items that are not decided yet, ``(B, size)``."""
@@ -105,13 +111,17 @@ class Domain:
 
         The domain must be a batch of one.
         """
-        removable, newcomers = chosen & ~self.inside[0], (~chosen & ~self.outside[0]).nonzero().flatten()
-        return score_swaps(model, removable, newcomers, self.items.width > 1)
+        kept = self.inside[0] if self.decided else None
+        return score_swaps(model, kept, self._newcomers(chosen), self.items.width > 1)
 
     def addition_scores(self, model: LocalModel, chosen: Tensor) -> Tensor:
         """By how much each item would lower the model if it joined ``chosen (size,)``; zero where it must not."""
-        newcomers = (~chosen & ~self.outside[0]).nonzero().flatten()
-        return score_additions(model, newcomers, chosen.numel(), self.items.width > 1)
+        return score_additions(model, self._newcomers(chosen), chosen.numel(), self.items.width > 1)
+
+    def _newcomers(self, chosen: Tensor) -> Tensor:
+        """The numbers of the items that may join a support ``(size,)``."""
+        joining = ~chosen & ~self.outside[0] if self.decided else ~chosen
+        return joining.nonzero().flatten()
 
     def removal_costs(self, model: LocalModel, chosen: Tensor) -> Tensor:
         """By how much the model rises without each item ``(size,)``; infinite where an item cannot leave."""

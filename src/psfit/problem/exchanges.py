@@ -22,19 +22,22 @@ SCORE_ENTRIES = 1 << 24
 
 
 def score_swaps(
-    model: LocalModel, removable: Tensor, newcomers: Tensor, in_blocks: bool
+    model: LocalModel, kept: Tensor | None, newcomers: Tensor, in_blocks: bool
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Gains of all swaps of items in the mask `removable` for items with the numbers `newcomers`.
+    """Gains of all swaps of fitted items for items with the numbers `newcomers`; those in the mask `kept` must stay.
 
     Yields a bounded number of newcomers at a time: gains ``(removable, some)``, the items that leave, those that join.
     Items of several coefficients are scored `in_blocks`.
     """
     K = torch.cholesky_inverse(cholesky(model.inner))
+    removable = model.item >= 0
+    if kept is not None:
+        removable = removable & ~kept[model.item.clamp(min=0)]
+    variables = removable.nonzero().flatten()
     if in_blocks:
-        leaving = removable.nonzero().flatten()
+        leaving = model.item[variables].unique()
         yield score_rows(model, K, leaving, newcomers), leaving, newcomers
         return
-    variables = ((model.item >= 0) & removable[model.item.clamp(min=0)]).nonzero().flatten()
     flat = model.columns.reshape(-1, model.columns.shape[2])
     curvature = model.blocks.diagonal(dim1=1, dim2=2).reshape(-1)
     gradient = model.gradient.reshape(-1)

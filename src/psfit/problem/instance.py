@@ -160,7 +160,7 @@ class Instance:
         return torch.cat([features, torch.arange(self.items.features, n, device=features.device)])
 
     def copy_problems(self, copies: int) -> "Instance":
-        """The same problems `copies` times over, as further columns that share the data and its factors."""
+        """The same problems `copies` times, as further columns that share the data and its factors."""
         return self if copies == 1 else self.with_limits(self.problem.kappa * copies)
 
     def with_limits(self, kappa: tuple[int, ...]) -> "Instance":

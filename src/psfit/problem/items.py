@@ -16,7 +16,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Items(ABC):
-    """The items of `features` by `outputs` coefficients, and `free` rows that do not count."""
+    """The items of `features` by `outputs` coefficients, and `free` rows that are not counted."""
 
     features: int
     outputs: int

@@ -158,7 +158,7 @@ def _add_scores(
     losses = loss.value(torch.from_numpy(predictors), coded).numpy()
     weight, total = sum_over_nodes(grid, np.array([weights.sum(), weights @ losses.mean(axis=1)]))
     if not weight > 0:
-        raise ValueError("sample_weight is zero everywhere; at least one sample must count")
+        raise ValueError("sample_weight is zero everywhere; at least one sample must have a positive weight")
     scores = {"mean loss": float(total / weight)}
     if isinstance(target, Labels):
         size = len(target.classes)

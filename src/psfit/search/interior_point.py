@@ -104,9 +104,11 @@ class Interior:
         # size of the coefficients themselves.
         proved = torch.where(view.ridge > 0, 0.5 * left.square() / view.ridge, 0.0)
         size = 2 * coefficients.abs() + coefficients.abs().amax()
-        off = torch.minimum(proved, left.abs() * size).sum()
+        gap_of_x = torch.minimum(proved, left.abs() * size).sum()
         value, missing = float(sums[0] + penalty), float(sums[1])
-        return InteriorResult(x, value, missing + float(off), value - missing - float(proved.sum()), state.a, steps)
+        return InteriorResult(
+            x, value, missing + float(gap_of_x), value - missing - float(proved.sum()), state.a, steps
+        )
 
     def _step(self, x: Tensor, eta: Tensor, state: _Slack) -> tuple[Tensor, Tensor, _Slack]:
         box, view, w = self.box, self.view, self.weight

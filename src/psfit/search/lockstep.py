@@ -54,7 +54,7 @@ class PathSupports:
 
 def objection(domain: Domain) -> str | None:
     """Why supports of a domain cannot be searched in lockstep, or None."""
-    if not domain.counts_only or bool((domain.inside | domain.outside).any()):
+    if not domain.counts_only or domain.decided:
         return "supports that are restricted by more than their size are searched one by one"
     if domain.items.width > 1:
         return "items of several coefficients are searched one by one"
@@ -83,9 +83,9 @@ def search_in_lockstep(
     second = rows.select(torch.tensor(twice, dtype=torch.long, device=index.device))
     limits = torch.tensor([kappas.index(labels[k]) for k in twice], dtype=torch.long, device=index.device)
     rows, scores = rows.select(index), scores.select(index)
-    apart = second.values - rows.values[limits]
-    agreed = bool((apart.abs() <= rel_tol * second.values.abs()).all())
-    better = (apart < 0).nonzero().flatten()
+    difference = second.values - rows.values[limits]
+    agreed = bool((difference.abs() <= rel_tol * second.values.abs()).all())
+    better = (difference < 0).nonzero().flatten()
     if len(better):
         rows, scores = lockstep.replace(rows, scores, limits[better], second.select(better))
     rows = lockstep.pass_on(rows, scores, torch.tensor(kappas, device=index.device))

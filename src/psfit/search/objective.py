@@ -119,6 +119,8 @@ class FormObjective(Objective):
 
     def __init__(self, inst: Instance, problem: int) -> None:
         super().__init__(inst, problem)
+        # A search reads the Hessian thousands of times, so it is made whole, once for all problems.
+        assert inst.form.H is not None
         self.form = inst.form.with_outputs(self.outputs)
         self.power = float(self.form.constant.sum())
 

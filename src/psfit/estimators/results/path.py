@@ -1,4 +1,4 @@
-"""Models along a path of limits, and what is known about each."""
+"""Models along a path of limits, with an objective and a bound for each."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +28,7 @@ class SparsePath:
     settings : dict
         `fit_intercept`, `standardize` and `sparsity`, as they were given.
     learned : Learned
-        What was found out about the data: the columns of X, the targets, and where the path was fitted.
+        Facts about the data: the columns of X, the targets, and where the path was fitted.
     ended : Status or None
         Why the iteration or the search ended early, if it did: a limit, a callback or a signal.
     """
@@ -58,20 +58,20 @@ class SparsePath:
 
     @property
     def n_features_in_(self) -> int:
-        """Features of X, under the name that scikit-learn's checks of new samples look for."""
+        """Features of X, under the name that scikit-learn's checks of new samples use."""
         return self.learned.features.count
 
     @property
     def feature_names_in_(self) -> np.ndarray | None:
-        """The names again, under the name that scikit-learn's checks of new samples look for."""
+        """The names of the features, under the name that scikit-learn's checks of new samples use."""
         return self.feature_names
 
     @property
     def gaps(self) -> np.ndarray:
         """``(objective - lower bound) / |objective|`` for every gamma and limit."""
-        apart = self.objectives - self.lower_bounds
+        difference = self.objectives - self.lower_bounds
         size = np.maximum(np.abs(self.objectives), np.finfo(float).tiny)
-        return np.where(apart == 0, 0.0, apart / size)
+        return np.where(difference == 0, 0.0, difference / size)
 
     def support(self, kappa: int, gamma: float | None = None) -> np.ndarray:
         """Sorted indices of the features with a nonzero coefficient at a limit."""
@@ -87,9 +87,7 @@ class SparsePath:
 
     def _at(self, kappa: int, gamma: float | None) -> tuple[int, int]:
         if gamma is None and len(self.gammas) > 1:
-            raise ValueError(
-                f"gamma: the path has {len(self.gammas)} of them; say which, one of {self.gammas.tolist()}"
-            )
+            raise ValueError(f"gamma: the path has {len(self.gammas)} values; pass one of {self.gammas.tolist()}")
         place = np.flatnonzero(self.kappas == kappa)
         if not len(place):
             raise ValueError(f"kappa={kappa!r} is not on the path; use one of {self.kappas.tolist()}")

@@ -1,4 +1,4 @@
-"""How limits and gammas were judged, and which were chosen."""
+"""The scores of limits and gammas, and which of them were chosen."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ MEAN_LOSS = "mean loss on held-out samples"
 
 @dataclass(frozen=True)
 class Selection:
-    """How limits and gammas were judged: `scores` ``(G, K)``, larger is better, and what was chosen.
+    """The `scores` ``(G, K)`` of limits and gammas, larger is better, and the chosen ones.
 
     Parameters
     ----------
@@ -26,9 +26,9 @@ class Selection:
     label : str
         What the scores are; see `smaller_is_better`.
     kappa, gamma : int, float
-        The choice.
+        The chosen values.
     best_kappa, best_gamma : int, float
-        Those with the best score. A simpler model may have been chosen whose score is within one standard error.
+        The values with the best score. The choice may be a simpler model whose score is within one standard error.
     """
 
     kappas: np.ndarray
@@ -43,11 +43,11 @@ class Selection:
 
     @property
     def smaller_is_better(self) -> bool:
-        """Whether what the label names is minus the score, as for a loss or a criterion."""
+        """Whether the quantity in `label` is minus the score, as for a loss or a criterion."""
         return self.label in (MEAN_LOSS, *(criterion.upper() for criterion in CRITERIA))
 
     def rows(self) -> list[dict[str, Any]]:
-        """A line for every gamma and limit, with what the label names."""
+        """A line for every gamma and limit, with the quantity in `label`."""
         sign = -1.0 if self.smaller_is_better else 1.0
         return [
             {
@@ -81,7 +81,7 @@ class Selection:
         label: str,
         tolerant: bool,
     ) -> "Selection":
-        """The best score wins; if `tolerant`, the simplest model within one standard error of it."""
+        """Choose the best score or, if `tolerant`, the simplest model within one standard error of it."""
         if not np.isfinite(scores).any():
             raise ValueError(f"scoring: the {label} is not a number for any of the models; use another one")
         best = _simplest(kappas, gammas, scores >= np.nanmax(scores))
@@ -103,6 +103,6 @@ class Selection:
 
 
 def _simplest(kappas: Sequence[int], gammas: Sequence[float], allowed: np.ndarray) -> tuple[int, int]:
-    """The place among the allowed models ``(G, K)`` with the fewest coefficients, then with the strongest ridge."""
+    """The indices of the allowed model ``(G, K)`` with the fewest coefficients, then with the strongest ridge."""
     places = [(int(g), int(k)) for g, k in np.argwhere(allowed)]
     return min(places, key=lambda place: (kappas[place[1]], gammas[place[0]]))

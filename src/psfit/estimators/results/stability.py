@@ -1,4 +1,4 @@
-"""How often features are chosen from random halves of the samples."""
+"""How often features are chosen in fits to random halves of the samples."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ class Stability:
     frequencies : ndarray (K, p)
         The share of all resamples whose model with the limit kappa uses the feature.
     average_size : float
-        Features that a resample chose, at any of the limits, on average.
+        The mean number of features that a resample chose at any of the limits.
     resamples : int
     threshold : float
     feature_names : ndarray (p,) or None
@@ -43,9 +43,9 @@ class Stability:
 
     @property
     def expected_false(self) -> float:
-        """A bound on the expected number of features in `support` that do not belong there.
+        """A bound on the expected number of features in `support` that have no influence.
 
-        ``q^2 / ((2 threshold - 1) p)`` with q the `average_size`: that of Meinshausen and Buehlmann, which holds if
+        ``q^2 / ((2 threshold - 1) p)`` with q the `average_size`, by Meinshausen and Buehlmann. It holds if
         features without influence are exchangeable and a choice is no worse than a random guess.
         """
         return float(self.average_size**2 / ((2 * self.threshold - 1) * self.frequencies.shape[1]))

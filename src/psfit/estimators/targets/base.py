@@ -1,4 +1,4 @@
-"""What a target is to an estimator: how y is read, what the loss sees, and how predictors become predictions."""
+"""Targets of an estimator: how y is read, how it is encoded for the loss, how predictors become predictions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from psfit.losses import Loss
 
 @dataclass(frozen=True)
 class Target(ABC):
-    """The targets of a fit: what was found out about y on all ranks. Predictors are ``(m, c)`` everywhere."""
+    """The targets of a fit: facts about y on all ranks. Predictors are ``(m, c)`` everywhere."""
 
     # Whether y holds numbers; if not, it holds labels.
     numeric: ClassVar[bool] = True
@@ -37,7 +37,7 @@ class Target(ABC):
 
     @abstractmethod
     def encode(self, y: np.ndarray, loss: Loss) -> np.ndarray:
-        """Targets as the loss sees them, floats ``(m, c)``."""
+        """Targets in the form that the loss needs, floats ``(m, c)``."""
 
     @abstractmethod
     def predict(self, predictors: np.ndarray) -> np.ndarray:
@@ -48,11 +48,11 @@ class Target(ABC):
         """How good predictions are: one is perfect."""
 
     def needs(self, y: np.ndarray, fit_intercept: bool) -> np.ndarray:
-        """Columns ``(m, k)`` of which every part of the samples to train on needs a positive sum."""
+        """Columns ``(m, k)`` whose sum over the training samples of every split must be positive."""
         return np.zeros((len(y), 0))
 
     def describe_lack(self, column: int, part: int) -> str:
-        """The message about a part whose sum of that column is zero."""
+        """The message about a split in which the sum of that column is zero."""
         raise NotImplementedError
 
     def to_sklearn(self, coef: np.ndarray, intercept: np.ndarray) -> Any:

@@ -1,4 +1,4 @@
-"""The classes of all nodes: a node may have seen only some of them."""
+"""The classes of all nodes: a node may have samples of only some of them."""
 
 import io
 

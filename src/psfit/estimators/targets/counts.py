@@ -34,7 +34,7 @@ class Counts(Numbers):
         cls, y: np.ndarray, weights: np.ndarray, fit_intercept: bool, parameters: Mapping[str, Any], grid: Grid
     ) -> tuple[Self, np.ndarray]:
         if fit_intercept and not sum_over_nodes(grid, (weights @ y).reshape(1)) > 0:
-            raise ValueError("y is zero for every sample that counts: the intercept has no finite optimum")
+            raise ValueError("y is zero for every sample with a positive weight: the intercept has no finite optimum")
         return super().learn(y, weights, fit_intercept, parameters, grid)
 
     def predict(self, predictors: np.ndarray) -> np.ndarray:
@@ -42,7 +42,7 @@ class Counts(Numbers):
 
     def score(self, y: Any, predicted: np.ndarray, sample_weight: Any = None) -> float:
         """The share of the Poisson deviance that the predictions explain, D^2."""
-        # The deviance needs positive counts; those of a predictor far below zero round to zero.
+        # The deviance needs positive expected counts, but for a predictor far below zero they round to zero.
         expected = np.maximum(predicted, np.finfo(float).tiny)
         return float(d2_tweedie_score(y, expected, power=1, sample_weight=sample_weight))
 
@@ -58,6 +58,6 @@ class Counts(Numbers):
 
     def to_sklearn(self, coef: np.ndarray, intercept: np.ndarray) -> Any:
         model = self._fill(PoissonRegressor(), coef, intercept)
-        # Its `predict` asks the loss for the inverse of the link.
+        # Its `predict` takes the inverse of the link from this loss.
         model._base_loss = model._get_loss()
         return model

@@ -20,7 +20,7 @@ from psfit.estimators.targets.base import Target
 from psfit.estimators.targets.classes import gather_classes
 from psfit.losses import Loss
 
-# More different numbers than this are hardly names of classes.
+# With more different numbers than this, y is probably not a set of labels.
 MOST_NUMBERS = 100
 
 
@@ -68,7 +68,7 @@ class Labels(Target):
         return np.searchsorted(self.classes, y)
 
     def require_known(self, y: np.ndarray) -> None:
-        """Refuse labels that the fit has not seen."""
+        """Refuse labels that were not in the fit."""
         known = np.isin(y, self.classes)
         if not known.all():
             raise ValueError(
@@ -77,8 +77,8 @@ class Labels(Target):
             )
 
     def encode(self, y: np.ndarray, loss: Loss) -> np.ndarray:
-        """One-hot rows for a joint loss; else a column of +-1 for two classes, and one for each class against the
-        rest for more.
+        """One-hot rows for a joint loss. Else a column of +-1 for two classes; for more, one for each class against the
+        rest.
         """
         codes = self.codes(y)
         if not loss.joint and len(self.classes) == 2:
@@ -150,11 +150,11 @@ class LogitLabels(Labels):
 
 
 def _require_names(classes: np.ndarray) -> None:
-    """Refuse numbers that can hardly be names of classes, or that floating point may have mixed up."""
+    """Refuse numbers that are probably not labels, or that floating point cannot distinguish."""
     if classes.dtype.kind in "iuf" and len(classes) > MOST_NUMBERS:
         raise ValueError(
             f"y holds {len(classes)} different numbers, which looks like regression: use the squared loss "
-            "(SparseLinearRegression); classes that many must be text"
+            "(SparseLinearRegression); so many classes must be text"
         )
     if classes.dtype.kind == "f" and (np.abs(classes) >= EXACT).any():
         raise ValueError(
