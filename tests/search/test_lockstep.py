@@ -76,7 +76,7 @@ def test_inverses_stay_inverses():
     rows, scores = step.search(rows)
     rows = step.inverses.grow(rows, scores.additions, torch.tensor([4, 2]))
     assert rows.taken.sum(dim=1).tolist() == [5 - 2 + 4 + 1, 5 - 3 + 2 + 1]
-    H, q, power = inst.form.H, inst.form.Q, inst.form.constant
+    H, q, power = inst.form.with_hessian().hessian, inst.form.Q, inst.form.constant
     for k in range(2):
         taken, index = rows.taken[k], rows.places[k][rows.taken[k]]
         block = H[index.unsqueeze(1), index]

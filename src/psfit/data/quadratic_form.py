@@ -8,7 +8,6 @@ data.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import inf
 
 import torch
@@ -46,6 +45,8 @@ class QuadraticForm:
     linear_error, constant_error : Tensor (c,)
         By how much rounding may have changed any entry of `Q`, and of `constant`, for each output. Infinite where
         nothing is known.
+    hessian : Tensor (n, n) or None
+        ``G`` with the ridge on its diagonal, if it was made; see `with_hessian`.
     """
 
     curvature: Curvature
@@ -54,6 +55,7 @@ class QuadraticForm:
     ridge: Tensor
     linear_error: Tensor
     constant_error: Tensor
+    hessian: Tensor | None = None
 
     @classmethod
     def of(cls, G: Tensor, Q: Tensor, constant: Tensor, rounded: Tensor | None = None) -> "QuadraticForm":
@@ -89,53 +91,45 @@ class QuadraticForm:
 
     def with_ridge(self, ridge: Tensor) -> "QuadraticForm":
         """The same samples with the ridge ``(n,)``."""
-        return replace(self, ridge=ridge)
+        return replace(self, ridge=ridge, hessian=None)
 
     def with_outputs(self, outputs: Sequence[int]) -> "QuadraticForm":
         """Some of the outputs, or copies of them."""
         index = list(outputs)
-        picked = replace(
+        return replace(
             self,
             Q=self.Q[..., index],
             constant=self.constant[..., index],
             linear_error=self.linear_error[index],
             constant_error=self.constant_error[index],
         )
-        if "H" in vars(self):
-            # The outputs share the Hessian.
-            vars(picked)["H"] = self.H
-        return picked
 
     def restrict(self, rows: Tensor) -> "QuadraticForm":
         """The form in some of the variables, by indices; the others are zero."""
         curvature = replace(self.curvature, G=self.G[rows.unsqueeze(1), rows], rounded=self.curvature.rounded[rows])
-        return replace(self, curvature=curvature, Q=self.Q[rows], ridge=self.ridge[rows])
+        return replace(self, curvature=curvature, Q=self.Q[rows], ridge=self.ridge[rows], hessian=None)
 
     @property
     def diagonal(self) -> Tensor:
         """The diagonal of the Hessian, ridge included."""
-        return self.H.diagonal() if "H" in vars(self) else self.curvature.diagonal + self.ridge
+        return self.curvature.diagonal + self.ridge if self.hessian is None else self.hessian.diagonal()
 
-    @cached_property
-    def H(self) -> Tensor:
-        """The whole Hessian ``(n, n)``, ridge included; a copy as large as `G`, made when first needed.
-
-        Once it is there, `block` and `columns` read it: a search calls them thousands of times.
-        """
+    def with_hessian(self) -> "QuadraticForm":
+        """The same form with its whole Hessian, a copy as large as `G`: a search reads it thousands of times."""
         H = self.G.clone()
         H.diagonal().add_(self.ridge)
-        return H
+        return replace(self, hessian=H)
 
     def block(self, rows: Tensor) -> Tensor:
         """The Hessian ``(k, k)`` of some variables."""
-        if "H" in vars(self):
-            return self.H[rows.unsqueeze(1), rows]
+        if self.hessian is not None:
+            return self.hessian[rows.unsqueeze(1), rows]
         return self.G[rows.unsqueeze(1), rows] + torch.diag(self.ridge[rows])
 
     def columns(self, rows: Tensor) -> Tensor:
         """The Hessian ``(n, k)`` between all variables and some of them."""
-        if "H" in vars(self):
-            return self.H[:, rows]
+        if self.hessian is not None:
+            return self.hessian[:, rows]
         columns = self.G[:, rows]
         columns[rows, torch.arange(len(rows), device=rows.device)] += self.ridge[rows]
         return columns

@@ -90,6 +90,11 @@ class Instance:
         return form.with_outputs(self.source.picked).with_ridge(self.ridge[:, 0])
 
     @cached_property
+    def search_form(self) -> QuadraticForm:
+        """The same with its whole Hessian, which all problems share."""
+        return self.form.with_hessian()
+
+    @cached_property
     def proof_form(self) -> QuadraticForm:
         """The same for the features alone, minimised over the intercept, with bounds on all errors."""
         form = self._pool_forms(torch.float64)

@@ -98,11 +98,10 @@ class Lockstep:
     """Searches of many rows at once; a swap must gain the share `rel_tol` of the objective."""
 
     def __init__(self, objective: FormObjective, widest: int, rel_tol: float) -> None:
-        items = objective.inst.items
+        items, form = objective.inst.items, objective.form
         self.objective, self.rel_tol = objective, rel_tol
-        self.inverses = Inverses(
-            objective.inst.form.H, objective.form.Q[:, 0], objective.power, items.features, widest + items.free
-        )
+        assert form.hessian is not None
+        self.inverses = Inverses(form.hessian, form.Q[:, 0], objective.power, items.features, widest + items.free)
         # The largest gradient on any support, as a share of the gradient at zero.
         self.drift = self.inverses.q.new_zeros(())
 

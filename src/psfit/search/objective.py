@@ -119,9 +119,7 @@ class FormObjective(Objective):
 
     def __init__(self, inst: Instance, problem: int) -> None:
         super().__init__(inst, problem)
-        # A search reads the Hessian thousands of times, so it is made whole, once for all problems.
-        assert inst.form.H is not None
-        self.form = inst.form.with_outputs(self.outputs)
+        self.form = inst.search_form.with_outputs(self.outputs)
         self.power = float(self.form.constant.sum())
 
     def fit(self, chosen: Tensor, Z: Tensor, give_up: float = float("inf")) -> Fit:
