@@ -561,7 +561,7 @@ def test_products_of_sparse_matrices_are_freed():
 
     np.testing.assert_allclose(matrix.gram(weight), (rows.T @ rows).toarray(), atol=1e-12)
     before = resident()
-    for _ in range(40):
+    for _ in range(80):
         matrix.gram(weight)
-    # Each of them takes at least half a megabyte until it is freed.
-    assert resident() - before < 10e6
+    # Each of them takes at least half a megabyte until it is freed; the allocator itself may keep a few megabytes.
+    assert resident() - before < 30e6
