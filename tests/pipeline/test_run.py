@@ -1,5 +1,7 @@
 """One pipeline: a fit is a path of one limit; a search goes on only where the proof leaves room."""
 
+from itertools import groupby
+
 import numpy as np
 import pytest
 import torch
@@ -89,3 +91,19 @@ def test_a_proved_answer_ends_the_search():
     assert prover.asked == [(0, ended.value, 3)]
     assert whole.value == pytest.approx(best_objective(problem, source), rel=1e-9)
     assert ended.value >= whole.value * (1 - 1e-12)
+
+
+def test_phases_do_not_alternate_and_the_only_limit_is_counted():
+    """Progress without a terminal prints a line for each new phase: many problems must not make many lines."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 8))
+    Y = X[:, :5] + rng.normal(size=(60, 5))
+    seen = []
+    Linear(2, callback=lambda progress: seen.append(progress)).fit(X, Y)
+    phases = [name for name, _ in groupby(progress.phase for progress in seen)]
+    assert len(phases) == len(set(phases))
+    assert phases[-1] == "the proof"
+    assert seen[-1].gap < 1
+    seen.clear()
+    sparse_path(X, Y, [3], callback=lambda progress: seen.append(progress))
+    assert (seen[-1].done, seen[-1].total) == (1, 1)

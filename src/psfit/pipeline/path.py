@@ -122,6 +122,7 @@ def _require_all_columns(inst: Instance) -> None:
 def _solve_gamma(inst: Instance, limits: Sequence[int], task: Task) -> Points:
     """All limits for one gamma."""
     outcome = run(inst, limits, task)
+    inst.watch.reporter.report(done=len(limits), total=len(limits))
     answers = outcome.answers
     users = [inst.coordinates.to_user(Z) for Z in answers.Z]
     coefs, intercepts = (torch.stack(parts) for parts in zip(*users, strict=True))

@@ -96,13 +96,9 @@ def solve_problem(inst: Instance, number: int, search: Search, prover: Prover | 
         # A fit that must stop still proves its answer, but does not search further.
         stopped = inst.watch.must_stop()
         if prover is not None:
-            fits = search.refit(found)
-            inst.watch.begin("the proof")
-            open_limits = prover.open_limits(number, fits)
+            open_limits = prover.open_limits(number, search.refit(found))
         if stopped or not open_limits:
             break
-        if prover is not None:
-            inst.watch.begin("the polish")
         better = search.further(open_limits)
         if better is None:
             break
