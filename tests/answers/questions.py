@@ -1,5 +1,6 @@
 """The kinds of questions: a fit, a choice of the limit, a path, a stability selection, `psfit.solve`."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ Form = Callable[[np.ndarray, np.ndarray, Path], dict]
 
 
 @dataclass(frozen=True)
-class Question:
+class Question(ABC):
     """Data in some form, and a grid."""
 
     data: Data
@@ -34,9 +35,9 @@ class Question:
         weighted = {} if self.weight is None else {"sample_weight": self.weight[rows]}
         return self.form(X[rows], y[rows], place.folder) | weighted
 
+    @abstractmethod
     def solve(self, place: Place) -> dict[str, Any]:
         """Its answer at a place."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,7 +53,7 @@ class Target(ABC):
 
     def describe_lack(self, column: int, part: int) -> str:
         """The message about a split in which the sum of that column is zero."""
-        raise NotImplementedError
+        return f"y: part {part} of the samples to train on lacks what the model needs; use fewer or shuffled folds"
 
     def to_sklearn(self, coef: np.ndarray, intercept: np.ndarray) -> Any:
         """scikit-learn's model with these coefficients ``(p, c)``, which predicts the same."""
