@@ -18,7 +18,6 @@ from psfit.pipeline.answers import Answers
 from psfit.problem.instance import Instance
 from psfit.search.objective import DataObjective
 from psfit.search.refit import Fit, refit
-from psfit.search.swaps import propose
 
 ROUNDS = 6
 # The most numbers in the model of one block of columns.
@@ -101,9 +100,10 @@ def _find_newcomers(inst: Instance, part: Instance, best: Answers, index: Tensor
             objective = DataObjective(block, problem)
             model = objective.model(replace(fitted, Z=inst.pick_rows(Z, features)), support)
             width = len(support) // len(features)
-            for swap in propose(objective.domain, model, support):
-                feature = int(features[swap.into // width])
-                gains[feature] = max(float(gains[feature]), swap.gain / max(abs(value), 1e-300))
+            for scores, _, newcomers in objective.domain.swap_scores(model, support):
+                if scores.numel():
+                    best_gain = (scores.amax(dim=0) / max(abs(value), 1e-300)).cpu()
+                    gains.index_reduce_(0, features[newcomers // width].cpu(), best_gain, "amax")
     gains[index.cpu()] = 0.0
     order = gains.argsort(descending=True, stable=True)
     return order[gains[order] > inst.resolution].to(index.device)

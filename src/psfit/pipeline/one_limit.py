@@ -8,13 +8,10 @@ from psfit.admm.loop import iterate
 from psfit.pipeline.answers import Iteration
 from psfit.pipeline.task import Task
 from psfit.problem.instance import Instance
+from psfit.search.explore import EFFORTS, Contribution, explore
 from psfit.search.objective import objective_of
 from psfit.search.refit import Fit, refit
-from psfit.search.restarts import EFFORTS, explore
 from psfit.search.support_fit import SupportFit
-
-# An iteration costs about this many passes over the data: the inner steps of the feature split.
-PASSES_PER_ITERATION = 4
 
 
 class OneLimit:
@@ -42,7 +39,6 @@ class OneLimit:
         setup, state = solver.init(self.inst, self.start)
         watch.begin("the iteration")
         state, status, history = iterate(solver, setup, state, self.store)
-        self.passes = PASSES_PER_ITERATION * state.iteration
         self.set_starts(setup.instance, state.bilinear.z, setup.copies)
         return Iteration.of(setup, status, history)
 
@@ -53,25 +49,28 @@ class OneLimit:
         self.many = many
         self.Z = torch.cat([torch.where(items.mask(supports), Z[: items.features], 0.0), Z[items.features :]])
         problems = items.problems // copies
-        self.starts = [list(supports[number::problems]) for number in range(problems)]
+        self.starts = [[("Bi-cADMM", one) for one in supports[number::problems]] for number in range(problems)]
         if self.known is not None:
             further = self.inst.domain.largest(self.inst.items.pack(self.known))
             for own, support in zip(self.starts, further, strict=True):
-                own.append(support)
+                own.append(("known support", support))
 
     def search(self, number: int) -> "OneLimitSearch":
         """The search of one problem."""
-        return OneLimitSearch(self.many, number, self.starts[number], self.Z, self.task.effort, self.passes)
+        return OneLimitSearch(self.many, number, self.starts[number], self.Z, self.task.effort)
 
 
 class OneLimitSearch:
     """Supports of one problem from more and more searches, as lists of one entry, since there is one limit."""
 
-    def __init__(self, inst: Instance, number: int, starts: list[Tensor], Z: Tensor, effort: str, passes: int) -> None:
+    def __init__(
+        self, inst: Instance, number: int, starts: list[tuple[str, Tensor]], Z: Tensor, effort: str
+    ) -> None:
         self.inst, self.number = inst, number
+        self.contributions: list[Contribution] = []
         exploration = EFFORTS[effort]
         objective = objective_of(inst, number, search=exploration is not None)
-        self.stages = explore(objective, starts, Z, inst.resolution, exploration, passes)
+        self.stages = explore(objective, starts, Z, exploration, self.contributions)
         self.refitted: tuple[Tensor, Fit] | None = None
 
     def first(self) -> list[SupportFit]:

@@ -2,13 +2,9 @@
 
 The limits with starts of their own are spread over the path. For scalar losses they are columns of one batch of the
 iteration. For a joint loss they are solved one after the other by warm starts.
-
-On a GPU all limits of a quadratic problem are searched in lockstep.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeGuard
 
 import numpy as np
 import torch
@@ -20,9 +16,8 @@ from psfit.pipeline.answers import Iteration
 from psfit.pipeline.task import Task
 from psfit.problem.instance import Instance
 from psfit.search.joint_refit import refit_together
-from psfit.search.lockstep import fits_in_memory, objection, search_in_lockstep
 from psfit.search.neighbours import pass_on, restart_limits, search_limits
-from psfit.search.objective import FormObjective, Objective, objective_of
+from psfit.search.objective import objective_of
 from psfit.search.refit import Fit
 from psfit.search.support_fit import SupportFit
 
@@ -83,42 +78,26 @@ class SeveralLimitsSearch:
         self.inst, self.number, self.kappas, self.starts, self.task = inst, number, kappas, starts, task
         self.objective = objective_of(inst, number)
         self.found: dict[int, SupportFit] = {}
-        # Whether different starts have led to the same supports; and Newton's steps on these supports, if known.
-        self.agreed = False
-        self.steps: Callable[[Tensor], Tensor] | None = None
         self.restarted = False
         self.fits: list[Fit] = []
         self.refitted: list[Tensor] = []
 
     def first(self) -> list[SupportFit]:
         """Supports of all limits, improved by swaps and by their neighbours."""
-        inst, objective, rel_tol = self.inst, self.objective, self.inst.resolution
-        zero = torch.zeros_like(inst.ridge.expand(-1, inst.items.outputs))
-        batch = None
-        if can_search_in_lockstep(objective, self.kappas):
-            batch = search_in_lockstep(objective, self.kappas, self.starts, zero, rel_tol)
-        if inst.grid.follow_first_rank(batch is None):
-            self.found = search_limits(objective, self.kappas, self.starts, zero, rel_tol)
-        else:
-            assert batch is not None
-            self.found, self.steps, self.agreed = batch.found, batch.steps, inst.grid.follow_first_rank(batch.agreed)
+        zero = torch.zeros_like(self.inst.ridge.expand(-1, self.inst.items.outputs))
+        self.found = search_limits(self.objective, self.kappas, self.starts, zero)
         return list(self.found.values())
 
     def further(self, open_limits: list[int]) -> list[SupportFit] | None:
         """Restart at the open limits, given by index, and try the results at their neighbours; None the second time."""
-        effort = self.task.solver.effort
-        # If different starts have led to the same supports, further ones are likely to do so, too.
-        if self.task.brief or self.restarted or (self.agreed and effort != "high"):
+        if self.task.brief or self.restarted:
             return None
         self.restarted = True
-        # Newton's steps are those of the present supports, so refit before these change.
-        self.refit(list(self.found.values()))
         # First limits that are spread over the path, then the others.
         order = sorted(self.kappas, key=lambda kappa: kappa not in spread(self.kappas, OWN_STARTS))
         limits = [kappa for kappa in order if self.kappas.index(kappa) in open_limits]
-        rel_tol = self.inst.resolution
-        better = restart_limits(self.objective, self.found, limits, rel_tol, effort)
-        self.found = pass_on(self.objective, better, rel_tol)
+        better = restart_limits(self.objective, self.found, limits, self.task.solver.effort)
+        self.found = pass_on(self.objective, better)
         return list(self.found.values())
 
     def refit(self, found: list[SupportFit]) -> list[Fit]:
@@ -127,7 +106,7 @@ class SeveralLimitsSearch:
             # Coefficients from products in float64 are accurate. Only the objectives are not, and they are not used.
             return [one.fit for one in found]
         if not self.fits:
-            self.fits = refit_together(self.inst, self.number, found, self.steps)
+            self.fits = refit_together(self.inst, self.number, found)
         else:
             changed = [k for k, one in enumerate(found) if one.chosen is not self.refitted[k]]
             moved = refit_together(self.inst, self.number, [found[k] for k in changed]) if changed else []
@@ -141,15 +120,6 @@ def spread(kappas: list[int], count: int) -> list[int]:
     """At most `count` of the limits, evenly from the first to the last."""
     places = np.linspace(0, len(kappas) - 1, min(len(kappas), count)).round().astype(int)
     return [kappas[k] for k in np.unique(places)]
-
-
-def can_search_in_lockstep(objective: Objective, kappas: list[int]) -> TypeGuard[FormObjective]:
-    """Whether all limits are searched at once: on a GPU, where many small steps take longer than one large step."""
-    if not isinstance(objective, FormObjective) or objective.form.G.device.type != "cuda":
-        return False
-    if objection(objective.domain) is not None:
-        return False
-    return len(objective.outputs) == 1 and fits_in_memory(objective, kappas)
 
 
 def _known_exactly(inst: Instance) -> bool:

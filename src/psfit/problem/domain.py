@@ -15,13 +15,12 @@ Its conjugate at ``g`` is the sum of the kappa largest scores ``g_j^2 / (2 r_j)`
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from psfit.data.quadratic_form import Minimum, QuadraticForm
-from psfit.problem.exchanges import score_additions, score_removals, score_swaps
+from psfit.problem.exchanges import score_additions, score_swaps
 from psfit.problem.items import Items
 from psfit.problem.local_model import LocalModel
 
@@ -38,15 +37,18 @@ class Domain:
         Items that are in every support, and items that are in none.
     left : Tensor (B, 1)
         How many of the other items a support may have.
+    group : Tensor (size,) of integers, optional
+        The group of each item; -1 for items without a group.
+    most : Tensor (groups,) of integers, optional
+        How many items of each group a support may have.
     """
-
-    # Whether supports are restricted only by a limit and by decided items. Some fast methods know no other rule.
-    counts_only: ClassVar[bool] = True
 
     items: Items
     inside: Tensor
     outside: Tensor
     left: Tensor
+    group: Tensor | None = None
+    most: Tensor | None = None
 
     @classmethod
     def of(cls, items: Items, limit: Tensor | int, device: torch.device) -> "Domain":
@@ -67,6 +69,34 @@ class Domain:
         return bool((self.inside | self.outside).any())
 
     @property
+    def counts_only(self) -> bool:
+        """Whether supports are restricted only by a limit and by decided items. Bounds know no other rule."""
+        return self.group is None
+
+    def with_groups(self, group: Tensor, most: Tensor) -> "Domain":
+        """The supports with at most ``most (groups,)`` items of each group; ``group (size,)`` is -1 for no group."""
+        return replace(self, group=group, most=most)
+
+    def restrict(self, index: Tensor) -> "Domain":
+        """The domain of some of the items ``(k,)``; the others are outside."""
+        return replace(
+            self,
+            items=replace(self.items, features=len(index) // (self.items.size // self.items.features)),
+            inside=self.inside[:, index],
+            outside=self.outside[:, index],
+            group=None if self.group is None else self.group[index],
+        )
+
+    def closed(self, chosen: Tensor) -> Tensor:
+        """Items ``(size,)`` whose group is full in a support ``chosen (size,)``."""
+        if self.group is None or self.most is None:
+            return torch.zeros_like(chosen)
+        grouped = self.group >= 0
+        number = self.group.clamp(min=0)
+        taken = torch.zeros_like(self.most).index_add_(0, number, (chosen & grouped).to(self.most.dtype))
+        return grouped & (taken >= self.most)[number]
+
+    @property
     def free(self) -> Tensor:
         """Items that are not decided yet, ``(B, size)``."""
         return ~(self.inside | self.outside)
@@ -82,7 +112,14 @@ class Domain:
     def allows(self, support: Tensor) -> bool:
         """Whether a batch of one allows the items ``support (size,)``."""
         misses, exceeds = self.inside[0] & ~support, self.outside[0] & support
-        return not bool(misses.any() | exceeds.any()) and int(support.sum()) <= int(self.limit)
+        if bool(misses.any() | exceeds.any()) or int(support.sum()) > int(self.limit):
+            return False
+        return self.group is None or self._groups_allow(support)
+
+    def _groups_allow(self, support: Tensor) -> bool:
+        assert self.group is not None and self.most is not None
+        grouped = support & (self.group >= 0)
+        return bool((self.group[grouped].bincount(minlength=len(self.most)) <= self.most).all())
 
     def fill(self, chosen: Tensor, keys: Tensor, count: int) -> Tensor:
         """A support ``chosen (size,)`` with further items of a batch of one: those with the largest ``keys (size,)``.
@@ -90,8 +127,20 @@ class Domain:
         At most `count` items are added, none with a key of minus infinity; ties go to the smaller index.
         """
         keys = torch.where(chosen | self.outside[0], -torch.inf, keys)
+        if self.group is not None:
+            return self._fill_groups(chosen, keys, count)
         order = keys.argsort(descending=True, stable=True)[:count]
         return chosen.index_fill(0, order[keys[order] > -torch.inf], True)
+
+    def _fill_groups(self, chosen: Tensor, keys: Tensor, count: int) -> Tensor:
+        """One item after the other, since each may close its group."""
+        for _ in range(count):
+            keys = torch.where(chosen | self.closed(chosen), -torch.inf, keys)
+            best = int(keys.argmax())
+            if keys[best] == -torch.inf:
+                break
+            chosen = chosen.index_fill(0, torch.tensor([best], device=chosen.device), True)
+        return chosen
 
     def largest(self, packed: Tensor) -> Tensor:
         """Supports ``(B, size)`` of the largest magnitudes in ``packed (B, size)``."""
@@ -112,21 +161,22 @@ class Domain:
         The domain must be a batch of one.
         """
         kept = self.inside[0] if self.decided else None
-        return score_swaps(model, kept, self._newcomers(chosen), self.items.width > 1)
+        closed = None if self.group is None else self.closed(chosen)
+        for gains, leaving, joining in score_swaps(model, kept, self._newcomers(chosen), self.items.width > 1):
+            if closed is not None and self.group is not None:
+                same = self.group[leaving].unsqueeze(1) == self.group[joining]
+                gains = torch.where(closed[joining] & ~same, -torch.inf, gains)
+            yield gains, leaving, joining
 
     def addition_scores(self, model: LocalModel, chosen: Tensor) -> Tensor:
         """By how much each item would lower the model if it joined ``chosen (size,)``; zero where it must not."""
-        return score_additions(model, self._newcomers(chosen), chosen.numel(), self.items.width > 1)
+        gains = score_additions(model, self._newcomers(chosen), chosen.numel(), self.items.width > 1)
+        return gains if self.group is None else torch.where(self.closed(chosen), 0.0, gains)
 
     def _newcomers(self, chosen: Tensor) -> Tensor:
         """The numbers of the items that may join a support ``(size,)``."""
         joining = ~chosen & ~self.outside[0] if self.decided else ~chosen
         return joining.nonzero().flatten()
-
-    def removal_costs(self, model: LocalModel, chosen: Tensor) -> Tensor:
-        """By how much the model rises without each item ``(size,)``; infinite where an item cannot leave."""
-        costs = score_removals(model, chosen.numel())
-        return torch.where(chosen & ~self.inside[0], costs, torch.inf)
 
     def conjugate(self, scores: Tensor) -> Tensor:
         """``(B,)``: scores of the items inside, and the largest of the free ones in the places left."""

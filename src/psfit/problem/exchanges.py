@@ -91,11 +91,3 @@ def score_additions(model: LocalModel, newcomers: Tensor, size: int, in_blocks: 
             left = (own - ((C @ K) * C).sum(dim=1)).clamp(min=1e-9 * own + torch.finfo(own.dtype).tiny)
             gains[part] = d.square() / (2 * left)
     return gains
-
-
-def score_removals(model: LocalModel, size: int) -> Tensor:
-    """By how much the model would rise without each item of the support ``(size,)``, its coefficients one by one."""
-    inverse = torch.cholesky_inverse(cholesky(model.inner)).diagonal()
-    counted = model.item >= 0
-    costs = torch.zeros(size, dtype=model.x.dtype, device=model.x.device)
-    return costs.index_add_(0, model.item[counted], (model.x.square() / (2 * inverse))[counted])

@@ -14,17 +14,11 @@ REFIT_STEPS = 4
 REFIT_TOL = 1e-9
 
 
-def refit_together(
-    inst: Instance, problem: int, supports: list[SupportFit], steps: Callable[[Tensor], Tensor] | None = None
-) -> list[Fit]:
-    """Exact minimisers on all supports; for the squared loss all of them share every pass over the data.
-
-    `steps` maps gradients ``(n, K)`` to Newton's steps ``(n, K)`` on these supports; it is made here if not known.
-    """
+def refit_together(inst: Instance, problem: int, supports: list[SupportFit]) -> list[Fit]:
+    """Exact minimisers on all supports; for the squared loss all of them share every pass over the data."""
     if not (inst.costs.searches_by_form and inst.items.separate):
         return [refit(inst, problem, support.chosen, support.fit.Z) for support in supports]
-    source, known = inst.source, steps is not None
-    steps = steps or _newton_steps(inst, supports)
+    source, steps = inst.source, _newton_steps(inst, supports)
     target, weight = source.target[:, [problem]], source.weight
     Z = torch.stack([support.fit.Z[:, problem] for support in supports], dim=1)
     for step in range(REFIT_STEPS + 1):
@@ -42,9 +36,6 @@ def refit_together(
         if step == REFIT_STEPS or float(residuals.max()) <= REFIT_TOL:
             break
         Z -= moves
-    if known and not float(residuals.max()) <= REFIT_TOL:
-        # Inverses that were updated many times may have lost too many digits.
-        return refit_together(inst, problem, supports)
     found = []
     for k, support in enumerate(supports):
         answer = support.fit.Z.clone()

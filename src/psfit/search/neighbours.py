@@ -1,78 +1,142 @@
 """Supports along a path of limits: the support of one limit is a start for its neighbours.
 
-For a larger limit a support grows by the items that help most. For a smaller one it loses those that cost least. At
-every limit the best known start (the support from the iteration is one of them) is improved by swaps. A support of a
-smaller limit with any further items is allowed at a larger limit, so objectives can be made to fall along the path.
+For a larger limit a support grows by the items that help most. For a smaller one it loses those that cost least. A
+support of a smaller limit with any further items is allowed at a larger limit, so objectives can be made to fall along
+the path. In a quadratic objective all limits are searched at once: forward selection and backward elimination pass
+through all of them, and every support is improved by swaps.
 """
 
 from itertools import pairwise
 
+import numpy as np
 from torch import Tensor
 
+from psfit.search.explore import EFFORTS, FREE_WORK, GRAM_SHARE
+from psfit.search.form_search import End, FormSearch
+from psfit.search.improve import improve
 from psfit.search.objective import Objective
-from psfit.search.restarts import EFFORTS, FREE_PASSES, FREE_WORK, improve, restart
+from psfit.search.starts import grow, refit_end, shrink
 from psfit.search.support_fit import SupportFit
+
+# How often the supports of all limits are tried at their neighbours.
+SWEEPS = 3
+# Rounds of models at each limit of a path: neighbours improve each other.
+PATH_ROUNDS = 6
 
 
 def search_limits(
-    objective: Objective, kappas: list[int], starts: dict[int, Tensor], Z: Tensor, rel_tol: float
+    objective: Objective, kappas: list[int], starts: dict[int, Tensor], Z: Tensor
 ) -> dict[int, SupportFit]:
     """A good support for each of the rising `kappas`; the first and some others have starts of their own."""
+    if objective.exact:
+        return _search_form(objective, kappas, starts, Z)
     found: dict[int, SupportFit] = {}
     for below, kappa in zip([None, *kappas], kappas, strict=False):
-        tries = [starts[kappa]] if kappa in starts else []
+        tries = [refit_end(objective, starts[kappa], Z)] if kappa in starts else []
         if below is not None:
-            tries.append(_grow(objective, found[below], kappa))
-        best = min((SupportFit(one, objective.fit(one, Z)) for one in tries), key=lambda one: one.value)
-        found[kappa] = improve(objective, best.chosen, best.fit.Z, rel_tol)
+            tries.append(grow(objective, found[below], kappa))
+        best = min(tries, key=lambda one: one.value)
+        found[kappa] = improve(objective, best, PATH_ROUNDS)
         objective.inst.watch.reporter.report(done=len(found), total=len(kappas))
-    return pass_on(objective, found, rel_tol)
+    return pass_on(objective, found)
 
 
-def pass_on(objective: Objective, found: dict[int, SupportFit], rel_tol: float) -> dict[int, SupportFit]:
+def pass_on(objective: Objective, found: dict[int, SupportFit]) -> dict[int, SupportFit]:
     """Try the support of every limit at the next smaller one, and then at the next larger one."""
     found, kappas = dict(found), list(found)
+    if objective.exact:
+        return _pass_on_in_form(objective, found)
     for above, kappa in pairwise(reversed(kappas)):
-        less = _shrink(objective, found[above], kappa)
-        fit = objective.fit(less, found[above].fit.Z)
-        if fit.value < found[kappa].value - rel_tol * abs(fit.value):
-            found[kappa] = improve(objective, less, fit.Z, rel_tol)
+        less = shrink(objective, found[above], kappa)
+        if less.value < found[kappa].value - objective.rel_tol * abs(less.value):
+            found[kappa] = improve(objective, less, PATH_ROUNDS)
     for below, kappa in pairwise(kappas):
         if found[below].value < found[kappa].value:
-            more = _grow(objective, found[below], kappa)
-            found[kappa] = SupportFit(more, objective.fit(more, found[below].fit.Z))
+            found[kappa] = grow(objective, found[below], kappa)
     return found
 
 
 def restart_limits(
-    objective: Objective, found: dict[int, SupportFit], limits: list[int], rel_tol: float, effort: str
+    objective: Objective, found: dict[int, SupportFit], limits: list[int], effort: str
 ) -> dict[int, SupportFit]:
     """Search from perturbations of the supports of `limits`, in this order.
 
-    All of them together may cost half as much as the restarts of a single fit, since neighbours have already improved
-    each other. At least one limit is searched.
+    All of them together may cost as much as the restarts of a single fit, since neighbours have already improved each
+    other. At least one limit is searched.
     """
-    found, exploration, spent = dict(found), EFFORTS[effort], 0.0
-    if exploration is None:
+    found, exploration = dict(found), EFFORTS[effort]
+    if exploration is None or not objective.exact:
         return found
-    allowed = 0.5 * exploration.work * (FREE_WORK + FREE_PASSES * objective.pass_work)
-    for kappa in limits:
-        objective.work = 0.0
-        found[kappa] = restart(objective, found[kappa], rel_tol, exploration, 0)
-        spent += objective.work
-        if spent > allowed or objective.inst.watch.must_stop():
-            break
+    inst = objective.inst
+    n = len(inst.ridge)
+    allowed = exploration.work * (FREE_WORK + GRAM_SHARE * inst.samples * n * n)
+    local = objective.local_form(found[limits[0]])
+    bases = [End(local.pack(found[kappa].chosen), found[kappa].value) for kappa in limits]
+
+    def restart(search: FormSearch) -> list[End]:
+        stop, ends, enough = lambda: any(inst.watch.reasons), [], search.work + allowed
+        for base in bases:
+            ends.append(search.restart(base, exploration.patience, allowed / 4, stop) if search.work < enough else base)
+        return ends
+
+    ends = local.find(restart, len(limits))
+    for kappa, base, end in zip(limits, bases, ends, strict=True):
+        if end.value < base.value:
+            found[kappa] = refit_end(objective, local.unpack(end.chosen), found[kappa].fit.Z)
     return found
 
 
-def _grow(objective: Objective, known: SupportFit, kappa: int) -> Tensor:
-    """The support with the items that help most; all at once, since one at a time would cost too much."""
-    gains = objective.domain.addition_scores(objective.model(known.fit, known.chosen), known.chosen)
-    return objective.domain.fill(known.chosen, gains, kappa - int(known.chosen.sum()))
+def _search_form(
+    objective: Objective, kappas: list[int], starts: dict[int, Tensor], Z: Tensor
+) -> dict[int, SupportFit]:
+    """All limits in the form of the problem itself."""
+    first = next(iter(starts.values()))
+    local = objective.local_form(SupportFit(first, objective.fit(first, Z)))
+    own = {kappa: local.pack(start) for kappa, start in starts.items()}
+    nothing = local.pack(objective.domain.inside[0])
+
+    def search_all(search: FormSearch) -> list[End]:
+        rows = list(zip(kappas, search.grow(nothing, kappas), strict=True))
+        widest = search.grow(nothing, [min(search.items, 2 * kappas[-1])])[0]
+        falling = [kappa for kappa in reversed(kappas) if kappa < widest.sum()]
+        rows += zip(falling, search.shrink(widest, falling), strict=True)
+        rows += own.items()
+        ends = search.descend([support for _, support in rows])
+        best: dict[int, End] = {}
+        for (kappa, _), end in zip(rows, ends, strict=True):
+            if kappa not in best or end.value < best[kappa].value:
+                best[kappa] = end
+        return list(_sweep(search, {kappa: best[kappa] for kappa in kappas}).values())
+
+    ends = local.find(search_all, len(kappas))
+    return {
+        kappa: refit_end(objective, local.unpack(end.chosen), Z) for kappa, end in zip(kappas, ends, strict=True)
+    }
 
 
-def _shrink(objective: Objective, known: SupportFit, kappa: int) -> Tensor:
-    """The support without the items that cost least."""
-    costs = objective.domain.removal_costs(objective.model(known.fit, known.chosen), known.chosen)
-    cheapest = costs.topk(int(known.chosen.sum()) - kappa, largest=False).indices
-    return known.chosen.index_fill(0, cheapest, False)
+def _pass_on_in_form(objective: Objective, found: dict[int, SupportFit]) -> dict[int, SupportFit]:
+    kappas = list(found)
+    local = objective.local_form(found[kappas[0]])
+    known = {kappa: End(local.pack(one.chosen), one.value) for kappa, one in found.items()}
+    ends = local.find(lambda search: list(_sweep(search, known).values()), len(kappas))
+    for kappa, end in zip(kappas, ends, strict=True):
+        if not np.array_equal(end.chosen, known[kappa].chosen):
+            found[kappa] = refit_end(objective, local.unpack(end.chosen), found[kappa].fit.Z)
+    return found
+
+
+def _sweep(search: FormSearch, best: dict[int, End]) -> dict[int, End]:
+    """Try the support of every limit at the next smaller and the next larger one, until nothing changes."""
+    best, kappas = dict(best), list(best)
+    changed = set(kappas)
+    for _ in range(SWEEPS):
+        rows = [(low, search.shrink(best[high].chosen, [low])[0]) for low, high in pairwise(kappas) if high in changed]
+        rows += [(high, search.grow(best[low].chosen, [high])[0]) for low, high in pairwise(kappas) if low in changed]
+        changed = set()
+        for (kappa, _), end in zip(rows, search.descend([support for _, support in rows]), strict=True):
+            if end.value < best[kappa].value - search.rel_tol * abs(end.value):
+                best[kappa] = end
+                changed.add(kappa)
+        if not changed:
+            break
+    return best

@@ -51,7 +51,7 @@ def refit(
     if not view.size:
         return Fit(view.scatter(view.gather(Z), Z), float(view.value(view.gather(Z))), 0.0)
     fit, completed = _minimise(view, Z, give_up, tol)
-    if completed and fit.residual > POOR:
+    if completed and fit.residual > max(POOR, 2 * tol):
         x = view.gather(Z)
         before = float(view.value(x))
         if before < fit.value:

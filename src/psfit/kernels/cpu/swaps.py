@@ -30,6 +30,12 @@ Rules = namedtuple("Rules", ["fixed", "group", "most"])
 State = namedtuple("State", ["places", "inside", "K", "T", "x", "d", "left", "taken"])
 
 
+def make_rules(fixed: np.ndarray, group: np.ndarray, most: np.ndarray, variables: int, width: int) -> Rules:
+    """The rules of items with one variable each, and of intercepts behind them, which stay in."""
+    others = variables - len(fixed)
+    return Rules(np.concatenate([fixed, np.ones(others, bool)]), np.concatenate([group, np.full(others, -1)]), most)
+
+
 @compiled
 def make_state(H, Q, width, groups):  # type: ignore[no-untyped-def]
     """The state of an empty support with room for `width` variables."""
@@ -370,12 +376,12 @@ def shrink(state, size, limit, rules):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def search_rows(H, Q, base, work, size, starts, most_swaps, rules, constant, rel_tol, first, by, values, swaps):  # type: ignore[no-untyped-def]
-    """Descend from the rows ``first, first + by, ...`` of ``starts (B, size)``, which differ from `base` in some places.
+def search_rows(H, Q, base, work, size, starts, most_swaps, rules, constant, rel_tol, values, swaps):  # type: ignore[no-untyped-def]
+    """Descend from each row of ``starts (B, size)``, which differ from `base` in some places.
 
     The ends replace the starts; their objectives and numbers of swaps are written to `values` and `swaps`.
     """
-    for row in range(first, len(starts), by):
+    for row in range(len(starts)):
         copy_state(base, work, size)
         for a in range(size):
             i = starts[row, a]
@@ -388,3 +394,40 @@ def search_rows(H, Q, base, work, size, starts, most_swaps, rules, constant, rel
         swaps[row] = count
         for a in range(size):
             starts[row, a] = work.places[a]
+
+
+@compiled
+def build(H, Q, places, size, rules):  # type: ignore[no-untyped-def]
+    """The state of a support with `size` variables, and room for as many as there are `places`."""
+    state = make_state(H, Q, len(places), len(rules.most))
+    for a in range(size):
+        state.places[a] = places[a]
+    rebuild(H, Q, state, size, rules)
+    return state
+
+
+@compiled
+def score_newcomers(H, state, size, rules, gains, partners):  # type: ignore[no-untyped-def]
+    """For every variable the gain of its best swap, and the place of its partner; -1 where there is none."""
+    places, inside, K, T, x, d, left, taken = state
+    for k in range(len(left)):
+        gains[k], partners[k] = -np.inf, -1
+        if inside[k] or rules.fixed[k]:
+            continue
+        g = rules.group[k]
+        full = g >= 0 and taken[g] >= rules.most[g]
+        own, floor = max(left[k], 0.0), DEPENDENT * H[k, k]
+        for a in range(size):
+            if rules.fixed[places[a]] or (full and rules.group[places[a]] != g):
+                continue
+            f = T[k, a] / K[a, a]
+            curvature = own + T[k, a] * f
+            if curvature <= floor:
+                continue
+            force = 0.0
+            for o in range(d.shape[1]):
+                v = d[k, o] - f * x[a, o]
+                force += v * v
+            gain = 0.5 * force / curvature - 0.5 * _square(x, a) / K[a, a]
+            if gain > gains[k]:
+                gains[k], partners[k] = gain, a

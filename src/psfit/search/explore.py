@@ -1,0 +1,159 @@
+"""A good support for one limit: searches from starts of several kinds, then from perturbations of the best."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from psfit.problem import all_supports, are_few
+from psfit.search.batch_refit import fit_batch
+from psfit.search.form_search import End, FormSearch
+from psfit.search.improve import improve
+from psfit.search.objective import Objective
+from psfit.search.starts import drop_repeats, eliminate_backward, refit_end, select_forward
+from psfit.search.support_fit import SupportFit
+
+# Restarts in a form may always use this many operations, and this share of those of its Gram product.
+FREE_WORK = 4e8
+GRAM_SHARE = 0.2
+# The best so many different ends of searches in a form are fitted with all digits.
+COMPARED = 3
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """How long to search: restarts without improvement before it ends, a factor on the work they may cost, and whether
+    all supports are tried where they are few.
+    """
+
+    patience: int
+    work: float
+    tries_all: bool = True
+
+
+# "brief" is used before an exact search, which considers all supports anyway.
+EFFORTS = {
+    "low": None,
+    "brief": Exploration(16, 0.25, False),
+    "medium": Exploration(16, 1.0),
+    "high": Exploration(160, 32.0),
+}
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What a start of some kind led to: the objective on its support, and after the search from there."""
+
+    kind: str
+    start: float
+    end: float
+
+
+def explore(
+    objective: Objective,
+    starts: list[tuple[str, Tensor]],
+    Z: Tensor,
+    exploration: Exploration | None,
+    contributions: list[Contribution],
+) -> Iterator[SupportFit]:
+    """The best support after each stage of a search.
+
+    The caller asks for the next stage only if a better support may exist. Without an `exploration` only a fit on the
+    first of the ``starts`` (kinds and supports ``(size,)``) is made. What the starts led to is added to
+    `contributions`.
+    """
+    first = starts[0][1]
+    if exploration is None or bool(first.all()) or not bool(first.any()):
+        fit = objective.fit(first, Z)
+        contributions.append(Contribution(starts[0][0], fit.value, fit.value))
+        yield SupportFit(first, fit)
+        return
+    limit = int(first.sum())
+    if exploration.tries_all and are_few(objective.domain.items.size, limit):
+        yield try_all(objective, refit_end(objective, first, Z))
+        return
+    search = _search_form if objective.exact else _search_models
+    yield from search(objective, starts, limit, Z, exploration, contributions)
+
+
+def _search_form(
+    objective: Objective,
+    starts: list[tuple[str, Tensor]],
+    limit: int,
+    Z: Tensor,
+    exploration: Exploration,
+    contributions: list[Contribution],
+) -> Iterator[SupportFit]:
+    """Searches in the form of the problem itself."""
+    nothing = SupportFit(starts[0][1], objective.fit(starts[0][1], Z))
+    local, watch = objective.local_form(nothing), objective.inst.watch
+    starts = drop_repeats(
+        [
+            *starts,
+            ("forward selection", select_forward(objective, limit, Z).chosen),
+            ("backward elimination", eliminate_backward(objective, limit, Z).chosen),
+        ]
+    )
+    supports = [local.pack(support) for _, support in starts]
+    ends = local.find(lambda search: search.descend(supports), len(starts))
+    for (kind, support), end in zip(starts, ends, strict=True):
+        contributions.append(Contribution(kind, objective.fit(support, Z).value, end.value))
+    best = min(ends, key=lambda end: end.value)
+    n = len(objective.inst.ridge)
+    allowed = FREE_WORK + GRAM_SHARE * objective.inst.samples * n * n
+
+    def restart(search: FormSearch) -> list[End]:
+        return [search.restart(best, exploration.patience, exploration.work * allowed, lambda: any(watch.reasons))]
+
+    if not watch.must_stop():
+        (better,) = local.find(restart, 1)
+        contributions.append(Contribution("restarts", best.value, better.value))
+        ends = [better, *ends]
+    compared = drop_repeats([("", local.unpack(end.chosen)) for end in sorted(ends, key=lambda end: end.value)])
+    fits = [refit_end(objective, support, Z) for _, support in compared[:COMPARED]]
+    yield min(fits, key=lambda found: found.value)
+
+
+def _search_models(
+    objective: Objective,
+    starts: list[tuple[str, Tensor]],
+    limit: int,
+    Z: Tensor,
+    exploration: Exploration,
+    contributions: list[Contribution],
+) -> Iterator[SupportFit]:
+    """Searches by local models: from the best of the given starts, and from those made here."""
+    watch = objective.inst.watch
+    given = min((refit_end(objective, support, Z) for _, support in starts), key=lambda found: found.value)
+    tried = {starts[0][0]: given}
+    best = improve(objective, given)
+    contributions.append(Contribution(starts[0][0], given.value, best.value))
+    yield best
+    for kind, make in (("forward selection", select_forward), ("backward elimination", eliminate_backward)):
+        if watch.must_stop():
+            break
+        start = make(objective, limit, Z)
+        if any(torch.equal(start.chosen, other.chosen) for other in tried.values()):
+            continue
+        tried[kind] = start
+        found = improve(objective, start)
+        contributions.append(Contribution(kind, start.value, found.value))
+        best = min(best, found, key=lambda one: one.value)
+    yield best
+
+
+def try_all(objective: Objective, best: SupportFit) -> SupportFit:
+    """The best of all supports of this size; if the fit must stop, the best of those tried."""
+    watch, chosen = objective.inst.watch, best.chosen
+    for trial in all_supports(chosen.numel(), int(chosen.sum()), chosen.device):
+        if not objective.domain.allows(trial):
+            continue
+        # Each fit is completed: after a few steps the objective is only a guess.
+        fit = objective.fit(trial, best.fit.Z)
+        if fit.value < best.value:
+            best = SupportFit(trial, fit)
+            watch.reporter.report_objective(objective.problem, fit.value)
+        if watch.must_stop():
+            break
+    return best

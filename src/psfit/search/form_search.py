@@ -1,0 +1,286 @@
+"""Searches for supports in a quadratic form: forward and backward selection, swaps, restarts.
+
+The work is done by compiled loops on the host. For the squared loss the form is the problem itself; for other losses it
+is a model of the objective around a fit. A search ends where no single swap helps. A new one, after random items of the
+best support are exchanged, often ends at a better support. Rounds of restarts have a fixed size, and all their random
+numbers come from one seeded generator. So the same form has the same answer for any number of threads.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from psfit.problem import Domain
+
+# A search makes at most this many swaps for each item of the support.
+MOST_SWAPS = 20
+# Restarts in a round, and the shares of a support that they exchange, in this order, again and again.
+ROUND = 16
+EXCHANGED = (0.5, 0.25, 0.75, 0.1, 0.5, 1.0, 0.75, 0.25)
+# The share of searches whose final objective no other search has estimates the chance that the next one finds a new
+# objective (Good and Turing). If it is larger than NEW_SHARE, or only one search found the best objective, restarts may
+# take LONGER times as long.
+NEW_SHARE = 0.2
+LONGER = 4
+# Fewer operations than this are not worth a second thread.
+THREAD_WORK = 2e6
+# Operations of a swap for each entry of the table of all variables and the support.
+SWAP_WORK = 10.0
+
+
+@dataclass(frozen=True)
+class End:
+    """The end of a search: its support ``chosen (size,)`` on the host, its objective in the form, and its swaps."""
+
+    chosen: np.ndarray
+    value: float
+    swaps: int = 0
+
+
+@dataclass(frozen=True)
+class SearchForm:
+    """The objective ``sum_o x_o'H x_o / 2 - q_o'x_o + constant`` over the outputs o.
+
+    Parameters
+    ----------
+    H : Tensor (n, n), float64
+        First the variables of all items, then those that belong to every support (intercepts).
+    Q : Tensor (n, c), float64
+    constant : float
+    width : int
+        The number of variables of an item; those of one item follow each other.
+    """
+
+    H: Tensor
+    Q: Tensor
+    constant: float
+    width: int = 1
+
+
+class FormSearch:
+    """Searches in one form, for the supports that a domain (a batch of one) allows."""
+
+    def __init__(self, form: SearchForm, domain: Domain, rel_tol: float) -> None:
+        self.form, self.domain, self.rel_tol = form, domain, rel_tol
+        self.H = np.ascontiguousarray(form.H.cpu().numpy())
+        self.Q = np.ascontiguousarray(form.Q.cpu().numpy())
+        self.items, self.width = domain.items.size, form.width
+        self.intercepts = np.arange(self.items * self.width, len(self.H))
+        # Operations so far, by an estimate that is the same on every machine.
+        self.work = 0.0
+
+    @cached_property
+    def _kernels(self) -> Any:
+        """The compiled functions."""
+        return import_module("psfit.kernels.cpu." + ("swaps" if self.width == 1 else "block_swaps"))
+
+    @cached_property
+    def _rules(self) -> Any:
+        """What the domain says about single variables, in the form that the kernels need."""
+        domain = self.domain
+        fixed = (domain.inside | domain.outside)[0].cpu().numpy()
+        group = np.full(self.items, -1) if domain.group is None else domain.group.cpu().numpy()
+        most = np.zeros(1, dtype=np.int64) if domain.most is None else domain.most.cpu().numpy()
+        return self._kernels.make_rules(fixed, group, most, len(self.H), self.width)
+
+    def grow(self, chosen: np.ndarray, limits: Sequence[int]) -> list[np.ndarray]:
+        """Add the best item again and again; the supports ``(size,)`` at each of the rising `limits`."""
+        places = self._places(chosen, limits[-1])
+        size, supports = self._size(chosen), []
+        state = self._kernels.build(self.H, self.Q, places, size, self._rules)
+        for limit in limits:
+            size = self._kernels.grow(self.H, state, size, self._variables(limit), self._rules)
+            supports.append(self._chosen(state.places[:size]))
+        self._count(size, limits[-1])
+        return supports
+
+    def shrink(self, chosen: np.ndarray, limits: Sequence[int]) -> list[np.ndarray]:
+        """Take out the cheapest item again and again; the supports ``(size,)`` at each of the falling `limits`."""
+        places, size, supports = self._places(chosen), self._size(chosen), []
+        state = self._kernels.build(self.H, self.Q, places, size, self._rules)
+        self._count(size, 2 * int(chosen.sum()))
+        for limit in limits:
+            size = self._kernels.shrink(state, size, self._variables(limit), self._rules)
+            supports.append(self._chosen(state.places[:size]))
+        return supports
+
+    def descend(self, starts: Iterable[np.ndarray]) -> list[End]:
+        """Swap from each start ``(size,)``, on its own, until no swap helps."""
+        starts = list(starts)
+        each = [
+            lambda start=start: self._descend_from(start, start[None], [MOST_SWAPS * int(start.sum())])[0]
+            for start in starts
+        ]
+        ends: list[End] = self._run(each, self._estimate(max(map(self._size, starts))) * len(starts))
+        for end in ends:
+            self._count(self._size(end.chosen), end.swaps + 2 * int(end.chosen.sum()))
+        return ends
+
+    def descend_around(self, base: np.ndarray, starts: np.ndarray, most_swaps: Sequence[int]) -> list[End]:
+        """Swap from supports ``starts (B, size)`` of the same number of items as `base`, at most so often each."""
+        threads = min(torch.get_num_threads(), len(starts))
+        if self._estimate(self._size(base)) * len(starts) < THREAD_WORK:
+            threads = 1
+        parts = [
+            lambda k=k: self._descend_from(base, starts[k::threads], most_swaps[k::threads]) for k in range(threads)
+        ]
+        ends: list[End | None] = [None] * len(starts)
+        for k, found in enumerate(self._run(parts, 0.0 if threads == 1 else np.inf)):
+            ends[k::threads] = found
+        done = [end for end in ends if end is not None]
+        self._count(self._size(base), sum(end.swaps for end in done))
+        return done
+
+    def single_swaps(self, base: np.ndarray, count: int) -> list[End]:
+        """The supports after the best swap of each of the `count` best newcomers, with a gain."""
+        state = self._build(base)
+        size, n = self._size(base), len(self.H) // self.width if self.width > 1 else len(self.H)
+        gains, partners = np.empty(n), np.empty(n, dtype=np.int64)
+        self._kernels.score_newcomers(self.H, state, size, self._rules, gains, partners)
+        value, found = self._kernels.value_of(self.Q, state, size) + self.form.constant, []
+        for newcomer in np.argsort(-gains, kind="stable")[:count]:
+            if gains[newcomer] > self.rel_tol * abs(value):
+                chosen = base.copy()
+                chosen[self._item(state.places, partners[newcomer])], chosen[newcomer] = False, True
+                found.append(End(chosen, value - float(gains[newcomer])))
+        return found
+
+    def restart(self, best: End, patience: int, allowed: float, must_stop: Callable[[], bool]) -> End:
+        """The best of an end and of the ends of searches from perturbations of the best.
+
+        Rounds go on until `patience` restarts in a row fail, at most while the work is below `allowed`.
+        """
+        generator = np.random.default_rng(0)
+        failures, restarts, finals = 0, 0, Counter([_label(best)])
+        limit = self.work + allowed
+        while True:
+            many_new = sum(count == 1 for count in finals.values()) > NEW_SHARE * finals.total()
+            longer = LONGER if many_new or finals[_label(best)] == 1 else 1
+            if failures >= patience * longer or self.work >= limit or must_stop():
+                return best
+            shares = [EXCHANGED[(restarts + k) % len(EXCHANGED)] for k in range(ROUND)]
+            starts = np.stack([self.perturb(best.chosen, share, generator) for share in shares])
+            ends = self.descend_around(best.chosen, starts, [MOST_SWAPS * int(best.chosen.sum())] * ROUND)
+            finals.update(_label(end) for end in ends)
+            restarts, failures = restarts + ROUND, failures + ROUND
+            found = min(ends, key=lambda end: end.value)
+            if found.value < best.value - self.rel_tol * abs(best.value):
+                best, failures = found, 0
+
+    def perturb(self, chosen: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
+        """Exchange a share of the chosen items for others at random, as far as the domain allows."""
+        fixed = self._fixed
+        removable, newcomers = np.flatnonzero(chosen & ~fixed), np.flatnonzero(~chosen & ~fixed)
+        count = min(max(1, round(share * len(removable))), len(newcomers))
+        start = chosen.copy()
+        start[generator.permutation(removable)[:count]] = False
+        order = generator.permutation(newcomers)
+        if self.domain.group is None:
+            start[order[:count]] = True
+            return start
+        keys = torch.full((self.items,), -torch.inf, dtype=torch.float64)
+        keys[order] = torch.arange(len(order), 0, -1, dtype=torch.float64)
+        device = self.domain.inside.device
+        filled = self.domain.fill(torch.from_numpy(start).to(device), keys.to(device), count).cpu().numpy()
+        return filled if filled.sum() == chosen.sum() else chosen.copy()
+
+    @cached_property
+    def _fixed(self) -> np.ndarray:
+        fixed: np.ndarray = (self.domain.inside | self.domain.outside)[0].cpu().numpy()
+        return fixed
+
+    def _descend_from(self, base: np.ndarray, starts: np.ndarray, most_swaps: Sequence[int]) -> list[End]:
+        """Search from each of the starts, by exchanges from the state of `base`."""
+        state, size = self._build(base), self._size(base)
+        work = self._kernels.build(self.H, self.Q, state.places[:size], 0, self._rules)
+        known = self._chosen_order(state.places[:size])
+        rows = np.stack([self._align(known, start) for start in starts])
+        values, swaps = np.empty(len(rows)), np.zeros(len(rows), dtype=np.int64)
+        self._kernels.search_rows(
+            self.H,
+            self.Q,
+            state,
+            work,
+            size,
+            rows,
+            np.asarray(most_swaps),
+            self._rules,
+            self.form.constant,
+            self.rel_tol,
+            values,
+            swaps,
+        )
+        swaps += [int((start & ~base).sum()) for start in starts]
+        return [
+            End(self._chosen(row), float(value) + self.form.constant, int(count))
+            for row, value, count in zip(rows, values, swaps, strict=True)
+        ]
+
+    def _build(self, chosen: np.ndarray) -> Any:
+        return self._kernels.build(self.H, self.Q, self._places(chosen), self._size(chosen), self._rules)
+
+    def _places(self, chosen: np.ndarray, most: int | None = None) -> np.ndarray:
+        """The variables of a support, intercepts first; with room for `most` items."""
+        places = np.zeros(self._variables(int(chosen.sum()) if most is None else most), dtype=np.int64)
+        taken = np.concatenate([self.intercepts, self._expand(np.flatnonzero(chosen))])
+        places[: len(taken)] = taken
+        return places
+
+    def _expand(self, items: np.ndarray) -> np.ndarray:
+        """The variables of some items."""
+        return (items[:, None] * self.width + np.arange(self.width)).ravel()
+
+    def _align(self, known: np.ndarray, start: np.ndarray) -> np.ndarray:
+        """The items of a start in the order of those of a known support, as far as they are the same; as variables."""
+        order = known.copy()
+        inside = np.zeros(len(start), dtype=bool)
+        inside[known] = True
+        order[~start[known]] = np.flatnonzero(start & ~inside)
+        return np.concatenate([self.intercepts, self._expand(order)])
+
+    def _chosen_order(self, places: np.ndarray) -> np.ndarray:
+        """The items of a support in the order of its places."""
+        return places[len(self.intercepts) :: self.width] // self.width
+
+    def _item(self, places: np.ndarray, place: int) -> int:
+        return int(places[place]) // self.width
+
+    def _chosen(self, places: np.ndarray) -> np.ndarray:
+        chosen = np.zeros(self.items, dtype=bool)
+        chosen[places[places < self.items * self.width] // self.width] = True
+        return chosen
+
+    def _size(self, chosen: np.ndarray) -> int:
+        return self._variables(int(chosen.sum()))
+
+    def _variables(self, items: int) -> int:
+        """The number of variables of a support with so many items."""
+        return len(self.intercepts) + items * self.width
+
+    def _estimate(self, size: int) -> float:
+        """Operations of a search from a random start."""
+        return SWAP_WORK * len(self.H) * size * size
+
+    def _count(self, size: int, swaps: int) -> None:
+        self.work += SWAP_WORK * len(self.H) * size * swaps * self.width
+
+    def _run(self, parts: Sequence[Callable[[], Any]], work: float) -> list[Any]:
+        """Call all functions; by several threads if there is enough work."""
+        threads = min(torch.get_num_threads(), len(parts))
+        if threads == 1 or work < THREAD_WORK:
+            return [part() for part in parts]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(lambda part: part(), parts))
+
+
+def _label(end: End) -> str:
+    """The final objective of a search, with only the digits that matter."""
+    return f"{end.value:.4e}"

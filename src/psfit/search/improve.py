@@ -1,0 +1,104 @@
+"""Better supports by local models, for losses whose form is only a model.
+
+At a fitted support the model proposes supports: after the best single swaps, after a few swaps, where no swap helps any
+more, and from perturbations. The most promising ones are fitted in one batch. The best of them is accepted only if its
+true objective is lower. Supports that are a few swaps away are among the proposals, since a model that promises too
+much is often still right about them.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from psfit.search.batch_refit import fit_batch
+from psfit.search.form_search import MOST_SWAPS, End, FormSearch
+from psfit.search.local_form import LocalForm
+from psfit.search.objective import Objective
+from psfit.search.support_fit import SupportFit
+
+MOST_ROUNDS = 50
+# How many swaps the short searches make.
+FEW_SWAPS = (1, 2, 3, 4, 8)
+# Shares of the support that are exchanged at random for further searches.
+PERTURBED = (0.1, 0.25, 0.5, 0.25, 0.5, 0.1, 0.75, 0.5)
+SINGLE_SWAPS = 6
+# The most supports that are fitted in a round, and how many of them if the loss has kinks, where each takes longer.
+TRIES = 12
+KINK_TRIES = 4
+
+
+def improve(objective: Objective, found: SupportFit, rounds: int = MOST_ROUNDS) -> SupportFit:
+    """The best support after rounds of models, until no proposal is better."""
+    watch = objective.inst.watch
+    for number in range(rounds):
+        if watch.must_stop() or bool(found.chosen.all()) or not bool(found.chosen.any()):
+            break
+        local = objective.local_form(found)
+        seed = number
+        base = local.pack(found.chosen)
+        most = len(FEW_SWAPS) + 1 + len(PERTURBED) + SINGLE_SWAPS
+        ends = local.find(lambda search: _propose(search, base, seed), most)  # noqa: B023
+        better = _try(objective, local, found, ends)
+        if better is None:
+            break
+        found = better
+        watch.reporter.report_objective(objective.problem, found.value)
+    return found
+
+
+def _propose(search: FormSearch, base: np.ndarray, seed: int) -> list[End]:
+    """Ends of searches around a support, without repeats, the most promising first."""
+    generator = np.random.default_rng(seed)
+    count = int(base.sum())
+    perturbed = [search.perturb(base, share, generator) for share in PERTURBED]
+    plain = [base] * (len(FEW_SWAPS) + 1)
+    swaps = [*FEW_SWAPS, *[MOST_SWAPS * count] * (1 + len(PERTURBED))]
+    ends = search.descend_around(base, np.stack([*plain, *perturbed]), swaps)
+    singles = search.single_swaps(base, SINGLE_SWAPS)
+    return _drop_repeats(sorted([*ends, *singles], key=lambda end: end.value), base)
+
+
+def _drop_repeats(ends: Iterable[End], known: np.ndarray) -> list[End]:
+    seen, different = {known.tobytes()}, []
+    for end in ends:
+        key = end.chosen.tobytes()
+        if key not in seen:
+            seen.add(key)
+            different.append(end)
+    return different
+
+
+def _try(objective: Objective, local: LocalForm, found: SupportFit, ends: list[End]) -> SupportFit | None:
+    """The best of the proposals by its true objective, if it is better than what was found."""
+    threshold = objective.rel_tol * abs(found.value)
+    promising = [end for end in ends if end.value < found.value - threshold]
+    if not promising:
+        return None
+    if not objective.inst.problem.loss.smooth:
+        return _try_in_turn(objective, local, found, promising[:KINK_TRIES], threshold)
+    chosen = promising[:TRIES]
+    batch = fit_batch(objective.inst, objective.problem, local, [end.chosen for end in chosen], found.value)
+    hoped = batch.values - batch.promised
+    for k in hoped.argsort(stable=True).tolist()[:2]:
+        if float(hoped[k]) >= found.value - threshold:
+            break
+        Z = found.fit.Z.clone()
+        Z[:, objective.outputs] = batch.Z[k].to(Z.dtype)
+        support = local.unpack(chosen[k].chosen)
+        fit = objective.fit(support, Z, found.value)
+        if fit.value < found.value - threshold:
+            return SupportFit(support, fit)
+    return None
+
+
+def _try_in_turn(
+    objective: Objective, local: LocalForm, found: SupportFit, ends: list[End], threshold: float
+) -> SupportFit | None:
+    """The best of a few fits, one after the other."""
+    best: SupportFit | None = None
+    for end in ends:
+        support = local.unpack(end.chosen)
+        fit = objective.fit(support, found.fit.Z, found.value if best is None else best.value)
+        if fit.value < (found.value - threshold if best is None else best.value):
+            best = SupportFit(support, fit)
+    return best

@@ -1,0 +1,133 @@
+"""The model of second order at a fit, as a quadratic form: one weighted Gram product for each pair of outputs.
+
+Where the products of all columns cost too much, the form has only the items of the support and those that promise most
+by their own derivatives.
+"""
+
+import torch
+from torch import Tensor
+
+from psfit.problem.instance import Instance
+from psfit.search.form_search import SearchForm
+from psfit.search.pass_model import curvature_at
+from psfit.search.restriction import Restriction
+from psfit.search.support_fit import SupportFit
+
+# A Gram product may always cost this many operations, by the kind of device.
+FREE_PRODUCT = {"cpu": 4e9, "cuda": 4e13}
+# The fewest items outside the support that a model has, as a share of those inside, and in all.
+LEAST_SHARE = 1.0
+LEAST_OTHERS = 50
+
+
+def pick_items(inst: Instance, problem: int, found: SupportFit) -> Tensor | None:
+    """The items of the model, sorted; None for all of them, where their products do not cost too much."""
+    items, c = inst.items, len(inst.items.outputs_of(problem))
+    pairs = c * (c + 1) / 2 if inst.problem.loss.joint else 1.0
+    free = FREE_PRODUCT[inst.source.matrix.device.type]
+    features = int((free / (2.0 * pairs * max(inst.samples, 1))) ** 0.5)
+    inside = int(found.chosen.sum())
+    per_feature = items.size // items.features
+    count = max(features * per_feature, inside + int(LEAST_SHARE * inside) + LEAST_OTHERS)
+    if count >= items.size:
+        return None
+    gradient, blocks = _derivatives(inst, problem, found)
+    own = blocks.diagonal(dim1=1, dim2=2)
+    scores = items.pack_scores(gradient[: items.features].square() / own[: items.features].clamp(min=1e-300))[0]
+    keys = torch.where(found.chosen, torch.inf, scores)
+    return keys.argsort(descending=True, stable=True)[:count].sort().values
+
+
+def make_form(inst: Instance, problem: int, found: SupportFit, index: Tensor | None) -> SearchForm:
+    """The model in some items, by sorted `index`, or in all; it has the value and the slope of the objective at a fit."""
+    items, loss, outputs = inst.items, inst.problem.loss, inst.items.outputs_of(problem)
+    c = len(outputs)
+    eta, slope = _slopes(inst, problem, found)
+    curvature = inst.source.weight.unsqueeze(2) * curvature_at(loss, eta, inst.source.target[:, outputs])
+    rows = _rows(inst, index)
+    matrix, n = inst.source.matrix, len(inst.ridge)
+    if rows is not None or inst.grid.blocks.size > 1:
+        matrix = matrix.columns(torch.arange(n, device=inst.ridge.device) if rows is None else rows)
+    dtype = torch.float64 if matrix.device.type == "cpu" else matrix.dtype
+    ridge = inst.ridge if rows is None else inst.ridge[rows]
+    Z = (found.fit.Z if rows is None else found.fit.Z[rows])[:, outputs]
+    size = len(ridge)
+    H = ridge.new_zeros(size, c, size, c)
+    for k in range(c):
+        for q in range(k + 1) if loss.joint else [k]:
+            H[:, k, :, q] = matrix.gram(curvature[:, k, q : q + 1].to(dtype), dtype).double()
+    gradient = matrix.rmv(slope.to(matrix.dtype)).double()
+    summed = inst.grid.nodes.total(torch.cat([H.flatten(), gradient.flatten()]))
+    H, gradient = summed[: H.numel()].view_as(H), summed[H.numel() :].view_as(gradient) + ridge * Z
+    for k in range(c):
+        for q in range(k):
+            H[:, q, :, k] = H[:, k, :, q]
+    H = H.view(size * c, size * c)
+    H.diagonal().add_(ridge.expand(-1, c).reshape(-1))
+    _pin_intercepts(inst, H, c)
+    return _assemble(inst, found, H, gradient, Z, rows, index)
+
+
+def _assemble(
+    inst: Instance, found: SupportFit, H: Tensor, gradient: Tensor, Z: Tensor, rows: Tensor | None, index: Tensor | None
+) -> SearchForm:
+    """The form with the variables of the chosen items only."""
+    items, c = inst.items, Z.shape[1]
+    if rows is not None and index is not None and items.size > items.features:
+        # Entries: some outputs of a feature may be no candidates.
+        place = torch.full((len(inst.ridge),), -1, device=rows.device).index_copy(
+            0, rows, torch.arange(len(rows), device=rows.device)
+        )
+        kept = place[index // c] * c + index % c
+        kept = torch.cat([kept, torch.arange(len(H) - items.free * c, len(H), device=rows.device)])
+        H, gradient, Z = H[kept.unsqueeze(1), kept], gradient.reshape(-1, 1)[kept], Z.reshape(-1, 1)[kept]
+    z, g = Z.reshape(-1, 1), gradient.reshape(-1, 1)
+    Q = H @ z - g
+    constant = found.value + float((Q * z).sum() - 0.5 * (z * (H @ z)).sum())
+    return SearchForm(H, Q, constant, items.width)
+
+
+def _rows(inst: Instance, index: Tensor | None) -> Tensor | None:
+    """The features of some items, and the intercept."""
+    if index is None:
+        return None
+    per_feature = inst.items.size // inst.items.features
+    features = torch.unique(index // per_feature)
+    return torch.cat([features, torch.arange(inst.items.features, len(inst.ridge), device=index.device)])
+
+
+def _slopes(inst: Instance, problem: int, found: SupportFit) -> tuple[Tensor, Tensor]:
+    """Predictors, and weighted slopes of this rank's samples, ``(m, c')`` each."""
+    outputs, loss = inst.items.outputs_of(problem), inst.problem.loss
+    target = inst.source.target[:, outputs]
+    view = Restriction(inst, outputs, inst.items.mask_one(found.chosen), loss, target)
+    eta = view.predictors(view.gather(found.fit.Z))
+    slope = loss.gradient(eta, target) if found.fit.slope is None else found.fit.slope
+    return eta, inst.source.weight * slope
+
+
+def _derivatives(inst: Instance, problem: int, found: SupportFit) -> tuple[Tensor, Tensor]:
+    """The gradient ``(n, c')`` and the diagonal blocks ``(n, c', c')`` of the Hessian for all features, by a pass."""
+    outputs, loss, c = inst.items.outputs_of(problem), inst.problem.loss, len(inst.items.outputs_of(problem))
+    eta, slope = _slopes(inst, problem, found)
+    weights = inst.source.weight.unsqueeze(2) * curvature_at(loss, eta, inst.source.target[:, outputs])
+    n, own = len(inst.ridge), inst.source.matrix.own
+    gradient, blocks = inst.ridge.new_zeros(n, c), inst.ridge.new_zeros(n, c * c)
+    for at, strip in own[1].strips():
+        gradient[own[0]] += strip.rmv(slope[at].to(inst.source.matrix.dtype))
+        blocks[own[0]] += strip.squares(weights[at].flatten(1).to(inst.source.matrix.dtype))
+    summed = inst.grid.total(torch.cat([gradient.flatten(), blocks.flatten()]))
+    gradient = summed[: n * c].view(n, c) + inst.ridge * found.fit.Z[:, outputs]
+    blocks = summed[n * c :].view(n, c, c) + torch.diag_embed(inst.ridge.expand(n, c))
+    return gradient, blocks
+
+
+def _pin_intercepts(inst: Instance, H: Tensor, outputs: int) -> None:
+    """Make the Hessian regular in the intercepts; see `Restriction`."""
+    if inst.items.free:
+        last = torch.arange(len(H) - outputs, len(H), device=H.device)
+        if inst.problem.loss.joint:
+            H[last.unsqueeze(1), last] += H[last, last].mean()
+        curvature = inst.problem.loss.typical_curvature(inst.mean_target, outputs)
+        most = inst.coordinates.column_norm**2 * curvature
+        H[last, last] += most * (H[last, last] <= 1e-12 * most)
