@@ -22,23 +22,21 @@ FEW_SWAPS = (1, 2, 3, 4, 8)
 # Shares of the support that are exchanged at random for further searches.
 PERTURBED = (0.1, 0.25, 0.5, 0.25, 0.5, 0.1, 0.75, 0.5)
 SINGLE_SWAPS = 6
+MOST_PROPOSED = len(FEW_SWAPS) + 1 + len(PERTURBED) + SINGLE_SWAPS
+# How often a model is asked for proposals before it is given up.
+ATTEMPTS = 3
 # The most supports that are fitted in a round, and how many of them if the loss has kinks, where each takes longer.
 TRIES = 12
 KINK_TRIES = 4
 
 
-def improve(objective: Objective, found: SupportFit, rounds: int = MOST_ROUNDS) -> SupportFit:
-    """The best support after rounds of models, until no proposal is better."""
+def improve(objective: Objective, found: SupportFit, rounds: int = MOST_ROUNDS, attempts: int = ATTEMPTS) -> SupportFit:
+    """The best support after rounds of models, until no proposal of the last model is better."""
     watch = objective.inst.watch
-    for number in range(rounds):
+    for _ in range(rounds):
         if watch.must_stop() or bool(found.chosen.all()) or not bool(found.chosen.any()):
             break
-        local = objective.local_form(found)
-        seed = number
-        base = local.pack(found.chosen)
-        most = len(FEW_SWAPS) + 1 + len(PERTURBED) + SINGLE_SWAPS
-        ends = local.find(lambda search: _propose(search, base, seed), most)  # noqa: B023
-        better = _try(objective, local, found, ends)
+        better = _improve_once(objective, found, attempts)
         if better is None:
             break
         found = better
@@ -46,15 +44,33 @@ def improve(objective: Objective, found: SupportFit, rounds: int = MOST_ROUNDS) 
     return found
 
 
+def _improve_once(objective: Objective, found: SupportFit, attempts: int) -> SupportFit | None:
+    """A better support by the model at a fit: by its first proposals, or by those of further perturbations."""
+    local = objective.local_form(found)
+    base = local.pack(found.chosen)
+    tried = {base.tobytes()}
+    for attempt in range(attempts):
+
+        def propose(search: FormSearch, seed: int = attempt) -> list[End]:
+            return _propose(search, base, seed)
+
+        ends = [end for end in local.find(propose, MOST_PROPOSED) if end.chosen.tobytes() not in tried]
+        tried |= {end.chosen.tobytes() for end in ends}
+        better = _try(objective, local, found, ends)
+        if better is not None:
+            return better
+    return None
+
+
 def _propose(search: FormSearch, base: np.ndarray, seed: int) -> list[End]:
     """Ends of searches around a support, without repeats, the most promising first."""
     generator = np.random.default_rng(seed)
-    count = int(base.sum())
-    perturbed = [search.perturb(base, share, generator) for share in PERTURBED]
-    plain = [base] * (len(FEW_SWAPS) + 1)
-    swaps = [*FEW_SWAPS, *[MOST_SWAPS * count] * (1 + len(PERTURBED))]
-    ends = search.descend_around(base, np.stack([*plain, *perturbed]), swaps)
-    singles = search.single_swaps(base, SINGLE_SWAPS)
+    most = MOST_SWAPS * int(base.sum())
+    starts, swaps, singles = [search.perturb(base, share, generator) for share in PERTURBED], [most] * len(PERTURBED), []
+    if seed == 0:
+        starts, swaps = [*starts, *[base] * (len(FEW_SWAPS) + 1)], [*swaps, *FEW_SWAPS, most]
+        singles = search.single_swaps(base, SINGLE_SWAPS)
+    ends = search.descend_around(base, np.stack(starts), swaps)
     return _drop_repeats(sorted([*ends, *singles], key=lambda end: end.value), base)
 
 
@@ -71,12 +87,11 @@ def _drop_repeats(ends: Iterable[End], known: np.ndarray) -> list[End]:
 def _try(objective: Objective, local: LocalForm, found: SupportFit, ends: list[End]) -> SupportFit | None:
     """The best of the proposals by its true objective, if it is better than what was found."""
     threshold = objective.rel_tol * abs(found.value)
-    promising = [end for end in ends if end.value < found.value - threshold]
-    if not promising:
+    if not ends:
         return None
     if not objective.inst.problem.loss.smooth:
-        return _try_in_turn(objective, local, found, promising[:KINK_TRIES], threshold)
-    chosen = promising[:TRIES]
+        return _try_in_turn(objective, local, found, ends[:KINK_TRIES], threshold)
+    chosen = ends[:TRIES]
     batch = fit_batch(objective.inst, objective.problem, local, [end.chosen for end in chosen], found.value)
     hoped = batch.values - batch.promised
     for k in hoped.argsort(stable=True).tolist()[:2]:
