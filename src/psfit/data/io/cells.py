@@ -8,8 +8,6 @@ import pyarrow.compute as pc
 
 from psfit.data.schema import KINDS, Kind
 
-# Larger whole numbers are not exact in floating point.
-EXACT = 2.0**53
 
 
 def is_text(kind: pa.DataType) -> bool:
