@@ -7,7 +7,7 @@ from pathlib import Path
 from psfit.data.io.base import DataFile, DataFileError, JoinedRows, Part, ReadRequest
 from psfit.data.io.learn_schema import FILES_DIFFER, Pieces, learn_schema
 
-# The module and the class of each format. A module is imported with the first file of its format, since pyarrow takes time.
+# The module and the class of each format. A module is imported with the first file of its format: pyarrow takes time.
 FORMATS = {
     ".npy": ("arrays", "NpyFile"),
     ".npz": ("arrays", "NpzFile"),

@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from psfit.data.schema import KINDS, Kind
-
+from psfit.data.schema import EXACT, KINDS, Kind
 
 
 def is_text(kind: pa.DataType) -> bool:
