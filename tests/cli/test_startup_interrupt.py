@@ -33,7 +33,6 @@ def test_the_command_ends_quietly(interrupted, command):
 
 
 def test_other_programs_hear_of_it_as_usual(interrupted):
-    done = interrupted(
-        sys.executable, "-c", "try:\n import psfit\n psfit.solve\nexcept KeyboardInterrupt:\n print('heard')"
-    )
+    program = "try:\n import psfit\n psfit.solve\nexcept KeyboardInterrupt:\n print('heard')"
+    done = interrupted(sys.executable, "-c", program)
     assert done.stdout == "heard\n"
