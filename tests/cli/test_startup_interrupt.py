@@ -26,12 +26,13 @@ def interrupted(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("command", [[SCRIPT, "--help"], [sys.executable, "-m", "psfit", "fit", "data.csv"]])
+@pytest.mark.parametrize("command", [[SCRIPT, "demo"], [sys.executable, "-m", "psfit", "fit", "data.csv"]])
 def test_the_command_ends_quietly(interrupted, command):
     done = interrupted(*command)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_other_programs_hear_of_it_as_usual(interrupted):
-    done = interrupted(sys.executable, "-c", "try:\n import psfit\nexcept KeyboardInterrupt:\n print('heard')")
+    program = "try:\n import psfit\n psfit.solve\nexcept KeyboardInterrupt:\n print('heard')"
+    done = interrupted(sys.executable, "-c", program)
     assert done.stdout == "heard\n"

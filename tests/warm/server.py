@@ -18,7 +18,9 @@ from pathlib import Path
 import psfit.plots
 import pytest  # noqa: F401
 
-import psfit.cli
+import psfit.cli.measurement
+import psfit.data.io.tables
+import psfit.data.io.text
 import psfit.reporting  # noqa: F401
 
 

@@ -1,16 +1,21 @@
-"""The command line: ``psfit fit``, ``path``, ``predict``, ``inspect``, ``report``, ``demo`` and ``bench``."""
+"""The command line: ``psfit fit``, ``path``, ``predict``, ``inspect``, ``report``, ``demo``, ``bench`` and ``compile``.
+
+The modules of the commands import little: the help must not wait for torch. What a command computes with is imported
+when the command is called.
+"""
 
 import os
 import sys
 import warnings
-from typing import Annotated
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
 
 import typer
-from sklearn.exceptions import ConvergenceWarning
 
-from psfit.admm.checkpoint import CheckpointError
-from psfit.admm.loop import StoppedError
+import psfit
 from psfit.cli.bench import bench
+from psfit.cli.compile import compile
 from psfit.cli.demo import demo
 from psfit.cli.fit import fit
 from psfit.cli.inspect import inspect
@@ -18,10 +23,8 @@ from psfit.cli.output import EXIT_CODES
 from psfit.cli.path import path
 from psfit.cli.predict import predict
 from psfit.cli.report import report
-from psfit.comm import PeerLostError, RemoteError
 from psfit.common.startup_interrupt import restore_ctrl_c
 from psfit.common.status import Status
-from psfit.common.version import __version__
 
 app = typer.Typer(
     help="Sparse linear models under an exact limit on nonzero coefficients, over nodes and devices. "
@@ -29,13 +32,38 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (fit, path, predict, inspect, report, demo, bench):
-    app.command()(command)
+
+
+def _print_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Print a warning in one line, without the place in the code: the user did not write that code."""
+    print(f"psfit: warning: {message}", file=sys.stderr)
+
+
+def _begin(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, which begins by importing nearly everything; until that is done, Ctrl-C exits at once."""
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        from sklearn.exceptions import ConvergenceWarning
+
+        import psfit.reporting  # noqa: F401
+
+        restore_ctrl_c()
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", ConvergenceWarning)
+            warnings.showwarning = _print_warning
+            command(**given)
+
+    return run
+
+
+for command in (fit, path, predict, inspect, report, demo, bench, compile):
+    app.command()(_begin(command))
 
 
 def _print_version(asked: bool) -> None:
     if asked:
-        print(f"psfit {__version__}")
+        print(f"psfit {psfit.__version__}")
         raise typer.Exit
 
 
@@ -48,35 +76,45 @@ def _common_options(
     pass
 
 
-def _print_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Print a warning in one line, without the place in the code: the user did not write that code."""
-    print(f"psfit: warning: {message}", file=sys.stderr)
-
-
 def main() -> None:
     """Run a command; an error that the user can fix is printed in one line, without a traceback."""
-    restore_ctrl_c()
     try:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("always", ConvergenceWarning)
-                warnings.showwarning = _print_warning
-                app()
+            app()
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
         # The reader has closed the pipe, as in `psfit ... | head`; the interpreter must not write again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except RemoteError:
+    except Exception as error:
+        code = _print_error(error)
+        if code is None:
+            raise
+        sys.exit(code)
+
+
+def _print_error(error: Exception) -> int | None:
+    """Print an error in one line; return the exit code, or None for an error of PsFiT itself."""
+    if isinstance(error, psfit.RemoteError):
         # The rank that failed has printed the reason.
-        sys.exit(1)
-    except StoppedError as stopped:
-        if stopped.rank == 0:
-            print(f"psfit: {stopped}", file=sys.stderr)
-        sys.exit(EXIT_CODES[Status.TERMINATED])
-    except (ValueError, TypeError, FloatingPointError, OSError, ImportError, CheckpointError, PeerLostError) as error:
-        # Where several ranks have the same error, only the first of them prints it.
-        if not isinstance(error.__cause__, RemoteError):
-            print(f"psfit: error: {error}", file=sys.stderr)
-        sys.exit(1)
+        return 1
+    if isinstance(error, psfit.StoppedError):
+        if error.rank == 0:
+            print(f"psfit: {error}", file=sys.stderr)
+        return EXIT_CODES[Status.TERMINATED]
+    known = (
+        ValueError,
+        TypeError,
+        FloatingPointError,
+        OSError,
+        ImportError,
+        psfit.CheckpointError,
+        psfit.PeerLostError,
+    )
+    if not isinstance(error, known):
+        return None
+    # Where several ranks have the same error, only the first of them prints it.
+    if not isinstance(error.__cause__, psfit.RemoteError):
+        print(f"psfit: error: {error}", file=sys.stderr)
+    return 1

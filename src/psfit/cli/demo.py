@@ -4,20 +4,17 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from sklearn.preprocessing import PolynomialFeatures
 
+import psfit
 from psfit.cli import options
 from psfit.cli.parsing import default_grid
-from psfit.comm import Grid
 from psfit.common.output_files import require_writable, write_lines, write_whole
-from psfit.data.synthetic import paper_recipe
-from psfit.estimators import SparseLinearRegression
-from psfit.estimators.persistence.model_file import save
-from psfit.reporting.plots import plot_convergence
+
+if TYPE_CHECKING:
+    from psfit.comm import Grid
 
 # A very small ridge, so that the coefficients are those of least squares on the support.
 GAMMA = 1000.0
@@ -43,7 +40,7 @@ def demo(
     if first:
         _report("Generated data of the paper's kind", FITS[0], model, [found], out)
     table = out / "diabetes.csv"
-    model = SparseLinearRegression(kappa=TERMS, gamma=GAMMA, grid=grid).fit(table, target=TARGET)
+    model = psfit.SparseLinearRegression(kappa=TERMS, gamma=GAMMA, grid=grid).fit(table, target=TARGET)
     if first:
         lines = _term_lines(model, table)
         _report("Diabetes data, 442 patients x 65 candidate terms", FITS[1], model, lines, out)
@@ -52,6 +49,9 @@ def demo(
 
 def _prepare(out: Path, samples: int, features: int, nodes: int) -> None:
     """Refuse arguments that cannot work, and write the real data; every rank will read its part of them."""
+    import numpy as np
+    from sklearn.preprocessing import PolynomialFeatures
+
     if features < 10:
         raise ValueError(f"--features: {features} is too few; a tenth of them matter, so use at least 10")
     if samples < nodes:
@@ -71,23 +71,26 @@ def _prepare(out: Path, samples: int, features: int, nodes: int) -> None:
 
 
 def _diabetes() -> Any:
-    # Imported here: it takes a fifth of a second, and the other commands do not need it.
     from sklearn.datasets import load_diabetes
 
     return load_diabetes()
 
 
-def _fit_generated(samples: int, features: int, grid: Grid) -> tuple[SparseLinearRegression, str]:
+def _fit_generated(samples: int, features: int, grid: "Grid") -> "tuple[psfit.SparseLinearRegression, str]":
     """Fit data of which the true coefficients are known: 90 % of them are zero."""
+    import numpy as np
+
+    from psfit.data.synthetic import paper_recipe
+
     data = paper_recipe(samples, features, sparsity_level=0.9, nodes=grid.nodes.size, noise=0.001)
     mine = grid.rows(samples)
-    model = SparseLinearRegression(kappa=data.kappa, gamma=GAMMA, fit_intercept=False, grid=grid)
+    model = psfit.SparseLinearRegression(kappa=data.kappa, gamma=GAMMA, fit_intercept=False, grid=grid)
     model.fit(data.A[mine].numpy(), data.b[mine, 0].numpy())
     found = len(np.intersect1d(np.flatnonzero(data.x[:, 0]), model.support_))
     return model, f"  recovered  {found} of the {data.kappa} true features"
 
 
-def _term_lines(model: SparseLinearRegression, table: Path) -> list[str]:
+def _term_lines(model: "psfit.SparseLinearRegression", table: Path) -> list[str]:
     """How well the model describes the data, and with which terms."""
     predicted = model.predict(table)
     actual = _diabetes().target
@@ -104,21 +107,21 @@ def _files(name: str) -> tuple[str, str]:
     return f"{name}.psfit", f"convergence-{name}.png"
 
 
-def _report(title: str, name: str, model: SparseLinearRegression, lines: list[str], out: Path) -> None:
+def _report(title: str, name: str, model: "psfit.SparseLinearRegression", lines: list[str], out: Path) -> None:
     """Print a fit, save it and draw its residuals."""
     file, picture = (out / one for one in _files(name))
-    save(model, file)
+    psfit.save(model, file)
     _draw(model, title, picture)
     lines = [title, str(model.result_), *lines, f"  model      {file}", f"  picture    {picture}"]
     print("\n".join(lines), end="\n\n", flush=True)
 
 
-def _draw(model: SparseLinearRegression, title: str, picture: Path) -> None:
+def _draw(model: "psfit.SparseLinearRegression", title: str, picture: Path) -> None:
     # A figure made without pyplot needs no screen, whatever the user's settings of matplotlib are.
     from matplotlib.figure import Figure
 
     figure: Any = Figure(figsize=(6.4, 4.0), layout="constrained")
-    plot_convergence(model.result_, figure.subplots(), f"{title}, {model.result_.nodes} nodes")
+    psfit.plots.plot_convergence(model.result_, figure.subplots(), f"{title}, {model.result_.nodes} nodes")
     write_whole(picture, lambda file: figure.savefig(file, format="png", dpi=120))
 
 

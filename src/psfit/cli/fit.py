@@ -5,18 +5,12 @@ from typing import Annotated
 
 import typer
 
-from psfit.admm.bicadmm import BiCADMM
+import psfit
 from psfit.cli import options
 from psfit.cli.output import Printer, coefficient_lines, exit_if_stopped, file_facts, model_facts
 from psfit.cli.parsing import file_source, parse_kappa
 from psfit.cli.report import write_report
-from psfit.comm import GridSpec
 from psfit.common.output_files import require_writable
-from psfit.data import FileSource
-from psfit.estimators.factory import make_estimator
-from psfit.estimators.model import SparseModel
-from psfit.estimators.persistence.model_file import MODELS, save
-from psfit.reporting import require_page
 
 
 def fit(
@@ -69,14 +63,19 @@ def fit(
     config: options.Config = None,
 ) -> None:
     """Fit a sparse model; under torchrun or mpirun, one model over all ranks."""
-    spec = GridSpec(nodes=nodes, blocks=blocks, device=device, dtype=dtype, backend=backend, timeout=timeout)
+    from psfit.estimators.factory import make_estimator
+    from psfit.estimators.model import SparseModel
+    from psfit.estimators.persistence.model_file import MODELS
+    from psfit.reporting import require_page
+
+    spec = psfit.GridSpec(nodes=nodes, blocks=blocks, device=device, dtype=dtype, backend=backend, timeout=timeout)
     grid = spec.build()
 
-    def prepare() -> tuple[Printer, FileSource, SparseModel]:
+    def prepare() -> tuple[Printer, psfit.FileSource, SparseModel]:
         require_writable("--out", out, MODELS)
         require_page("--report", report)
         printer = Printer(grid, json, quiet)
-        solver = BiCADMM(
+        solver = psfit.BiCADMM(
             effort=effort.value,
             exact=exact,
             gap_tol=gap_tol,
@@ -102,7 +101,7 @@ def fit(
     printer, source, estimator = grid.run_together(prepare)
     estimator.fit(source)
     if out is not None and printer.first:
-        save(estimator, out)
+        psfit.save(estimator, out)
     facts = model_facts(estimator)
     lines = coefficient_lines(facts) + ([f"  model      {out}"] if out else [])
     lines += write_report(estimator, source, grid, report)

@@ -2,19 +2,17 @@
 
 import json as formats
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
-from psfit.admm.checkpoint import find_run
+import psfit
 from psfit.cli.options import Columns, Json, OneHot, Target
 from psfit.cli.output import MOST_SHOWN, coefficient_lines, json_values, model_facts
 from psfit.cli.parsing import file_source
-from psfit.comm import GridSpec
-from psfit.data.summary import ColumnSummary
-from psfit.estimators.persistence.archive import MARK
-from psfit.estimators.persistence.model_file import load
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def inspect(
@@ -25,6 +23,9 @@ def inspect(
     json: Json = False,
 ) -> None:
     """Show what is in a file: a model, samples, or a checkpoint."""
+    from psfit.admm.checkpoint import find_run
+    from psfit.estimators.persistence.archive import MARK
+
     if not file.exists():
         raise ValueError(f"there is no file {file}")
     kept = find_run(file) if file.is_dir() else None
@@ -45,7 +46,7 @@ def _last_bytes(file: Path) -> bytes:
 
 
 def _model(file: Path) -> tuple[dict[str, Any], list[str]]:
-    model = load(file)
+    model = psfit.load(file)
     facts = {"kind": "model"} | model_facts(model)
     return facts, [f"{file}: a {type(model).__name__}", str(model.result_), *coefficient_lines(facts)]
 
@@ -59,7 +60,9 @@ def _checkpoint(folder: Path, iteration: int, run: dict[str, Any]) -> tuple[dict
 
 
 def _samples(file: Path, target: str | None, columns: str | None, one_hot: bool) -> tuple[dict[str, Any], list[str]]:
-    grid = GridSpec(backend="serial", device="cpu").build()
+    from psfit.data.summary import ColumnSummary
+
+    grid = psfit.GridSpec(backend="serial", device="cpu").build()
     found = file_source([file], target, None, columns, one_hot).read(grid)
     m, p = found.matrix.shape
     statistics = ColumnSummary.of(found.matrix, grid)
@@ -92,10 +95,12 @@ def _samples(file: Path, target: str | None, columns: str | None, one_hot: bool)
     return facts, lines
 
 
-def _target_facts(y: np.ndarray | None) -> dict[str, Any] | None:
+def _target_facts(y: "np.ndarray | None") -> dict[str, Any] | None:
     """Classes with their counts, or the range of numbers."""
     if y is None:
         return None
+    import numpy as np
+
     values, counts = np.unique(y, return_counts=True)
     if values.dtype.kind not in "fiub" or len(values) <= 10:
         return {"values": {str(value): int(count) for value, count in zip(values, counts, strict=True)}}

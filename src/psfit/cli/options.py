@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from psfit.estimators.registry import LOSSES
-
+# The choices are written out: the help shows them, and it must not wait for torch.
+LOSSES = ("squared", "huber", "logistic", "softmax", "squared_hinge", "hinge", "poisson")
 Loss = Enum("Loss", {name: name for name in LOSSES}, type=str)  # type: ignore[misc]
 Effort = Enum("Effort", {name: name for name in ("low", "medium", "high")}, type=str)  # type: ignore[misc]
 Sparsity = Enum("Sparsity", {name: name for name in ("element", "feature")}, type=str)  # type: ignore[misc]

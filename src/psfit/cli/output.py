@@ -2,15 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import typer
 
-from psfit.comm import Grid
 from psfit.common.output_files import require_writable, write_whole
 from psfit.common.status import Status
-from psfit.estimators.model import SparseModel
+
+if TYPE_CHECKING:
+    from psfit.comm import Grid
+    from psfit.estimators.model import SparseModel
 
 # Rows of a table that are printed.
 MOST_SHOWN = 20
@@ -21,7 +22,7 @@ EXIT_CODES = {Status.INTERRUPTED: 130, Status.TERMINATED: 143}
 class Printer:
     """Prints on the first rank only: text, JSON or nothing."""
 
-    def __init__(self, grid: Grid, as_json: bool, quiet: bool) -> None:
+    def __init__(self, grid: "Grid", as_json: bool, quiet: bool) -> None:
         if as_json and quiet:
             raise ValueError("--json and --quiet exclude each other; use --json alone, it prints nothing but JSON")
         self.first = grid.world.rank == 0
@@ -57,6 +58,8 @@ def file_facts(**files: Path | None) -> dict[str, str | None]:
 
 def coefficient_lines(facts: dict[str, Any]) -> list[str]:
     """Classes, intercepts and the largest coefficients of a model, from its `model_facts`."""
+    import numpy as np
+
     names, coefs = facts["support"], np.array(facts["coefficients"]).reshape(-1, len(facts["intercept"]))
     order = np.argsort(-np.abs(coefs).max(axis=1), kind="stable")
     width = max([11, *(len(str(names[j])) for j in order[:MOST_SHOWN])])
@@ -88,7 +91,7 @@ def save_picture(axes: Any, picture: Path) -> str:
     return f"  picture    {picture}"
 
 
-def exit_if_stopped(status: Status | None, grid: Grid) -> None:
+def exit_if_stopped(status: Status | None, grid: "Grid") -> None:
     """Exit with a code of its own if a signal stopped the work; call this when all results are written."""
     if status in EXIT_CODES:
         # A launcher ends all ranks when one of them exits with an error, so all wait for the rank that writes.
@@ -96,7 +99,7 @@ def exit_if_stopped(status: Status | None, grid: Grid) -> None:
         raise typer.Exit(EXIT_CODES[status])
 
 
-def model_facts(model: SparseModel) -> dict[str, Any]:
+def model_facts(model: "SparseModel") -> dict[str, Any]:
     """A fitted model as values that JSON can hold."""
     result = model.result_
     names = getattr(model, "feature_names_in_", None)

@@ -1,9 +1,12 @@
 """What the values of options mean: text from the command line in, settings out."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from psfit.comm import Grid, GridSpec
-from psfit.data import FileSource
+import psfit
+
+if TYPE_CHECKING:
+    from psfit.comm import Grid
 
 # Limits of a path that a command takes; a model is kept for each.
 MOST_LIMITS = 100_000
@@ -16,17 +19,17 @@ def file_source(
     columns: str | None = None,
     one_hot: bool = False,
     memory: str | None = None,
-) -> FileSource:
+) -> "psfit.FileSource":
     """The samples to read: files, target, weights and columns."""
     chosen = None if columns is None else tuple(name.strip() for name in columns.split(","))
-    return FileSource(tuple(data), target, weight, chosen, one_hot, memory)
+    return psfit.FileSource(tuple(data), target, weight, chosen, one_hot, memory)
 
 
-def default_grid(nodes: int | None, device: str) -> Grid:
+def default_grid(nodes: int | None, device: str) -> "Grid":
     """A grid of `nodes`; if that is None, one node for each rank, or four in a single process."""
-    grid = GridSpec(nodes=nodes, device=device).build()
+    grid = psfit.GridSpec(nodes=nodes, device=device).build()
     alone = nodes is None and grid.world.size == 1
-    return GridSpec(nodes=4, device=device).build() if alone else grid
+    return psfit.GridSpec(nodes=4, device=device).build() if alone else grid
 
 
 def parse_kappa(kappa: str | None) -> int | float | None:

@@ -3,11 +3,11 @@
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from psfit.admm.bicadmm import BiCADMM
+import psfit
 from psfit.cli import options
 from psfit.cli.output import (
     EXIT_CODES,
@@ -21,16 +21,13 @@ from psfit.cli.output import (
 )
 from psfit.cli.parsing import file_source, parse_limits, parse_numbers
 from psfit.cli.report import write_report
-from psfit.comm import Grid, GridSpec
 from psfit.common.output_files import require_writable, write_lines
 from psfit.common.progress import Progress
 from psfit.common.status import Status
-from psfit.data import FileSource
-from psfit.estimators import SparsePath, sparse_path
-from psfit.estimators.factory import make_estimator
-from psfit.estimators.persistence.model_file import save
-from psfit.estimators.selecting import SelectingModel
-from psfit.reporting import require_page
+
+if TYPE_CHECKING:
+    from psfit.comm import Grid
+    from psfit.estimators.selecting import SelectingModel
 
 Criterion = Enum("Criterion", {name: name for name in ("aic", "bic", "ebic", "gic")}, type=str)  # type: ignore[misc]
 CHOICE_PANEL = "Choice of kappa"
@@ -95,11 +92,14 @@ def path(
     config: options.Config = None,
 ) -> None:
     """Fit all limits kappa in one run; with --cv or --criterion, choose one of them."""
-    spec = GridSpec(nodes=nodes, blocks=blocks, device=device, dtype=dtype, backend=backend, timeout=timeout)
+    from psfit.estimators.factory import make_estimator
+    from psfit.reporting import require_page
+
+    spec = psfit.GridSpec(nodes=nodes, blocks=blocks, device=device, dtype=dtype, backend=backend, timeout=timeout)
     grid = spec.build()
     chooses = cv is not None or criterion is not None
 
-    def prepare() -> tuple[Printer, FileSource, dict[str, Any], dict[str, Any]]:
+    def prepare() -> tuple[Printer, psfit.FileSource, dict[str, Any], dict[str, Any]]:
         if cv is not None and criterion is not None:
             raise ValueError("--cv and --criterion exclude each other; use one of them")
         if not chooses and (scoring is not None or one_standard_error):
@@ -114,7 +114,7 @@ def path(
             "fit_intercept": intercept,
             "standardize": standardize,
             "sparsity": sparsity.value,
-            "solver": BiCADMM(effort=effort.value, time_limit=time_limit, interruptible=True),
+            "solver": psfit.BiCADMM(effort=effort.value, time_limit=time_limit, interruptible=True),
             "grid": grid,
             "certify": certify,
             "verbose": int(printer.for_people),
@@ -131,7 +131,7 @@ def path(
         lines += write_report(model, source, grid, report)
         ended: Status | None = model.result_.status
     else:
-        found = sparse_path(source, **tried, loss=loss.value, **shared)
+        found = psfit.sparse_path(source, **tried, loss=loss.value, **shared)
         facts, lines = _write_path(found, printer, out, picture)
         lines += write_report(found, source, grid, report)
         ended = found.ended
@@ -146,7 +146,7 @@ def _require_ending(out: Path | None, chooses: bool) -> None:
         raise ValueError(f"--out: {kind} needs a file that ends with {ending}")
 
 
-def _fit_choice(model: SelectingModel, source: FileSource, grid: Grid) -> None:
+def _fit_choice(model: "SelectingModel", source: "psfit.FileSource", grid: "Grid") -> None:
     """Choose and fit; if Ctrl-C stops the choice, print that and exit."""
     phase = "the set-up"
 
@@ -166,13 +166,13 @@ def _fit_choice(model: SelectingModel, source: FileSource, grid: Grid) -> None:
 
 
 def _write_choice(
-    model: SelectingModel, printer: Printer, out: Path | None, picture: Path | None
+    model: "SelectingModel", printer: Printer, out: Path | None, picture: Path | None
 ) -> tuple[dict[str, Any], list[str]]:
     """Write the model and the picture; return the facts and the lines to print."""
     choice, facts = model.selection_, model_facts(model)
     lines = coefficient_lines(facts)
     if printer.first and out is not None:
-        save(model, out)
+        psfit.save(model, out)
         lines.append(f"  model      {out}")
     if printer.first and picture is not None:
         from psfit.reporting.plots import plot_selection
@@ -182,7 +182,7 @@ def _write_choice(
 
 
 def _write_path(
-    found: SparsePath, printer: Printer, out: Path | None, picture: Path | None
+    found: "psfit.SparsePath", printer: Printer, out: Path | None, picture: Path | None
 ) -> tuple[dict[str, Any], list[str]]:
     """Write the table and the picture; return the facts and the lines to print."""
     rows = found.rows()

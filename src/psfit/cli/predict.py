@@ -5,10 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
+import psfit
 from psfit.cli.tables import ENDINGS, print_table, write_table
 from psfit.common.output_files import require_writable
-from psfit.estimators.persistence.model_file import load
-from psfit.estimators.predictors import Predictions, compute_predictors
 
 
 def predict(
@@ -23,11 +22,13 @@ def predict(
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False,
 ) -> None:
     """Predict the target of every sample, one a line."""
+    from psfit.estimators.predictors import Predictions, compute_predictors
+
     require_writable("--out", out, ENDINGS)
     for given in (model, data):
         if out is not None and out.exists() and given.exists() and out.samefile(given):
             raise ValueError(f"--out: {out} is one of the files to read; name another file")
-    fitted: Any = load(model)
+    fitted: Any = psfit.load(model)
     if proba and not hasattr(fitted, "predict_proba"):
         raise ValueError(f"--proba: {type(fitted).__name__} has no probabilities; leave it out")
     # The file is read only once, for labels and probabilities together.

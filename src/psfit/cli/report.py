@@ -3,18 +3,17 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from psfit import reporting
+import psfit
 from psfit.cli import options
 from psfit.cli.parsing import file_source
-from psfit.comm import Grid, GridSpec
-from psfit.data import FileSource
-from psfit.estimators.model import SparseModel
-from psfit.estimators.persistence.model_file import load
-from psfit.estimators.results import SparsePath
+
+if TYPE_CHECKING:
+    from psfit.comm import Grid
+    from psfit.estimators.model import SparseModel
 
 
 def report(
@@ -33,11 +32,13 @@ def report(
     quiet: options.Quiet = False,
 ) -> None:
     """Write one HTML page about a model; it needs no network and no other file."""
+    from psfit import reporting
+
     if not data and (target is not None or weight is not None):
         raise ValueError("--target and --weight belong to data files; name some after the model")
-    grid = GridSpec(backend=backend, device=device, timeout=timeout).build()
+    grid = psfit.GridSpec(backend=backend, device=device, timeout=timeout).build()
     grid.run_together(lambda: reporting.require_page("--out", out))
-    fitted = grid.run_together(lambda: load(model))
+    fitted = grid.run_together(lambda: psfit.load(model))
     samples = None
     if data:
         source = file_source(data, target, weight, memory=memory)
@@ -48,13 +49,17 @@ def report(
             print(f"  report     {out}")
 
 
-def write_report(subject: SparseModel | SparsePath, source: FileSource, grid: Grid, file: Path | None) -> list[str]:
+def write_report(
+    subject: "SparseModel | psfit.SparsePath", source: "psfit.FileSource", grid: "Grid", file: Path | None
+) -> list[str]:
     """Write the page about what was just fitted, if a file is named; return the lines to print.
 
     All ranks must call this: the samples are read again for their summary.
     """
     if file is None:
         return []
+    from psfit import reporting
+
     samples = reporting.describe(subject, source, grid=grid)
     if grid.world.rank == 0:
         reporting.write_page(file, reporting.render_page(subject, samples, shlex.join(["psfit", *sys.argv[1:]])))

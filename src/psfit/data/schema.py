@@ -8,6 +8,8 @@ from typing import Any, Literal
 Kind = Literal["number", "boolean", "category"]
 # The first that is possible for all cells of a column is its kind.
 KINDS: tuple[Kind, ...] = ("number", "boolean", "category")
+# Larger whole numbers are not exact in floating point.
+EXACT = 2.0**53
 
 
 class SchemaError(ValueError):

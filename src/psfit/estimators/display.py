@@ -6,16 +6,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from psfit.admm.loop import StoppedError
 from psfit.comm import Grid
 from psfit.common.progress import Callback, Progress
 from psfit.common.status import Status
 from psfit.pipeline.path import Points
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
 
 REFRESHES_PER_SECOND = 4
 # Seconds between plain lines: at least LEAST_INTERVAL, and at least the share SHARE of the time so far, so that long
@@ -35,6 +36,8 @@ def show_progress(verbose: int, grid: Grid, callback: Callback | None = None) ->
     if not prints(verbose, grid):
         yield callback
         return
+    from rich.console import Console
+
     console = Console(stderr=True)
     if console.is_jupyter:
         # In a notebook, a line of the standard output can be overwritten; other displays need widgets.
@@ -73,7 +76,9 @@ def _call_both(first: Callback | None, second: Callable[[Progress], None]) -> Ca
 class _LiveLine:
     """One line of a terminal with the time so far, rewritten a few times a second."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: "Console") -> None:
+        from rich.live import Live
+
         self.progress, self.received = Progress(), time.perf_counter()
         self.live = Live(
             get_renderable=self._render,
@@ -94,7 +99,9 @@ class _LiveLine:
     def __call__(self, progress: Progress) -> None:
         self.progress, self.received = progress, time.perf_counter()
 
-    def _render(self) -> Text:
+    def _render(self) -> "Text":
+        from rich.text import Text
+
         seconds = self.progress.seconds + time.perf_counter() - self.received
         line = describe(replace(self.progress, seconds=seconds))
         return Text(line, no_wrap=True, overflow="ellipsis")

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from psfit.common.output_files import write_lines, write_whole
@@ -31,6 +30,8 @@ def write_onnx(model: "SparseModel", path: str | Path) -> None:
         from skl2onnx.common.data_types import FloatTensorType
     except ImportError:
         raise ImportError("ONNX files need skl2onnx: pip install 'psfit[onnx]'") from None
+    from sklearn.linear_model import LogisticRegression
+
     other = as_sklearn(model)
     if hasattr(other, "feature_names_in_"):
         # With names the graph would have one input for each name.

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.model_selection import check_cv
 from torch import Tensor
 
 from psfit.comm import Grid
@@ -56,6 +55,8 @@ def _sum(masks: Tensor, columns: np.ndarray, grid: Grid) -> np.ndarray:
 
 
 def _split(cv: Any, y: np.ndarray, groups: Any, classifier: bool, bounds: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    from sklearn.model_selection import check_cv
+
     rows = len(y)
     if groups is not None:
         groups = np.asarray(groups)

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.metrics import check_scoring
 from torch import Tensor
 
 from psfit.estimators.folds import Folds
@@ -17,7 +16,11 @@ from psfit.pipeline.subsamples import loss_sums, predictors
 
 def find_scorer(scoring: Any) -> Any:
     """scikit-learn's scorer of that name, or None."""
-    return None if scoring is None else check_scoring(None, scoring=scoring)
+    if scoring is None:
+        return None
+    from sklearn.metrics import check_scoring
+
+    return check_scoring(None, scoring=scoring)
 
 
 def score_held_out(scorer: Any, posed: Posed, folds: Folds, coefs: Tensor, intercepts: Tensor) -> np.ndarray:

@@ -1,10 +1,9 @@
 """The page: collects all that is written about a model or a path, and fills the template."""
 
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from psfit.common.status import STOP_REASONS
 from psfit.estimators.model import SparseModel
@@ -19,6 +18,9 @@ from psfit.reporting.paths import path_content
 from psfit.reporting.plots import plot_convergence, plot_selection, plot_target
 from psfit.reporting.recipe import model_recipe
 from psfit.reporting.samples import DataSummary
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 # Targets after these are listed without a chart.
 MOST_CHARTS = 6
@@ -44,7 +46,9 @@ def render_page(subject: SparseModel | SparsePath, data: DataSummary | None = No
 
 
 @cache
-def _templates() -> Environment:
+def _templates() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     found = Environment(
         loader=PackageLoader("psfit.reporting"),
         autoescape=True,

@@ -1,35 +1,34 @@
 """Data files of several formats, read in parts."""
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
-from psfit.data.io.arrays import NpyFile, NpzFile
 from psfit.data.io.base import DataFile, DataFileError, JoinedRows, Part, ReadRequest
-from psfit.data.io.hdf5 import Hdf5File
 from psfit.data.io.learn_schema import FILES_DIFFER, Pieces, learn_schema
-from psfit.data.io.svmlight import SvmlightFile
-from psfit.data.io.tables import ArrowFile, ParquetFile
-from psfit.data.io.text import TextFile
 
-FORMATS: dict[str, type[DataFile]] = {
-    ".npy": NpyFile,
-    ".npz": NpzFile,
-    ".csv": TextFile,
-    ".tsv": TextFile,
-    ".parquet": ParquetFile,
-    ".feather": ArrowFile,
-    ".arrow": ArrowFile,
-    ".svm": SvmlightFile,
-    ".libsvm": SvmlightFile,
-    ".svmlight": SvmlightFile,
-    ".h5": Hdf5File,
-    ".hdf5": Hdf5File,
+# The module and the class of each format. A module is imported with the first file of its format: pyarrow takes time.
+FORMATS = {
+    ".npy": ("arrays", "NpyFile"),
+    ".npz": ("arrays", "NpzFile"),
+    ".csv": ("text", "TextFile"),
+    ".tsv": ("text", "TextFile"),
+    ".parquet": ("tables", "ParquetFile"),
+    ".feather": ("tables", "ArrowFile"),
+    ".arrow": ("tables", "ArrowFile"),
+    ".svm": ("svmlight", "SvmlightFile"),
+    ".libsvm": ("svmlight", "SvmlightFile"),
+    ".svmlight": ("svmlight", "SvmlightFile"),
+    ".h5": ("hdf5", "Hdf5File"),
+    ".hdf5": ("hdf5", "Hdf5File"),
 }
 
 
 def open_file(path: Path, wanted: ReadRequest) -> DataFile:
     """Open a file; its ending decides the format."""
-    return FORMATS[path.suffix.lower()](path, wanted)  # type: ignore[call-arg]
+    module, name = FORMATS[path.suffix.lower()]
+    kind: type[DataFile] = getattr(import_module(f"{__name__}.{module}"), name)
+    return kind(path, wanted)  # type: ignore[call-arg]
 
 
 def find_files(paths: Sequence[str | Path]) -> list[Path]:

@@ -6,10 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from psfit.data.schema import KINDS, Kind
-
-# Larger whole numbers are not exact in floating point.
-EXACT = 2.0**53
+from psfit.data.schema import EXACT, KINDS, Kind
 
 
 def is_text(kind: pa.DataType) -> bool:

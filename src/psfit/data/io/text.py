@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.csv as csv
 
 from psfit.data.io.base import CellError, DataFile, DataFileError, Part, PossibleKinds, ReadRequest
-from psfit.data.io.cells import EXACT, first_of_other_kind, is_number
+from psfit.data.io.cells import first_of_other_kind, is_number
 from psfit.data.io.lines import Lines, line_range
 from psfit.data.io.table_plan import TablePlan
-from psfit.data.schema import Kind, Schema
+from psfit.data.schema import EXACT, Kind, Schema
 from psfit.data.streamed import ArrayRows, BinaryRows, RowReader
 
 BLOCK = 8 << 20

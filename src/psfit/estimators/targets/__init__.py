@@ -1,4 +1,7 @@
-"""Targets: one small class for each kind of y."""
+"""Targets: one small class for each kind of y.
+
+scikit-learn's models and scores are imported where they are used, because that takes time.
+"""
 
 from psfit.estimators.targets.base import Target
 from psfit.estimators.targets.counts import Counts

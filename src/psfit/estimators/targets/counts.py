@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.linear_model import PoissonRegressor
-from sklearn.metrics import d2_tweedie_score
 from sklearn.utils import column_or_1d
 
 from psfit.comm import Grid
@@ -42,6 +40,8 @@ class Counts(Numbers):
 
     def score(self, y: Any, predicted: np.ndarray, sample_weight: Any = None) -> float:
         """The share of the Poisson deviance that the predictions explain, D^2."""
+        from sklearn.metrics import d2_tweedie_score
+
         # The deviance needs positive expected counts, but for a predictor far below zero they round to zero.
         expected = np.maximum(predicted, np.finfo(float).tiny)
         return float(d2_tweedie_score(y, expected, power=1, sample_weight=sample_weight))
@@ -57,6 +57,8 @@ class Counts(Numbers):
         )
 
     def to_sklearn(self, coef: np.ndarray, intercept: np.ndarray) -> Any:
+        from sklearn.linear_model import PoissonRegressor
+
         model = self._fill(PoissonRegressor(), coef, intercept)
         # Its `predict` takes the inverse of the link from this loss.
         model._base_loss = model._get_loss()

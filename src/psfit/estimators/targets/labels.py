@@ -6,14 +6,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import expit, log_expit, log_softmax
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import accuracy_score
-from sklearn.svm import LinearSVC
 from sklearn.utils import check_consistent_length, column_or_1d, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from psfit.comm import Grid
-from psfit.data.io.cells import EXACT
+from psfit.data.schema import EXACT
 from psfit.estimators.kinds import require_labels
 from psfit.estimators.reading import sum_over_nodes
 from psfit.estimators.targets.base import Target
@@ -102,6 +99,8 @@ class Labels(Target):
 
     def score(self, y: Any, predicted: np.ndarray, sample_weight: Any = None) -> float:
         """The share of labels that are predicted."""
+        from sklearn.metrics import accuracy_score
+
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def needs(self, y: np.ndarray, fit_intercept: bool) -> np.ndarray:
@@ -115,6 +114,8 @@ class Labels(Target):
         )
 
     def to_sklearn(self, coef: np.ndarray, intercept: np.ndarray) -> Any:
+        from sklearn.svm import LinearSVC
+
         return self._fill(LinearSVC(), coef, intercept)
 
     def _fill(self, model: Any, coef: np.ndarray, intercept: np.ndarray) -> Any:
@@ -146,6 +147,8 @@ class LogitLabels(Labels):
         return np.exp(log_softmax(decision, axis=1))
 
     def to_sklearn(self, coef: np.ndarray, intercept: np.ndarray) -> Any:
+        from sklearn.linear_model import LogisticRegression
+
         return self._fill(LogisticRegression(), coef, intercept)
 
 

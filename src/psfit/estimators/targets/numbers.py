@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.linear_model import LinearRegression
-from sklearn.metrics import r2_score
 from sklearn.utils import check_array, check_consistent_length
 
 from psfit.comm import Grid
@@ -42,9 +40,13 @@ class Numbers(Target):
 
     def score(self, y: Any, predicted: np.ndarray, sample_weight: Any = None) -> float:
         """The share of the variance that the predictions explain, R^2."""
+        from sklearn.metrics import r2_score
+
         return float(r2_score(y, predicted, sample_weight=sample_weight))
 
     def to_sklearn(self, coef: np.ndarray, intercept: np.ndarray) -> Any:
+        from sklearn.linear_model import LinearRegression
+
         return self._fill(LinearRegression(), coef, intercept)
 
     def _fill(self, model: Any, coef: np.ndarray, intercept: np.ndarray) -> Any:

@@ -1,0 +1,49 @@
+"""The help and the version come without the libraries that take long to import."""
+
+import subprocess
+import sys
+
+import pytest
+from launch import environment
+from typer.main import get_command
+
+from psfit.cli import app, bench, measurement, options
+from psfit.estimators import registry
+
+SLOW = ["torch", "sklearn", "scipy", "numpy", "pandas", "matplotlib", "pyarrow", "numba", "jinja2"]
+PROGRAM = """
+import sys
+from psfit.cli import main
+sys.argv[0] = "psfit"
+try:
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+COMMANDS = sorted(get_command(app).commands)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)], ids=" ".join
+)
+def test_no_slow_library_is_imported(arguments):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, env=environment(), check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "psfit" in done.stdout
+    imported = done.stderr.split()
+    assert "psfit.cli" in imported
+    assert [name for name in SLOW if name in imported] == []
+
+
+def test_the_help_lists_every_command(call):
+    code, out, _ = call("--help")
+    assert code == 0
+    assert {"bench", "compile", "demo", "fit", "inspect", "path", "predict", "report"} == set(COMMANDS)
+    assert all(name in out for name in COMMANDS)
+
+
+def test_the_choices_are_the_losses_that_exist():
+    assert options.LOSSES == registry.BUILT_IN
+    assert tuple(measurement.BASELINES) == sys.modules[bench.__module__].LOSSES
