@@ -14,7 +14,7 @@ from psfit.certificate.dual import gradient_bound, trivial_bound
 from psfit.certificate.form_ascent import raise_bound
 from psfit.certificate.form_bound import FormBound
 from psfit.certificate.quadratic import LimitedForm
-from psfit.data.form_elimination import complete, single_optima
+from psfit.data.form_elimination import complete, rounding_of, single_optima
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
@@ -102,8 +102,10 @@ class Certifier:
             lower, scores = (float(proved), found) if float(proved) > lower else (lower, scores)
         domain, _ = domain.screen(scores, scores.new_tensor([lower]), objective)
         free = domain.free[0]
-        if lower >= enough or not bool(free.any()) or bool(free.all()):
+        if lower >= enough or bool(free.all()):
             return lower, domain
+        if not bool(free.any()):
+            return max(lower, _by_last_support(limited, domain)), domain
         rest = limited.reduce(domain.inside[0], domain.outside[0])
         if rest.kappa == 1:
             least, tried = _by_trying_all(rest, objective, domain)
@@ -144,6 +146,12 @@ class Certifier:
         return gradient_bound(self.inst, complete(form, inside, free, x), extracted.unsqueeze(1), domain)
 
 
+def _by_last_support(limited: LimitedForm, domain: Domain) -> float:
+    """The least value on the items inside, where all are decided: no other support is better than the answer's."""
+    minimum = limited.form.minimise(domain.inside[0].nonzero().flatten())
+    return minimum.value - rounding_of(limited.form, minimum)
+
+
 def _by_trying_all(limited: LimitedForm, objective: float, domain: Domain) -> tuple[float, Domain]:
     """The bound of a form with a single place left. Only items that reach the objective remain possible."""
     values = single_optima(limited.form)
@@ -153,4 +161,3 @@ def _by_trying_all(limited: LimitedForm, objective: float, domain: Domain) -> tu
     if len(possible) == 1:
         inside[0, possible] = True
     return float(values.min()), domain.decide(inside, outside)
-

@@ -85,12 +85,13 @@ class _Ascent:
         return x, self.g
 
     def grow(self, scores: Tensor) -> bool:
-        """Add the items whose scores are among the largest; tell whether there are any."""
+        """Add items, at most as many as there are, whose scores would be among the largest; tell if there are any."""
         if len(self.items) == len(scores):
             return False
-        least = scores.topk(self.places).values[-1]
+        least = scores[self.items].topk(self.places).values[-1]
         others = scores.index_fill(0, self.items, -torch.inf)
         ranked = others.topk(min(self.room, len(scores) - len(self.items)))
         new = ranked.indices[ranked.values >= least]
-        self.items = torch.cat([self.items, new])
+        used = (self.z[:, self.items] != 0).any(dim=0)
+        self.items = torch.cat([self.items[used], new])
         return len(new) > 0

@@ -56,7 +56,7 @@ def ascend(
         _multiply(Q, z, u, rho, inverse, x)
         if k % check_every == 0 or k == iterations:
             value = constant - _measure(x, z, u, Q, ridge, rho, scores) - sum_largest(scores, left)
-            idle = 0 if value - best > stalled * (enough - best) else idle + 1
+            idle = 0 if best == -inf or value - best > stalled * (enough - best) else idle + 1
             if value > best:
                 best = value
                 for o in range(c):
@@ -69,9 +69,7 @@ def ascend(
 
 
 @compiled
-def _multiply(
-    Q: np.ndarray, z: np.ndarray, u: np.ndarray, rho: float, symmetric: np.ndarray, x: np.ndarray
-) -> None:
+def _multiply(Q: np.ndarray, z: np.ndarray, u: np.ndarray, rho: float, symmetric: np.ndarray, x: np.ndarray) -> None:
     """``x = (Q + rho (z - u)) symmetric``, four rows of the symmetric matrix at a time."""
     c, n = Q.shape
     right = np.empty(n)
