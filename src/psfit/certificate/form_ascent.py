@@ -72,10 +72,19 @@ class _Ascent:
         z, u, Q = (part[:, items].contiguous() for part in (self.z, self.u, bound.Q))
         point = torch.empty_like(z)
         ascend(
-            *(part.numpy() for part in (inverse, Q, bound.ridge[items])),
-            *(self.places, self.rho, bound.constant),
-            *(z.numpy(), u.numpy()),
-            *(objective, ITERATIONS, CHECK_EVERY, STALLED, PATIENCE),
+            inverse.numpy(),
+            Q.numpy(),
+            bound.ridge[items].numpy(),
+            self.places,
+            self.rho,
+            bound.constant,
+            z.numpy(),
+            u.numpy(),
+            objective,
+            ITERATIONS,
+            CHECK_EVERY,
+            STALLED,
+            PATIENCE,
             point.numpy(),
         )
         x = torch.zeros_like(self.z).index_copy_(1, items, point)
