@@ -11,15 +11,17 @@ from psfit.certificate import extraction
 from psfit.certificate.candidates import bound_by_candidates
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import gradient_bound, trivial_bound
+from psfit.certificate.form_ascent import raise_bound
+from psfit.certificate.form_bound import FormBound
 from psfit.certificate.quadratic import LimitedForm
-from psfit.certificate.relaxation import QuadraticRelaxation
-from psfit.data.form_elimination import complete, single_optima
+from psfit.data.form_elimination import complete, rounding_of, single_optima
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
-# The most iterations of a certificate, where each is a small product, and where each is two passes over the data.
-SMALL_BUDGET = 100
+# The most iterations of a certificate where each is two passes over the data.
 PASS_BUDGET = 60
+# A bound from a quadratic form is proved again from the data if rounding takes more than this share of its gap.
+ROUNDING_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -84,36 +86,70 @@ class Certifier:
     def _by_quadratic_form(self, X: Tensor, objective: float, enough: float, domain: Domain) -> tuple[float, Domain]:
         """A gradient at the answer; then at a better point of the pooled form; then without the decided items.
 
-        Each step proves its bound from the data themselves. The first bound that is good enough ends the work. Where a
-        single place is left, all items are tried for it.
+        The first bound that is good enough ends the work. Where rounding in the form takes too much of a bound, the
+        data themselves prove it. Where a single place is left, all items are tried for it.
         """
         inst, limited = self.inst, self._limited
         if limited.kappa == 1:
             return _by_trying_all(limited, objective, domain)
-        form, extracted = limited.form, limited.form.curvature.extracted
-        bound, scores = gradient_bound(inst, X, extracted.unsqueeze(1), domain)
-        if float(bound) < enough:
-            above = _ascend(limited, extracted, X, objective)
-            better, found = gradient_bound(inst, above, extracted.unsqueeze(1), domain)
-            if bool(better > bound):
-                X, bound, scores = above, better, found
-        domain, _ = domain.screen(scores, bound, objective)
-        inside, free = domain.inside[0], domain.free[0]
-        if float(bound) >= enough or not bool(free.any()) or bool(free.all()):
-            return float(bound), domain
-        # Items inside are an ordinary part of the convex problem. Rounding leaves a small gradient on them, and half of
-        # their ridge is kept to bound its effect. The other half joins the loss before curvature is extracted.
-        rest = limited.reduce(inside, domain.outside[0])
+        bound = FormBound(limited.form, limited.form.curvature.extracted)
+        point = bound.at(X.T.contiguous(), domain)
+        if point.lower < enough:
+            point = raise_bound(limited, bound, point, domain, objective)
+        lower, scores = point.lower, point.scores
+        if lower < enough and point.is_spoiled(ROUNDING_SHARE, objective):
+            proved, found = gradient_bound(inst, point.x.T, bound.extracted.unsqueeze(1), domain)
+            lower, scores = (float(proved), found) if float(proved) > lower else (lower, scores)
+        domain, _ = domain.screen(scores, scores.new_tensor([lower]), objective)
+        free = domain.free[0]
+        if lower >= enough or bool(free.all()):
+            return lower, domain
+        if not bool(free.any()):
+            return max(lower, _by_last_support(limited, domain)), domain
+        rest = limited.reduce(domain.inside[0], domain.outside[0])
         if rest.kappa == 1:
             least, tried = _by_trying_all(rest, objective, domain)
-            return (least, tried) if least > float(bound) else (float(bound), domain)
+            return (least, tried) if least > lower else (lower, domain)
+        return self._without_decided(rest, point.x, lower, objective, enough, domain)
+
+    def _without_decided(
+        self, rest: LimitedForm, x: Tensor, lower: float, objective: float, enough: float, domain: Domain
+    ) -> tuple[float, Domain]:
+        """From the form that is left without the decided items of the domain; `x` and `lower` are known from before."""
+        bound, limit = FormBound(rest.form, rest.form.curvature.extracted), rest.domain
+        point = bound.at(x[:, rest.index] if rest.kappa > 0 else torch.zeros_like(bound.Q), limit)
+        if rest.kappa > 0 and point.lower < enough:
+            point = raise_bound(rest, bound, point, limit, objective)
+        if point.lower < enough and point.is_spoiled(ROUNDING_SHARE, objective):
+            proved, scores = self._by_gradient_without_decided(point.x.T, domain)
+            if float(proved) > max(point.lower, lower):
+                return float(proved), domain.screen(scores, proved, objective)[0]
+        if point.lower <= lower:
+            return lower, domain
+        limit, _ = limit.screen(point.scores, point.scores.new_tensor([point.lower]), objective)
+        inside, outside = domain.inside.clone(), domain.outside.clone()
+        inside[0, rest.index[limit.inside[0]]] = True
+        outside[0, rest.index[limit.outside[0]]] = True
+        return point.lower, domain.decide(inside, outside)
+
+    def _by_gradient_without_decided(self, x: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:
+        """From one gradient at free items ``x`` and the best values of those inside, by a pass over the data.
+
+        Items inside are an ordinary part of the convex problem. Rounding leaves a small gradient on them, and half of
+        their ridge is kept to bound its effect. The other half joins the loss before curvature is extracted.
+        """
+        limited, inside, free = self._limited, domain.inside[0], domain.free[0]
+        form = limited.form
         halved = limited.with_ridge(form.ridge / 2).reduce(inside, domain.outside[0])
         extracted = torch.where(inside, -form.ridge / 2, 0.0)
         extracted[free] = halved.form.curvature.extracted
-        x = rest.form.Q * 0 if rest.kappa <= 0 else _ascend(rest, extracted[free], X[free], objective)
-        again, scores = gradient_bound(inst, complete(form, inside, free, x), extracted.unsqueeze(1), domain)
-        domain, _ = domain.screen(scores, again, objective)
-        return max(float(bound), float(again)), domain
+        return gradient_bound(self.inst, complete(form, inside, free, x), extracted.unsqueeze(1), domain)
+
+
+def _by_last_support(limited: LimitedForm, domain: Domain) -> float:
+    """The least value on the items inside, where all are decided: no other support is better than the answer's."""
+    minimum = limited.form.minimise(domain.inside[0].nonzero().flatten())
+    return minimum.value - rounding_of(limited.form, minimum)
 
 
 def _by_trying_all(limited: LimitedForm, objective: float, domain: Domain) -> tuple[float, Domain]:
@@ -125,8 +161,3 @@ def _by_trying_all(limited: LimitedForm, objective: float, domain: Domain) -> tu
     if len(possible) == 1:
         inside[0, possible] = True
     return float(values.min()), domain.decide(inside, outside)
-
-
-def _ascend(limited: LimitedForm, extracted: Tensor, X: Tensor, objective: float) -> Tensor:
-    relaxation = QuadraticRelaxation(limited, extracted)
-    return relaxation.ascend(relaxation.root, relaxation.start(X), objective, SMALL_BUDGET)[0][0].T

@@ -25,6 +25,8 @@ POWER_STEPS = 12
 BALANCE = 0.3
 # With fewer steps than this, recording them would take longer than it saves.
 WORTH_RECORDING = 30
+# A bound in float64 costs as much as several steps, so in long runs it is made less often.
+LONG_RUN, CHECK_EVERY_IN_LONG_RUN = 30, 10
 
 # The least objective on a support ``(size,)``, and the slopes ``(m, c)`` of the samples' losses there.
 Fit = Callable[[Tensor], tuple[float, Tensor]]
@@ -96,8 +98,9 @@ class DataRelaxation(Relaxation):
 
         advance = Replay(step) if self._steady and iterations >= WORTH_RECORDING else step
         found = {"z": z, "a": a}
+        every = CHECK_EVERY_IN_LONG_RUN if iterations >= LONG_RUN else CHECK_EVERY
         for k in range(iterations + 1):
-            if k % CHECK_EVERY == 0 or k == iterations:
+            if k % every == 0 or k == iterations:
                 value, measured = dual_bound(inst, found["a"], domain)
                 better = value > best
                 gained = best.isinf() | (value - best > STALLED * (enough - best))

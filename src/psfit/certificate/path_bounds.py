@@ -5,9 +5,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from psfit.certificate.certify import PASS_BUDGET, SMALL_BUDGET
+from psfit.certificate.certify import PASS_BUDGET
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import gradient_bound, trivial_bound
+from psfit.certificate.form_ascent import ITERATIONS
 from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import QuadraticRelaxation
 from psfit.data.form_elimination import single_optima
@@ -59,7 +60,7 @@ class PathBounds:
         states = [relaxation.start(X[:, k : k + 1]) for k in short.tolist()]
         state = tuple(torch.cat(column) for column in zip(*states, strict=True))
         some = domain.select(short)
-        points = relaxation.ascend(some, state, objectives[short], SMALL_BUDGET)[0]
+        points = relaxation.ascend(some, state, objectives[short], ITERATIONS)[0]
         part = inst.with_limits(tuple(kappas[short].tolist()))
         better = gradient_bound(part, points[:, 0].T, extracted.unsqueeze(1), some)[0]
         return bounds.index_put((short,), torch.maximum(bounds[short], better))

@@ -47,17 +47,25 @@ class Curvature:
         return self.G.diagonal(dim1=-2, dim2=-1)
 
     @cached_property
+    def row_norms(self) -> Tensor:
+        """Euclidean norms of the rows ``(n,)``."""
+        return torch.linalg.vector_norm(self.G, dim=-1)
+
+    @cached_property
     def smallest_eigenvalue(self) -> float:
         """A lower bound of the smallest eigenvalue that holds despite rounding; computed once."""
-        return self.smallest_eigenvalue_without(torch.zeros_like(self.diagonal))
+        return self._subtract_errors(least_eigenvalue(self.G), 0.0) if self.size else 0.0
 
     def smallest_eigenvalue_without(self, d: Tensor) -> float:
         """A lower bound of the smallest eigenvalue of ``G - diag(d)`` that holds despite rounding."""
+        rest = self.G.clone()
+        rest.diagonal().sub_(d)
+        return self._subtract_errors(least_eigenvalue(rest), float(d.sum())) if self.size else 0.0
+
+    def _subtract_errors(self, least: float, moved: float) -> float:
+        """A computed eigenvalue less all errors, where the diagonal has changed by `moved` in all."""
         n = self.size
-        if n == 0:
-            return 0.0
-        slack = n * self.entry_error + self.spectral_error + 8 * n * EPS * float(self.diagonal.sum() + d.sum())
-        return least_eigenvalue(self.G - torch.diag(d)) - slack
+        return least - n * self.entry_error - self.spectral_error - 8 * n * EPS * (float(self.diagonal.sum()) + moved)
 
     @cached_property
     def extracted(self) -> Tensor:

@@ -61,7 +61,7 @@ def eliminate(form: QuadraticForm, inside: Tensor, outside: Tensor) -> Quadratic
     return replace(
         rest,
         curvature=Curvature(
-            rest.G - cross.T @ moved,
+            torch.addmm(rest.G, cross.T, moved, alpha=-1),
             rest.curvature.rounded,
             entry_error=e * reach * reach,
             spectral_error=_spectral_error_after(form, gone, moved),

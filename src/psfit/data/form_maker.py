@@ -60,7 +60,7 @@ class FormMaker:
         if dtype not in self._pooled:
             parts = self.curvatures(bounds, dtype, from_double)
             G = nodes.total((parts[0] if len(parts) == 1 else parts.sum(dim=0)).double())
-            form = self._add_sides((G + G.T) / 2, dtype, nodes)
+            form = self._add_sides((G + G.T).div_(2), dtype, nodes)
             self._pooled[dtype] = form.bound_errors(samples, norm) if dtype == torch.float64 else form
         return self._pooled[dtype]
 

@@ -105,8 +105,11 @@ class QuadraticForm:
         )
 
     def restrict(self, rows: Tensor) -> "QuadraticForm":
-        """The form in some of the variables, by indices; the others are zero."""
-        curvature = replace(self.curvature, G=self.G[rows.unsqueeze(1), rows], rounded=self.curvature.rounded[rows])
+        """The form in some of the variables, by sorted indices; the others are zero."""
+        # The first variables need no copy.
+        first = len(rows) > 0 and int(rows[-1]) == len(rows) - 1
+        G = self.G[: len(rows), : len(rows)] if first else self.G[rows].index_select(1, rows)
+        curvature = replace(self.curvature, G=G, rounded=self.curvature.rounded[rows])
         return replace(self, curvature=curvature, Q=self.Q[rows], ridge=self.ridge[rows], hessian=None)
 
     @property
@@ -181,7 +184,7 @@ class QuadraticForm:
         rounding = 2 * (samples + 16) * EPS
         # Rounding the columns moves the singular values of the data by at most the norm of what was rounded off.
         length = (2 * float(self.curvature.rounded.sum())) ** 0.5
-        largest = float(self.G.abs().sum(dim=1).max()) ** 0.5 if self.size else 0.0
+        largest = float(self.G.abs().sum(dim=1).max()) ** 0.5 if length else 0.0
         return replace(
             self,
             curvature=replace(
