@@ -30,6 +30,7 @@ bench: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/models/run.py --output benchmarks/results
 	$(BIN)/python benchmarks/quality/run.py --output benchmarks/results
+	$(BIN)/python benchmarks/peers/run.py --high --exact --output benchmarks/results
 	$(BIN)/python benchmarks/scaling/run.py --output benchmarks/results
 	$(BIN)/python benchmarks/memory/run.py --output benchmarks/results
 	$(BIN)/python benchmarks/selection/run.py --output benchmarks/results

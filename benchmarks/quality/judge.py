@@ -4,9 +4,8 @@ The objective is ``sum_k loss(a_k'x + t, b_k) + ||x||^2 / (2 gamma)`` with a fre
 used, so that PsFiT is not measured by itself.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
+from basis import Basis, Unknowns, basis_of
 from formulas import FORMULAS, target_of
 from scipy.linalg import cho_factor, cho_solve
 from suite import Case
@@ -14,32 +13,8 @@ from suite import Case
 MOST_STEPS = 200
 # Stop when a Newton step promises less than this share of the objective.
 PROMISE = 1e-14
-
-
-@dataclass(frozen=True)
-class Unknowns:
-    """The numbers that a support leaves free: what each is multiplied by, its output and its ridge.
-
-    `columns` is ``(m, d)``, `outputs` and `ridge` are ``(d,)``.
-    """
-
-    columns: np.ndarray
-    outputs: np.ndarray
-    ridge: np.ndarray
-
-    def predictors(self, theta: np.ndarray, width: int) -> np.ndarray:
-        """``(m, width)``."""
-        spread = np.zeros((len(theta), width))
-        spread[np.arange(len(theta)), self.outputs] = theta
-        return self.columns @ spread
-
-    def products(self, other: "Unknowns", bend: np.ndarray) -> np.ndarray:
-        """Second derivatives ``(d, d')`` of the losses, whose curvature is ``bend (m, c, c)``."""
-        table = np.empty((len(self.outputs), len(other.outputs)))
-        for k in np.unique(self.outputs):
-            mine = self.outputs == k
-            table[mine] = self.columns[:, mine].T @ (bend[:, k, other.outputs] * other.columns)
-        return table
+# An answer that could fall by a larger share of the objective is refused.
+ACCEPTED = 1e-9
 
 
 class Judge:
@@ -83,37 +58,48 @@ class Judge:
         return Unknowns(columns, np.concatenate([outputs, free]), ridge)
 
     def refit(self, unknowns: Unknowns, theta: np.ndarray | None = None) -> tuple[np.ndarray, float]:
-        """The best numbers for the unknowns and their objective, by Newton's method with halved steps."""
-        theta = np.zeros(len(unknowns.outputs)) if theta is None else theta
-        value = self._value(unknowns, theta)
+        """The best numbers for the unknowns and their objective, by Newton's method with halved steps.
+
+        At the end the gradient is checked: a next step must promise next to nothing.
+        """
+        basis = basis_of(unknowns)
+        u = np.zeros(basis.back.shape[1]) if theta is None else basis.start(theta)
+        value = self._value(basis, u)
         for _ in range(MOST_STEPS):
-            gradient, hessian = self.derivatives(unknowns, theta)
-            move = -cho_solve(cho_factor(hessian), gradient)
-            promise = -float(gradient @ move)
+            move, promise = self._newton(basis, u)
             if promise <= PROMISE * value:
                 break
-            step = 1.0
-            while (tried := self._value(unknowns, theta + step * move)) > value - 1e-4 * step * promise:
+            step, tried = 1.0, self._value(basis, u + move)
+            while not tried <= value - 1e-4 * step * promise and step > 1e-10:
                 step /= 2
-                if step < 1e-10:
-                    # Rounding hides what is left to gain.
-                    return theta, value
-            theta, value = theta + step * move, tried
-        return theta, value
+                tried = self._value(basis, u + step * move)
+            if step <= 1e-10:
+                # Rounding hides what is left to gain.
+                break
+            u, value = u + step * move, tried
+        if not self._newton(basis, u)[1] <= ACCEPTED * value:
+            raise ArithmeticError(f"the refit of {self.case.name} found no minimum on {len(u)} unknowns")
+        return basis.back @ u, value
 
-    def derivatives(self, unknowns: Unknowns, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Gradient ``(d,)`` and Hessian ``(d, d)`` of the objective."""
-        slope, bend = self.slopes(unknowns, theta)
-        gradient = (unknowns.columns * slope[:, unknowns.outputs]).sum(axis=0) + unknowns.ridge * theta
-        hessian = unknowns.products(unknowns, bend) + np.diag(unknowns.ridge)
-        # An intercept has no curvature where no margin falls short; a shift near rounding keeps the factor.
-        return gradient, hessian + 1e-12 * (1 + np.trace(hessian)) * np.eye(len(theta))
+    def _newton(self, basis: Basis, u: np.ndarray) -> tuple[np.ndarray, float]:
+        """Newton's step ``(d,)`` and twice the decrease that it promises."""
+        slope, bend = self.slopes(basis.unknowns, u)
+        inside = basis.unknowns
+        gradient = (inside.columns * slope[:, inside.outputs]).sum(axis=0) + basis.penalty @ u
+        hessian = inside.products(inside, bend) + basis.penalty
+        move = -cho_solve(cho_factor(shifted(hessian)), gradient)
+        return move, -float(gradient @ move)
 
     def slopes(self, unknowns: Unknowns, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """First ``(m, c)`` and second ``(m, c, c)`` derivatives of the losses."""
         eta = unknowns.predictors(theta, self.outputs)
         return self.formula.gradient(eta, self.target), self.formula.curvature(eta, self.target)
 
-    def _value(self, unknowns: Unknowns, theta: np.ndarray) -> float:
-        losses = self.formula.value(unknowns.predictors(theta, self.outputs), self.target)
-        return float(losses.sum() + 0.5 * (unknowns.ridge * np.square(theta)).sum())
+    def _value(self, basis: Basis, u: np.ndarray) -> float:
+        losses = self.formula.value(basis.unknowns.predictors(u, self.outputs), self.target)
+        return float(losses.sum() + 0.5 * u @ basis.penalty @ u)
+
+
+def shifted(hessian: np.ndarray) -> np.ndarray:
+    """An intercept has no curvature where no margin falls short; a shift near rounding keeps the factor."""
+    return hessian + 1e-12 * (1 + np.trace(hessian)) * np.eye(len(hessian))

@@ -2,10 +2,11 @@
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from formulas import FORMULAS, target_of
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, lars_path
 from sklearn.linear_model import OrthogonalMatchingPursuit as Omp
@@ -18,50 +19,51 @@ from exact_peers import scip as scip_model
 Finder = Callable[[Case], np.ndarray]
 
 
-def abess_fixed(case: Case) -> np.ndarray:
+def abess_fixed(case: Case, threads: int = 1) -> np.ndarray:
     """Abess at exactly kappa features."""
-    return _abess(case, [case.spec.kappa])
+    return _abess(case, [case.spec.kappa], threads)
 
 
-def abess_path(case: Case) -> np.ndarray:
+def abess_path(case: Case, threads: int = 1) -> np.ndarray:
     """Abess along all sizes up to kappa, each started from the one before."""
-    return _abess(case, list(range(1, case.spec.kappa + 1)))
+    return _abess(case, list(range(1, case.spec.kappa + 1)), threads)
 
 
-def _abess(case: Case, sizes: list[int]) -> np.ndarray:
+def _abess(case: Case, sizes: list[int], threads: int) -> np.ndarray:
+    """The other settings are its defaults.
+
+    Among the sizes of a path the information criterion must not decide: the last, largest one is wanted. Its `alpha`
+    for the ridge of the objective would be ``1 / (2 gamma)``; it finds better supports on average with this small one.
+    """
     from abess.linear import LinearRegression, MultinomialRegression
     from abess.linear import LogisticRegression as AbessLogistic
 
     kind = {"linear": LinearRegression, "logistic": AbessLogistic, "softmax": MultinomialRegression}[case.spec.model]
-    # Among the sizes of a path the information criterion must not decide: the last, largest one is wanted.
-    model = kind(support_size=sizes, ic_type="loss", alpha=1 / (4 * case.spec.gamma * len(case.y)), thread=1)
+    model = kind(support_size=sizes, ic_type="loss", alpha=1 / (4 * case.spec.gamma * len(case.y)), thread=threads)
     model.fit(case.X, case.y)
     coef = np.asarray(model.coef_)
     return np.flatnonzero(np.any(coef.reshape(case.spec.features, -1) != 0, axis=1))
 
 
 def skscope(case: Case) -> np.ndarray:
-    """Skscope's splicing solver on the same objective."""
-    import jax
-    import jax.numpy as jnp
+    """Skscope's splicing solver on the same objective, with a gradient: its own one is compiled anew in each fit."""
     from skscope import ScopeSolver
 
-    jax.config.update("jax_enable_x64", True)
-    A, gamma = jnp.asarray(case.X), case.spec.gamma
-    b = jnp.asarray(case.y if case.spec.model == "linear" else 2.0 * case.y - 1)
-    n = A.shape[1]
+    A, gamma, n = case.X, case.spec.gamma, case.X.shape[1]
+    formula, target = FORMULAS[case.spec.model], target_of(case.spec.model, case.y)
 
-    def objective(params: jnp.ndarray) -> jnp.ndarray:
-        eta = A @ params[:n] + params[n]
-        losses = {
-            "linear": lambda: (eta - b) ** 2,
-            "logistic": lambda: jnp.logaddexp(0.0, -b * eta),
-            "svm": lambda: jnp.maximum(0.0, 1 - b * eta) ** 2,
-        }[case.spec.model]()
-        return losses.sum() + (params[:n] ** 2).sum() / (2 * gamma)
+    def predictors(params: np.ndarray) -> np.ndarray:
+        return (A @ params[:n] + params[n])[:, None]
+
+    def objective(params: np.ndarray) -> float:
+        return formula.value(predictors(params), target).sum() + np.square(params[:n]).sum() / (2 * gamma)
+
+    def gradient(params: np.ndarray) -> np.ndarray:
+        slope = formula.gradient(predictors(params), target)[:, 0]
+        return np.append(slope @ A + params[:n] / gamma, slope.sum())
 
     solver = ScopeSolver(n + 1, case.spec.kappa + 1, preselect=[n])
-    solver.solve(objective, jit=True)
+    solver.solve(objective, gradient=gradient)
     support = np.asarray(solver.get_support())
     return support[support < n]
 
@@ -73,24 +75,28 @@ def matching_pursuit(case: Case) -> np.ndarray:
 
 def l1(case: Case) -> np.ndarray:
     """The l1 model with as many nonzeros as the limit allows."""
+    fitting = [coef for coef in l1_path(case) if np.count_nonzero(coef) <= case.spec.kappa]
+    return np.flatnonzero(fitting[-1]) if fitting else np.array([], dtype=int)
+
+
+def l1_path(case: Case) -> Iterator[np.ndarray]:
+    """Coefficients of l1 models, as items: those along LARS's path, or those of a bisection for kappa nonzeros."""
     kappa = case.spec.kappa
     if case.spec.model == "linear":
         X, y = case.X - case.X.mean(axis=0), case.y - case.y.mean()
-        _, _, path = lars_path(X, y, method="lasso", max_iter=4 * kappa)
-        fitting = path[:, (path != 0).sum(axis=0) <= kappa]
-        return np.flatnonzero(fitting[:, -1])
-    low, high, best = -5.0, 2.0, np.array([], dtype=int)
+        yield from lars_path(X, y, method="lasso", max_iter=4 * kappa)[2].T
+        return
+    low, high = -5.0, 2.0
     for _ in range(12):
         C = 10 ** ((low + high) / 2)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             coef = _l1_model(case, C).fit(case.X, case.y).coef_
-        found = np.flatnonzero(coef.T if len(coef) > 1 else coef)
-        if len(found) <= kappa:
-            low, best = np.log10(C), found
+        yield coef.T.ravel()
+        if np.count_nonzero(coef) <= kappa:
+            low = np.log10(C)
         else:
             high = np.log10(C)
-    return best
 
 
 def _l1_model(case: Case, C: float) -> LogisticRegression | LinearSVC:

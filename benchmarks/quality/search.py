@@ -1,7 +1,7 @@
 """The best known objective of a case: swaps of one item for another, from random supports."""
 
 import numpy as np
-from judge import Judge
+from judge import Judge, shifted
 from scipy.linalg import cho_factor, cho_solve
 
 # So many of the swaps that a quadratic model likes best are tried.
@@ -43,7 +43,7 @@ def _promising_swaps(judge: Judge, support: np.ndarray, theta: np.ndarray, value
     outside = np.setdiff1d(np.arange(judge.items), support)
     others = judge.unknowns(outside)
     slope, bend = judge.slopes(inside, theta)
-    _, hessian = judge.derivatives(inside, theta)
+    hessian = shifted(inside.products(inside, bend) + np.diag(inside.ridge))
     K = cho_solve(cho_factor(hessian), np.eye(len(hessian)))
     cross = inside.products(others, bend)[:, : len(outside)]
     T = K @ cross
