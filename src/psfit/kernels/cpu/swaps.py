@@ -17,23 +17,23 @@ from numba import njit
 # Sums may be made in any order, which lets loops use vector instructions. NaN and infinity keep their meaning.
 compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 
-# A variable whose Schur complement is below this share of its own curvature depends on the support up to rounding.
-DEPENDENT = 1e-11
 # A state is made again if the value that was carried along is off by this share of what the form can gain.
 MOST_DRIFT = 1e-7
 
 # The limits of a search, which do not change with its state: `fixed (n,)` variables stay in or out; a variable l of
-# the group ``group[l] >= 0`` may join only while fewer than ``most[group]`` of that group are inside.
-Rules = namedtuple("Rules", ["fixed", "group", "most"])
+# the group ``group[l] >= 0`` may join only while fewer than ``most[group]`` of that group are inside; a variable with a
+# Schur complement below the share `accuracy` of its own curvature depends on the support, up to rounding.
+Rules = namedtuple("Rules", ["fixed", "group", "most", "accuracy"])
 # The places of a support, and what the module's text describes: ``places (W,)``, ``inside (n,)``, ``K (W, W)``,
 # ``T (n, W)``, ``x (W, c)``, ``d (n, c)``, ``left (n,)``, ``taken (groups,)``.
 State = namedtuple("State", ["places", "inside", "K", "T", "x", "d", "left", "taken"])
 
 
-def make_rules(fixed: np.ndarray, group: np.ndarray, most: np.ndarray, variables: int, width: int) -> Rules:
+def make_rules(fixed: np.ndarray, group: np.ndarray, most: np.ndarray, variables: int, width: int, accuracy: float) -> Rules:
     """The rules of items with one variable each, and of intercepts behind them, which stay in."""
     others = variables - len(fixed)
-    return Rules(np.concatenate([fixed, np.ones(others, bool)]), np.concatenate([group, np.full(others, -1)]), most)
+    stay, alone = np.ones(others, bool), np.full(others, -1)
+    return Rules(np.concatenate([fixed, stay]), np.concatenate([group, alone]), most, accuracy)
 
 
 @compiled
@@ -249,7 +249,7 @@ def best_addition(H, state, rules):  # type: ignore[no-untyped-def]
         g = rules.group[k]
         if state.inside[k] or rules.fixed[k] or (g >= 0 and state.taken[g] >= rules.most[g]):
             continue
-        if state.left[k] > DEPENDENT * H[k, k]:
+        if state.left[k] > rules.accuracy * H[k, k]:
             gain = _square(state.d, k) / state.left[k]
             if gain > best:
                 best, found = gain, k
@@ -291,7 +291,7 @@ def best_swap(H, state, size, rules, least):  # type: ignore[no-untyped-def]
         if inside[k] or rules.fixed[k]:
             continue
         own = max(left[k], 0.0)
-        floor = DEPENDENT * H[k, k]
+        floor = rules.accuracy * H[k, k]
         if own > floor and _square(d, k) <= 2 * best * own:
             continue
         g = rules.group[k]
@@ -387,7 +387,7 @@ def search_rows(H, Q, base, work, size, starts, most_swaps, rules, constant, rel
             i = starts[row, a]
             if i != work.places[a] and not work.inside[i]:
                 t = work.T[i, a]
-                if work.left[i] + t * t / work.K[a, a] > DEPENDENT * H[i, i]:
+                if work.left[i] + t * t / work.K[a, a] > rules.accuracy * H[i, i]:
                     exchange(H, work, a, i, size, rules)
         value, count = descend(H, Q, work, size, rules, constant, rel_tol, most_swaps[row])
         values[row] = value
@@ -416,7 +416,7 @@ def score_newcomers(H, state, size, rules, gains, partners):  # type: ignore[no-
             continue
         g = rules.group[k]
         full = g >= 0 and taken[g] >= rules.most[g]
-        own, floor = max(left[k], 0.0), DEPENDENT * H[k, k]
+        own, floor = max(left[k], 0.0), rules.accuracy * H[k, k]
         for a in range(size):
             if rules.fixed[places[a]] or (full and rules.group[places[a]] != g):
                 continue
