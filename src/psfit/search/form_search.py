@@ -118,6 +118,8 @@ class FormSearch:
     def descend(self, starts: Iterable[np.ndarray]) -> list[End]:
         """Swap from each start ``(size,)``, on its own, until no swap helps."""
         starts = list(starts)
+        if not starts:
+            return []
         each = [
             lambda start=start: self._descend_from(start, start[None], [MOST_SWAPS * int(start.sum())])[0]
             for start in starts
