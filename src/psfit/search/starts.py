@@ -29,6 +29,8 @@ def select_forward(objective: Objective, limit: int, Z: Tensor) -> SupportFit:
     chosen = objective.domain.inside[0]
     found = SupportFit(chosen, objective.fit(chosen, Z, tol=ROUGH))
     have = int(chosen.sum())
+    if have >= limit:
+        return refit_end(objective, chosen, Z)
     stages = even_bounds(limit - have, min(limit - have, 1 if objective.exact else FORWARD_STAGES))[1:]
     for bound in stages:
         found = grow(objective, found, have + bound, ROUGH if have + bound < limit else None)
