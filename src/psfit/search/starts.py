@@ -38,17 +38,21 @@ def select_forward(objective: Objective, limit: int, Z: Tensor) -> SupportFit:
 
 
 def eliminate_backward(objective: Objective, limit: int, Z: Tensor) -> SupportFit:
-    """Begin with all items, or with many of the best; take out those that cost least, a share at a time."""
+    """Begin with all items, or with many of the best; take out those that cost least, a share at a time.
+
+    With groups the items at the beginning are those that forward selection allows, since all items together would
+    exceed what a group may have.
+    """
     size, inside = objective.domain.items.size, objective.domain.inside[0]
     begin = max(BEGIN * limit, LEAST_BEGIN) // objective.domain.items.width
     if objective.exact:
         begin = min(begin, 2 * limit)
-    if begin >= size:
+    if begin >= size and objective.domain.group is None:
         chosen = ~objective.domain.outside[0]
         found = SupportFit(chosen, objective.fit(chosen, Z, tol=ROUGH))
     else:
         found = SupportFit(inside, objective.fit(inside, Z, tol=ROUGH))
-        found = grow(objective, found, begin, ROUGH)
+        found = grow(objective, found, min(begin, size), ROUGH)
     while (count := int(found.chosen.sum())) > limit:
         kept = limit if objective.exact else max(limit, ceil(KEPT * count))
         found = shrink(objective, found, kept, ROUGH if kept > limit else None)
