@@ -184,7 +184,7 @@ class FormSearch:
         """Exchange a share of the chosen items for others at random, as far as the domain allows."""
         fixed = self._fixed
         removable, newcomers = np.flatnonzero(chosen & ~fixed), np.flatnonzero(~chosen & ~fixed)
-        count = min(max(1, round(share * len(removable))), len(newcomers))
+        count = min(max(1, round(share * len(removable))), len(removable), len(newcomers))
         start = chosen.copy()
         start[generator.permutation(removable)[:count]] = False
         order = generator.permutation(newcomers)
