@@ -60,11 +60,14 @@ def eliminate_backward(objective: Objective, limit: int, Z: Tensor) -> SupportFi
 
 
 def grow(objective: Objective, found: SupportFit, limit: int, tol: float | None = None) -> SupportFit:
-    """The support with the items that help most, and its fit."""
+    """The support with the items that help most, and its fit; in stages where a model has too few items."""
     local = objective.local_form(found)
     base = local.pack(found.chosen)
     (end,) = local.find(lambda search: [End(search.grow(base, [limit])[0], 0.0)], 1)
-    return refit_end(objective, local.unpack(end.chosen), found.fit.Z, tol)
+    chosen = local.unpack(end.chosen)
+    if local.index is None or int(chosen.sum()) in (limit, int(found.chosen.sum())):
+        return refit_end(objective, chosen, found.fit.Z, tol)
+    return grow(objective, refit_end(objective, chosen, found.fit.Z, ROUGH), limit, tol)
 
 
 def shrink(objective: Objective, found: SupportFit, limit: int, tol: float | None = None) -> SupportFit:
