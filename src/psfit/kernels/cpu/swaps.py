@@ -29,7 +29,9 @@ Rules = namedtuple("Rules", ["fixed", "group", "most", "accuracy"])
 State = namedtuple("State", ["places", "inside", "K", "T", "x", "d", "left", "taken"])
 
 
-def make_rules(fixed: np.ndarray, group: np.ndarray, most: np.ndarray, variables: int, width: int, accuracy: float) -> Rules:
+def make_rules(
+    fixed: np.ndarray, group: np.ndarray, most: np.ndarray, variables: int, width: int, accuracy: float
+) -> Rules:
     """The rules of items with one variable each, and of intercepts behind them, which stay in."""
     others = variables - len(fixed)
     stay, alone = np.ones(others, bool), np.full(others, -1)
