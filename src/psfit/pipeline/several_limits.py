@@ -30,14 +30,17 @@ JOINT_STARTS = 4
 class SeveralLimits:
     """Starts of all problems for some of the rising `kappas`, and a search for each problem.
 
-    The supports of `known` coefficients ``(K, n, c)``, one for each limit, are further starts.
+    If there are `known` coefficients ``(K, n, c)``, one for each limit, their supports are the starts.
     """
 
     def __init__(self, inst: Instance, kappas: list[int], task: Task, known: Tensor | None = None) -> None:
         self.inst, self.kappas, self.task, self.known = inst, kappas, task, known
 
     def iterate(self) -> Iteration:
-        """Iterate for some limits that are spread over the path."""
+        """Iterate for some limits that are spread over the path; with known supports there is no iteration."""
+        if self.known is not None:
+            self.starts = [{} for _ in range(self.inst.items.problems)]
+            return Iteration.none()
         self.inst.watch.begin("the iteration")
         return self._iterate_batch() if self.inst.items.separate else self._iterate_in_turn()
 
