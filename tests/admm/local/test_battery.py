@@ -9,14 +9,14 @@ import pytest
 import torch
 from oracles import local_prox, random_targets
 
-from psfit.admm.local import Direct, FeatureSplit, Newton, Subproblem, choose
+from psfit.admm.local import Direct, FeatureSplit, Majoriser, Newton, Subproblem, choose
 from psfit.admm.local.ridge import GramFactor, WoodburyFactor, ridge_factor
 from psfit.comm import Axis, Serial
 from psfit.data import Affine, Dense, Source
 from psfit.losses import Hinge, Huber, Logistic, Poisson, Softmax, Squared, SquaredHinge
 
 LOSSES = [Squared(), Huber(), Logistic(), Softmax(), Hinge(), SquaredHinge(), Poisson()]
-SOLVERS = [Direct(), Newton(), FeatureSplit(max_inner=20_000)]
+SOLVERS = [Direct(), Majoriser(steps=1000), Newton(), FeatureSplit(max_inner=20_000)]
 PAIRS = [
     pytest.param(solver, loss, blocks, id=f"{solver.name}-{loss.name}-M{blocks}")
     for solver in SOLVERS
@@ -226,6 +226,7 @@ def test_objections_are_sentences(solver, loss, blocks):
     objection = solver.objection(loss, blocks)
     able = {
         "direct": loss.name == "squared" and blocks == 1,
+        "majoriser": loss.name not in ("hinge", "poisson") and blocks == 1,
         "newton": loss.name != "hinge" and blocks == 1,
         "feature_split": True,
     }
@@ -243,11 +244,13 @@ def test_objections_are_sentences(solver, loss, blocks):
         (Squared(), 5, 1, 1, "direct"),
         (Squared(), 5000, 3, 1, "direct"),
         (Squared(), 5, 1, 2, "feature_split"),
-        (Logistic(), 64, 9, 1, "newton"),
-        (Logistic(), 65, 1, 1, "feature_split"),
+        (Logistic(), 64, 9, 1, "majoriser"),
+        (Softmax(), 5000, 3, 1, "majoriser"),
+        (Huber(), 5, 1, 1, "majoriser"),
+        (SquaredHinge(), 5, 1, 2, "feature_split"),
+        (Poisson(), 64, 9, 1, "newton"),
+        (Poisson(), 65, 1, 1, "feature_split"),
         (Poisson(), 10, 1, 2, "feature_split"),
-        (Softmax(), 32, 2, 1, "newton"),
-        (Softmax(), 33, 2, 1, "feature_split"),
         (Hinge(), 5, 1, 1, "feature_split"),
     ],
 )
@@ -268,6 +271,7 @@ def test_choose_takes_what_is_asked_for():
     [
         ("direct", Logistic(), 1, "logistic"),
         ("direct", Squared(), 2, "2 blocks"),
+        ("majoriser", Poisson(), 1, "poisson"),
         ("newton", Hinge(), 1, "hinge"),
         (Newton(), Logistic(), 3, "3 blocks"),
     ],
