@@ -62,16 +62,16 @@ class BiCADMM(Settings):
         # Nodes in parallel: update u_i.
         gap = local.x - setup.own * bilinear.z
         u = state.u + gap
-        measurements = observe(self, setup, state, gap, local.x, u, bilinear)
+        sums_here, sizes, settled = observe(self, setup, state, gap, local.x, u, bilinear)
         return State(
             iteration=state.iteration + 1,
             age=state.age + 1,
             local=local,
             bilinear=bilinear,
             u=u,
-            sums=measurements.sums,
-            sizes=measurements.sizes,
-            settled=measurements.settled,
+            sums=sums_here,
+            sizes=sizes,
+            settled=settled,
             measured=measure(setup, state, sums),
             stop_reasons=state.stop_reasons,
             stop_counts=stop_counts,

@@ -6,7 +6,7 @@ Each is measured relative to the size of the numbers in it. The sums over nodes 
 the next iteration's reduction, so residuals are known one iteration late.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -29,47 +29,48 @@ FIRST_STOP = 4
 # refit solves exactly and faster.
 SETTLED_AFTER = 20
 SETTLED_IF_BRIEF = 5
+# A tolerance that every residual meets.
+ANY = 1e30
 
-
-@dataclass(frozen=True)
-class Measurements:
-    """What is measured of an iteration; see `State`."""
-
-    sums: Tensor
-    sizes: Tensor
-    settled: Tensor
+Array = NDArray[np.floating]
 
 
 def observe(
     settings: Settings, setup: Setup, state: State, gap: Tensor, x: Tensor, u: Tensor, bilinear: BilinearState
-) -> Measurements:
-    """Measure an iteration that led from `state` to ``x``, ``u`` and `bilinear`, where ``gap = x - z``."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The sums, sizes and counts of an iteration from `state` to ``x``, ``u`` and `bilinear`; ``gap = x - z``."""
     items, grid = setup.instance.items, setup.instance.grid
     tables = items.pack(bilinear.z), bilinear.s, state.bilinear.s
+    columns = state.settled.unsqueeze(1), bilinear.residual, bilinear.t
+    tol = ANY if settings.thoroughness == "brief" else settings.tol
     summarise = kernel("summarise", x.device) or summarise_by_torch
-    squares, numbers = summarise((gap, x, u), bilinear.z, state.bilinear.z, tables, items.separate)
+    squares, numbers = summarise((gap, x, u), bilinear.z, state.bilinear.z, tables, columns, tol, items.separate)
     # Norms over all blocks of a node, then sums over nodes.
     squares = grid.blocks.total(squares)
-    sums = torch.cat([squares[:2].sqrt(), squares[2:]]).sum(dim=1)
-    sparse = (bilinear.residual <= settings.tol * bilinear.t).squeeze(1) | (settings.thoroughness == "brief")
-    # For how many iterations each problem has had the same sparse support.
-    settled = (state.settled + 1) * (numbers[3] * sparse)
-    return Measurements(grid.count_once(sums), numbers[:3], settled)
+    squares[:2].sqrt_()
+    return grid.count_once(squares.sum(dim=1)), numbers[:3], numbers[3]
 
 
 def summarise_by_torch(
-    parts: tuple[Tensor, ...], z: Tensor, before: Tensor, tables: tuple[Tensor, ...], separate: bool
+    parts: tuple[Tensor, ...],
+    z: Tensor,
+    before: Tensor,
+    tables: tuple[Tensor, ...],
+    columns: tuple[Tensor, ...],
+    tol: float,
+    separate: bool,
 ) -> tuple[Tensor, Tensor]:
-    """The function of `kernels.cpu.summarise` by torch's operations."""
+    """The same as `kernels.cpu.summarise`, by torch's operations."""
 
     def norms(X: Tensor) -> Tensor:
         return X.norm(dim=-2) if separate else X.flatten(-2).norm(dim=-1, keepdim=True)
 
     packed, s, s_before = tables
+    counter, residual, compared = columns
     size, moved = norms(torch.stack([z, z - before]))
-    same = ((s != 0) == (s_before != 0)).all(dim=1)
-    nonzeros = (packed != 0).sum(dim=1)
-    return norms(torch.stack(parts)).square(), torch.stack([size, moved, nonzeros.to(size), same.to(size)])
+    same = ((s != 0) == (s_before != 0)).all(dim=1, keepdim=True) & (residual <= tol * compared)
+    counts = (packed != 0).sum(dim=1).to(size), torch.where(same, counter + 1, 0.0).squeeze(1)
+    return norms(torch.stack(parts)).square(), torch.stack([size, moved, *counts])
 
 
 def measure(setup: Setup, state: State, sums: Tensor) -> Tensor:
@@ -79,41 +80,34 @@ def measure(setup: Setup, state: State, sums: Tensor) -> Tensor:
 
 def compare(settings: Settings, setup: Setup, measured: Tensor) -> tuple[Tensor, Tensor]:
     """The residuals p, d, b and their limits, ``(..., 3, problems)`` each, from measurements on the host."""
-    residuals, limits = _compare(settings, setup, np.moveaxis(measured.numpy(), -2, 0))
-    return torch.from_numpy(np.stack(residuals, axis=-2)), torch.from_numpy(np.stack(limits, axis=-2))
+    pairs = _compare(settings, setup, np.moveaxis(measured.numpy(), -2, 0))
+    residuals, limits = (torch.from_numpy(np.stack(part, axis=-2)) for part in zip(*pairs, strict=True))
+    return residuals, limits
 
 
-Triple = tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.floating]]
-
-
-def _compare(settings: Settings, setup: Setup, measured: NDArray[np.floating]) -> tuple[Triple, Triple]:
-    """The residuals p, d, b and their limits, from measurements with a leading axis for the names in `MEASURED`."""
-    N, floor = setup.instance.grid.nodes.size, 1e-3 * setup.unit.numpy()
+def _compare(settings: Settings, setup: Setup, measured: Array) -> Iterator[tuple[Array, Array]]:
+    """Each residual and its limit, from measurements with a leading axis for the names in `MEASURED`."""
+    N, tol, floor = setup.instance.grid.nodes.size, settings.tol, 1e-3 * setup.unit.numpy()
     gaps, lengths, squares, size, moved, _, bilinear, t = measured
-    root, tol = N**0.5, settings.tol
-    limits = (
-        tol * (np.maximum(lengths, N * size) + N * floor),
-        tol * setup.rho_c * (np.sqrt(squares) + root * floor),
-        tol * (t + floor),
-    )
-    return (gaps, root * setup.rho_c * moved, bilinear), limits
+    root = N**0.5
+    yield gaps, tol * (np.maximum(lengths, N * size) + N * floor)
+    yield root * setup.rho_c * moved, tol * setup.rho_c * (np.sqrt(squares) + root * floor)
+    yield bilinear, tol * (t + floor)
 
 
 def judge(settings: Settings, setup: Setup, state: State) -> Status:
     """Whether the last measured residuals allow a stop. Reads device numbers: call it sparingly."""
     # The length of the last step shows whether z is finite, an iteration before it is part of the residuals.
-    fresh = [state.sizes[1:2], state.settled.unsqueeze(0), state.measured]
-    moved, settled, *_ = found = setup.instance.grid.transfers.fetch(torch.cat(fresh)).numpy()
-    measured = found[2:]
-    if not np.isfinite(moved).all():
+    rows = torch.cat([state.sizes[1:2], state.settled.unsqueeze(0), state.measured])
+    fetched = setup.instance.grid.transfers.fetch(rows).numpy()
+    late = state.iteration > FIRST_STOP
+    if not np.isfinite(fetched if late else fetched[0]).all():
         return Status.DIVERGED
-    if state.iteration > FIRST_STOP:
-        if not np.isfinite(measured).all():
-            return Status.DIVERGED
-        residuals, limits = _compare(settings, setup, measured)
-        if all(bool((one <= most).all()) for one, most in zip(residuals, limits, strict=True)):
+    if late:
+        pairs = _compare(settings, setup, fetched[2:])
+        if all(bool((residual <= limit).all()) for residual, limit in pairs):
             return Status.CONVERGED
-        if settled.min() >= (SETTLED_IF_BRIEF if settings.thoroughness == "brief" else SETTLED_AFTER):
+        if fetched[1].min() >= (SETTLED_IF_BRIEF if settings.thoroughness == "brief" else SETTLED_AFTER):
             return Status.SETTLED
     return Status.MAX_ITER if state.iteration >= settings.max_iter else Status.RUNNING
 

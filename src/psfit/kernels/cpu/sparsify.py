@@ -8,93 +8,82 @@ from numba import njit  # type: ignore[import-untyped, unused-ignore]
 from numpy.typing import NDArray
 from torch import Tensor
 
-Array = NDArray[np.floating]
+Array = NDArray[np.float64]
 
 
 def sparsify(center: Tensor, s: Tensor, v: Tensor, kappa: Tensor, ratio: Tensor) -> tuple[Tensor, ...]:
-    """The new ``z, s (problems, size)`` and ``t, v, residual (problems, 1)``; float32 or float64."""
-    z, signs = np.empty(center.shape, s.numpy().dtype), np.empty(center.shape, s.numpy().dtype)
-    numbers = np.empty((3, len(z), 1), z.dtype)
-    _sparsify(
-        center.contiguous().numpy(),
-        s.contiguous().numpy(),
-        v.contiguous().numpy(),
-        kappa.contiguous().numpy(),
-        ratio.double().contiguous().numpy(),
-        z,
-        signs,
-        numbers,
-    )
-    t, v, residual = torch.from_numpy(numbers).unbind()
-    return torch.from_numpy(z), torch.from_numpy(signs), t, v, residual
+    """The new ``z, s (problems, size)`` and ``t, v, residual (problems, 1)``; computed in float64."""
+    arrays = [np.ascontiguousarray(array.numpy(), np.float64) for array in (center, s, v, ratio)]
+    limits = np.ascontiguousarray(kappa.numpy(), np.int64)
+    tables, numbers = np.empty((2, *center.shape)), np.empty((3, len(center), 1))
+    _sparsify(*arrays, limits, tables, numbers)
+    z, signs = torch.from_numpy(tables).to(s.dtype).unbind()
+    t, v, residual = torch.from_numpy(numbers).to(s.dtype).unbind()
+    return z, signs, t, v, residual
 
 
 def compile_kernels() -> None:
-    """Compile the kernel for both precisions."""
-    for dtype in (torch.float64, torch.float32):
-        one = torch.ones(1, 1, dtype=dtype)
-        sparsify(one, one, one, torch.ones(1, 1, dtype=torch.int64), one)
+    """Compile the kernel."""
+    one = torch.ones(1, 1, dtype=torch.float64)
+    sparsify(one, one, one, one, one)
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def _sparsify(
-    center: Array, s: Array, v: Array, kappa: NDArray[np.int64], ratio: Array, z: Array, signs: Array, numbers: Array
+    center: Array, s: Array, v: Array, ratio: Array, kappa: NDArray[np.int64], tables: Array, numbers: Array
 ) -> None:
-    """Every problem, as in `admm.bilinear`; sums are in float64."""
+    """Every problem, as in `admm.bilinear`. There are no expressions with whole arrays: they take long to compile."""
     problems, size = center.shape
-    magnitudes = np.empty(size, center.dtype)
+    magnitudes = np.empty(size)
     for k in range(problems):
-        c, old, new, fresh = center[k], s[k], z[k], signs[k]
-        tau = _threshold(c, old, v[k, 0], ratio[k, 0])
+        tau = _threshold(center, s, k, v[k, 0], ratio[k, 0])
         if not math.isfinite(tau):
-            # What is not finite must be seen, and the search below needs numbers that can be ordered.
-            new[:], fresh[:], numbers[:, k, 0] = math.nan, 0.0, math.nan
+            # What is not finite must be seen, and the selection below needs numbers that can be ordered.
+            for j in range(size):
+                tables[0, k, j], tables[1, k, j] = math.nan, 0.0
+            numbers[0, k, 0] = numbers[1, k, 0] = numbers[2, k, 0] = math.nan
             continue
         length = reach = 0.0
         for j in range(size):
-            w = 1 - old[j] * np.sign(c[j])
-            magnitudes[j] = max(abs(c[j]) - tau * w, 0.0)
-            new[j] = math.copysign(magnitudes[j], c[j])
-            length += magnitudes[j]
-            reach += old[j] * new[j]
+            sign = (center[k, j] > 0) - (center[k, j] < 0)
+            entry = sign * max(abs(center[k, j]) - tau * (1 - s[k, j] * sign), 0.0)
+            tables[0, k, j], magnitudes[j] = entry, abs(entry)
+            length += abs(entry)
+            reach += s[k, j] * entry
         t = max(length, reach + v[k, 0])
-        limit = kappa[k, 0]
-        least = _select(magnitudes, limit)
-        ties = limit
+        least = _select(magnitudes, kappa[k, 0])
+        ties, reach = kappa[k, 0], 0.0
         for j in range(size):
-            ties -= abs(new[j]) > least
-        reach = 0.0
+            ties -= abs(tables[0, k, j]) > least
         for j in range(size):
-            chosen = abs(new[j]) > least
-            if abs(new[j]) == least and ties > 0:
+            entry, chosen = tables[0, k, j], abs(tables[0, k, j]) > least
+            if abs(entry) == least and ties > 0:
                 chosen, ties = True, ties - 1
-            fresh[j] = np.sign(new[j]) if chosen else 0.0
-            reach += fresh[j] * new[j]
+            tables[1, k, j] = (entry > 0) - (entry < 0) if chosen else 0
+            reach += tables[1, k, j] * entry
         share = min(max((t - v[k, 0]) / reach, -1.0), 1.0) if reach > 0 else 1.0
-        if share != 1.0:
-            reach = 0.0
-            for j in range(size):
-                fresh[j] *= share
-                reach += fresh[j] * new[j]
+        for j in range(size):
+            tables[1, k, j] *= share
         numbers[0, k, 0] = t
-        numbers[1, k, 0] = v[k, 0] + (reach - t)
-        numbers[2, k, 0] = abs(reach - t)
+        numbers[1, k, 0] = v[k, 0] + (share * reach - t)
+        numbers[2, k, 0] = abs(share * reach - t)
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _threshold(c: Array, s: Array, v: float, ratio: float) -> float:
-    """The root of `admm.bilinear.threshold` by Newton's method; not finite if some number is not.
+def _threshold(center: Array, s: Array, k: int, v: float, ratio: float) -> float:
+    """The root of `admm.bilinear.threshold` for row k by Newton's method; not finite if some number is not.
 
     The function is concave and increasing: steps from the left stay on the left, and the active set only shrinks.
     """
-    tau, before = 0.0, len(c) + 1
+    tau, before = 0.0, center.shape[1] + 1
     while True:
         first, second, count = 0.0, 0.0, 0
-        for j in range(len(c)):
-            w = 1 - s[j] * np.sign(c[j])
+        for j in range(center.shape[1]):
+            c = center[k, j]
+            w = 1 - s[k, j] * ((c > 0) - (c < 0))
             # An entry that is not a number is active, so that it reaches the sums.
-            if not abs(c[j]) <= tau * w and w != 0:
-                first += w * abs(c[j])
+            if not abs(c) <= tau * w and w != 0:
+                first += w * abs(c)
                 second += w * w
                 count += 1
         if tau > 0 and count >= before:
