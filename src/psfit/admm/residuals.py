@@ -20,8 +20,8 @@ from psfit.admm.state import State
 from psfit.common.status import Status
 from psfit.kernels import kernel
 
-# Sums over nodes of ||x_i - z||, ||x_i|| and ||u_i||^2; ||z||, the length of its last step and the number of nonzeros in
-# z; |s'z - t| and t.
+# Sums over nodes of ||x_i - z||, ||x_i|| and ||u_i||^2; ||z||, the length of its last step and its number of nonzeros;
+# |s'z - t| and t.
 MEASURED = ("gaps", "lengths", "squares", "size", "moved", "nonzeros", "bilinear", "t")
 # From an all-zero start the first residuals may vanish by accident; no run converges before this iteration.
 FIRST_STOP = 4

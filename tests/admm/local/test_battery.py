@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from oracles import local_prox, random_targets
+from oracles import local_prox, loss_gradient, loss_value, random_targets
 
 from psfit.admm.local import Direct, FeatureSplit, Majoriser, Newton, Subproblem, choose
 from psfit.admm.local.ridge import GramFactor, WoodburyFactor, ridge_factor
@@ -186,6 +186,43 @@ def test_max_inner_ends_the_iteration():
     four = FeatureSplit(max_inner=4)
     x = four.prox(sub, start(four, posed, sub), v, 0.0).x
     torch.testing.assert_close(x, state.x, rtol=1e-13, atol=1e-13)
+
+
+BOUNDED = [loss for loss in LOSSES if loss.most_curvature is not None]
+
+
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+@pytest.mark.parametrize("loss", BOUNDED, ids=lambda loss: loss.name)
+def test_a_step_of_the_majoriser_minimises_its_bound(loss, shape):
+    posed = pose(loss, 3, True, shape)
+    sub, rng = subproblem(posed, 1), np.random.default_rng(4)
+    x = rng.normal(size=posed.v.shape)
+    found = Majoriser().prox(sub, Majoriser().init(sub, tensor(x)), tensor(posed.v), 0.0).x.numpy()
+    c = posed.outputs
+    # The bound of softmax holds between the outputs too: half of the identity less the mean over the outputs.
+    M = loss.most_curvature * (np.eye(c) - np.ones((c, c)) / c if loss.joint else np.eye(c))
+    for i, (a, b) in enumerate(pairwise(posed.bounds)):
+        A, D = posed.design[a:b], posed.sample[a:b]
+        slope = A.T @ (D * loss_gradient(loss, A @ x[i], posed.target[a:b])) + posed.weight * (x[i] - posed.v[i])
+        H = np.kron(A.T @ (D * A), M) + np.kron(np.diag(posed.weight[:, 0]), np.eye(c))
+        np.testing.assert_allclose(found[i], x[i] - np.linalg.solve(H, slope.ravel()).reshape(x[i].shape), atol=1e-10)
+
+
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+@pytest.mark.parametrize("loss", BOUNDED, ids=lambda loss: loss.name)
+def test_the_objective_falls_with_each_step_of_the_majoriser(loss, shape):
+    posed = pose(loss, 1, True, shape)
+    sub, v = subproblem(posed, 1), posed.v[0]
+    # Far from the minimum, where the slopes say little.
+    state = Majoriser().init(sub, tensor(30 * np.random.default_rng(5).normal(size=posed.v.shape)))
+    values = []
+    for _ in range(30):
+        x = state.x[0].numpy()
+        fit = (posed.sample * loss_value(loss, posed.design @ x, posed.target)).sum()
+        values.append(fit + 0.5 * (posed.weight * (x - v) ** 2).sum())
+        state = Majoriser().prox(sub, state, tensor(posed.v), 0.0)
+    assert (np.diff(values) <= 1e-12 * values[0]).all()
+    assert values[-1] < 0.5 * values[0]
 
 
 @pytest.mark.parametrize("shape", ["tall", "wide"])

@@ -16,7 +16,7 @@ def sparsify(center: Tensor, s: Tensor, v: Tensor, kappa: Tensor, ratio: Tensor)
     arrays = [np.ascontiguousarray(array.numpy(), np.float64) for array in (center, s, v, ratio)]
     limits = np.ascontiguousarray(kappa.numpy(), np.int64)
     tables, numbers = np.empty((2, *center.shape)), np.empty((3, len(center), 1))
-    _sparsify(*arrays, limits, tables, numbers)
+    _sparsify(*arrays, limits, tables, numbers)  # type: ignore[call-arg, arg-type, unused-ignore]
     z, signs = torch.from_numpy(tables).to(s.dtype).unbind()
     t, v, residual = torch.from_numpy(numbers).to(s.dtype).unbind()
     return z, signs, t, v, residual

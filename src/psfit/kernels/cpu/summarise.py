@@ -40,7 +40,7 @@ def summarise(
     nodes, _, outputs = arrays[0].shape
     problems = outputs if separate else 1
     squares, numbers = np.empty((3, nodes, problems)), np.empty((4, problems))
-    _summarise(*arrays, tol, squares, numbers)
+    _summarise(*arrays, tol, squares, numbers)  # type: ignore[call-arg, arg-type, unused-ignore]
     return torch.from_numpy(squares).to(z.dtype), torch.from_numpy(numbers).to(z.dtype)
 
 
