@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from psfit.problem import all_supports, are_few
-from psfit.search.batch_refit import fit_batch
 from psfit.search.form_search import EXCHANGED, End, FormSearch
 from psfit.search.improve import improve
 from psfit.search.objective import Objective

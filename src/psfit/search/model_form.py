@@ -46,8 +46,8 @@ def pick_items(inst: Instance, problem: int, found: SupportFit) -> Tensor | None
 
 
 def make_form(inst: Instance, problem: int, found: SupportFit, index: Tensor | None) -> SearchForm:
-    """The model in some items, by sorted `index`, or in all; it has the value and the slope of the objective at a fit."""
-    items, loss, outputs = inst.items, inst.problem.loss, inst.items.outputs_of(problem)
+    """The model in some items, by sorted `index`, or in all, with the value and slope of the objective at a fit."""
+    loss, outputs = inst.problem.loss, inst.items.outputs_of(problem)
     c = len(outputs)
     eta, slope = _slopes(inst, problem, found)
     curvature = inst.source.weight.unsqueeze(2) * curvature_at(loss, eta, inst.source.target[:, outputs])
