@@ -17,7 +17,8 @@ from psfit.search.support_fit import SupportFit
 # Stages of forward selection; the share of the items that a stage of backward elimination keeps.
 FORWARD_STAGES = 5
 KEPT = 0.6
-# Backward elimination begins with this many times the limit, at least LEAST_BEGIN, or with all items.
+# Backward elimination begins with this many times the limit, at least LEAST_BEGIN, or with all items; with fewer items
+# if each has several coefficients, but with twice the limit.
 BEGIN = 4
 LEAST_BEGIN = 200
 # The accuracy of fits that only rank items.
@@ -44,7 +45,7 @@ def eliminate_backward(objective: Objective, limit: int, Z: Tensor) -> SupportFi
     exceed what a group may have.
     """
     size, inside = objective.domain.items.size, objective.domain.inside[0]
-    begin = max(BEGIN * limit, LEAST_BEGIN) // objective.domain.items.width
+    begin = max(max(BEGIN * limit, LEAST_BEGIN) // objective.domain.items.width, 2 * limit)
     if objective.exact:
         begin = min(begin, 2 * limit)
     if begin >= size and objective.domain.group is None:
