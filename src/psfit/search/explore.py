@@ -152,8 +152,7 @@ def _restart_models(objective: Objective, best: SupportFit, exploration: Explora
     """Searches from perturbations of the best support, each with models of its own."""
     watch, generator, failures = objective.inst.watch, np.random.default_rng(0), 0
     local = objective.local_form(best)
-    product = 2.0 * objective.inst.samples * objective.inst.source.matrix.shape[1] ** 2
-    patience = exploration.patience // (4 if product < FREE_WORK else 8)
+    patience = exploration.patience // 8
     for number in range(MODEL_RESTARTS * exploration.patience):
         if failures >= patience or watch.must_stop():
             break
