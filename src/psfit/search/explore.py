@@ -44,11 +44,12 @@ EFFORTS = {
 
 @dataclass(frozen=True)
 class Contribution:
-    """What a start of some kind led to: the objective on its support, and after the search from there."""
+    """What a start of some kind led to: the objective of a problem on its support, and after the search from there."""
 
     kind: str
     start: float
     end: float
+    problem: int = 0
 
 
 def explore(
