@@ -57,6 +57,8 @@ def eliminate_backward(objective: Objective, limit: int, Z: Tensor) -> SupportFi
     else:
         found = SupportFit(inside, objective.fit(inside, Z, tol=ROUGH))
         found = grow(objective, found, min(begin, size), True)
+    if int(found.chosen.sum()) <= limit:
+        return refit_end(objective, found.chosen, found.fit.Z)
     while (count := int(found.chosen.sum())) > limit:
         kept = limit if objective.exact else max(limit, ceil(KEPT * count))
         found = shrink(objective, found, kept, kept > limit)
