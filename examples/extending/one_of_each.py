@@ -1,14 +1,13 @@
 """A constraint of your own: at most one feature of each group, such as one lag of each variable.
 
-A domain says which supports are allowed. The search asks it for supports to begin with (`fill`), for the gains of
-exchanges and of additions, and whether it allows a support. What is allowed here is less than what kappa alone allows,
-so bounds that know only kappa stay valid.
+A domain says which supports are allowed, and a problem makes it. Here it is the usual domain with groups: `group` has
+the number of each feature's group, and `most` says how many features of each group a support may have. What is allowed
+is less than what kappa alone allows, so bounds that know only kappa stay valid.
 
     python examples/extending/one_of_each.py
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -16,49 +15,19 @@ from torch import Tensor
 
 from psfit import Dense, GridSpec, Problem, Result, Source, solve
 from psfit.losses import Squared
-from psfit.problem import Domain, Items, LocalModel
-
-
-@dataclass(frozen=True)
-class OneOfEach(Domain):
-    """The items ``(size,)`` belong to groups by number; a support has at most one item of a group."""
-
-    counts_only = False
-    group: Tensor
-
-    def allows(self, support: Tensor) -> bool:
-        return super().allows(support) and int(self.group[support].bincount().max()) <= 1
-
-    def fill(self, chosen: Tensor, keys: Tensor, count: int) -> Tensor:
-        for _ in range(count):
-            keys = torch.where(self._closed(chosen), -torch.inf, keys)
-            chosen = super().fill(chosen, keys, 1)
-        return chosen
-
-    def swap_scores(self, model: LocalModel, chosen: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        closed = self._closed(chosen)
-        for gains, leaving, joining in super().swap_scores(model, chosen):
-            same = self.group[leaving].unsqueeze(1) == self.group[joining]
-            yield torch.where(closed[joining] & ~same, -torch.inf, gains), leaving, joining
-
-    def addition_scores(self, model: LocalModel, chosen: Tensor) -> Tensor:
-        return torch.where(self._closed(chosen), 0.0, super().addition_scores(model, chosen))
-
-    def _closed(self, chosen: Tensor) -> Tensor:
-        """Items whose group has a member in the support."""
-        return torch.isin(self.group, self.group[chosen])
+from psfit.problem import Domain, Items
 
 
 @dataclass(frozen=True)
 class GroupedProblem(Problem):
-    """A problem whose features belong to ``groups``, a number for each feature."""
+    """A problem whose features belong to ``groups``, a number for each feature; each group has one feature at most."""
 
     groups: tuple[int, ...] = ()
 
     def domain(self, items: Items, limit: Tensor | int, device: torch.device) -> Domain:
-        plain = super().domain(items, limit, device)
         group = torch.tensor(self.groups, device=device)
-        return OneOfEach(**{one.name: getattr(plain, one.name) for one in fields(plain)}, group=group)
+        most = torch.ones(max(self.groups) + 1, dtype=torch.long, device=device)
+        return super().domain(items, limit, device).with_groups(group, most)
 
 
 def fit(X: np.ndarray, y: np.ndarray, groups: tuple[int, ...], kappa: int) -> Result:
