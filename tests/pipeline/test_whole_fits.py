@@ -1,0 +1,93 @@
+"""Whole fits of every loss on every grid and in every form of data: valid, refitted, and the same everywhere."""
+
+import numpy as np
+import pytest
+import torch
+from posed import CPU
+from problems import LOSSES, make_source
+from scipy import sparse
+
+from psfit import GridSpec, Problem, Source, solve
+from psfit.data import Sparse
+from psfit.losses import Squared
+from psfit.pipeline.path import solve_path
+from psfit.problem.pose import pose
+from psfit.search.refit import refit
+
+NAMED = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+GRIDS = pytest.mark.parametrize("grid", [{}, {"nodes": 2}, {"blocks": 2}], ids=str)
+# A softmax model has fewer features, since each has several entries.
+KAPPA = 4
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+
+
+def draw(loss, sparse_form=False, dtype=torch.float64):
+    """Weighted samples of correlated columns, of which most numbers may be zero."""
+    source = make_source(loss, samples=70, features=6 if loss.joint else 13, nonzeros=4, seed=0, correlation=0.7)
+    weight = torch.rand(70, 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.5
+    values = source.matrix.values
+    if sparse_form:
+        values = values * (values.abs() > 0.8)
+        matrix = Sparse.of(sparse.csr_matrix(values.numpy()), CPU, dtype)
+    else:
+        matrix = type(source.matrix)(values.to(dtype))
+    return Source(matrix, source.target.to(dtype), weight.to(dtype))
+
+
+def check(problem, source, result, share):
+    """The objective is that of the coefficients, and of an exact refit on their support."""
+    assert np.count_nonzero(result.coef) <= KAPPA
+    inst = pose(problem, source, GridSpec().build(CPU))
+    coef, intercept = torch.tensor(result.coef), torch.tensor(result.intercept)
+    Z = inst.coordinates.from_user(coef, intercept).double()
+    assert float(inst.objective(Z).sum()) == pytest.approx(result.objective, rel=share)
+    chosen = inst.items.pack(Z)[0] != 0
+    assert refit(inst, 0, chosen, torch.zeros_like(Z)).value == pytest.approx(result.objective, rel=share)
+    assert result.lower_bound <= result.objective + 1e-9 * abs(result.objective)
+
+
+@NAMED
+@GRIDS
+@pytest.mark.parametrize("sparse_form", [False, True], ids=["dense", "sparse"])
+def test_a_fit_is_that_of_one_node_and_of_its_support(loss, grid, sparse_form):
+    source, problem = draw(loss, sparse_form), Problem(loss, (KAPPA,), 5.0)
+    result = solve(problem, source, grid=GridSpec(**grid))
+    check(problem, source, result, 1e-8)
+    if grid:
+        assert result.objective == pytest.approx(solve(problem, source).objective, rel=1e-8)
+
+
+@NAMED
+@GRIDS
+def test_a_fit_in_single_precision_is_nearly_that_in_double(loss, grid):
+    problem = Problem(loss, (KAPPA,), 5.0)
+    source = draw(loss, dtype=torch.float32)
+    result = solve(problem, source, grid=GridSpec(**grid))
+    check(problem, source, result, 1e-5)
+    assert result.objective == pytest.approx(solve(problem, draw(loss)).objective, rel=1e-5)
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_rows_of_several_targets(nodes, dtype):
+    problem, found = Problem(Squared(), (KAPPA,), 5.0, "feature"), []
+    for kind, grid in ((dtype, GridSpec(nodes=nodes)), (torch.float64, None)):
+        source = draw(Squared(), dtype=kind)
+        target = torch.cat([source.target, source.target.flip(0)], dim=1)
+        found.append(solve(problem, Source(source.matrix, target, source.weight), grid=grid))
+        assert np.count_nonzero(np.any(found[-1].coef != 0, axis=1)) == KAPPA
+    share = 1e-5 if dtype == torch.float32 else 1e-8
+    assert found[0].objective == pytest.approx(found[1].objective, rel=share)
+
+
+@NAMED
+@GRIDS
+def test_a_path_falls_and_is_that_of_one_node(loss, grid):
+    problem, source, kappas = Problem(loss, (1,)), draw(loss), [1, 2, 4, 5]
+    (points,) = solve_path(problem, source, kappas, [5.0], grid=GridSpec(**grid))
+    assert np.all(np.diff(points.objectives) <= 1e-9 * np.abs(points.objectives[:-1]))
+    assert np.all(points.lower_bounds <= points.objectives + 1e-9 * np.abs(points.objectives))
+    assert [int(np.count_nonzero(coef)) <= kappa for kappa, coef in zip(kappas, points.coefs, strict=True)] == [True] * 4
+    if grid:
+        (control,) = solve_path(problem, source, kappas, [5.0])
+        np.testing.assert_allclose(points.objectives, control.objectives, rtol=1e-8)
