@@ -4,7 +4,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 # Modules of this package; `compile_kernels` of each calls every compiled function once, with tiny arrays.
-KERNELS = ["swaps"]
+KERNELS = ["swaps", "block_swaps"]
 
 
 class NoCacheError(OSError):

@@ -92,7 +92,8 @@ def join(H, state, i, size, rules):  # type: ignore[no-untyped-def]
     """Put variable `i` in the place `size`, after the last one."""
     places, inside, K, T, x, d, left, taken = state
     n, c = d.shape
-    s = left[i]
+    # A variable that depends on the support up to rounding gets a small curvature, so that all numbers stay finite.
+    s = max(left[i], DEPENDENT * H[i, i])
     u, h, step = np.empty(size), np.empty(size), np.empty(c)
     for o in range(c):
         step[o] = -d[i, o] / s
@@ -389,11 +390,22 @@ def search_rows(H, Q, base, work, size, starts, most_swaps, rules, constant, rel
                 t = work.T[i, a]
                 if work.left[i] + t * t / work.K[a, a] > DEPENDENT * H[i, i]:
                     exchange(H, work, a, i, size, rules)
+        if exceeds_groups(work, rules):
+            copy_state(base, work, size)
         value, count = descend(H, Q, work, size, rules, constant, rel_tol, most_swaps[row])
         values[row] = value
         swaps[row] = count
         for a in range(size):
             starts[row, a] = work.places[a]
+
+
+@compiled
+def exceeds_groups(state, rules):  # type: ignore[no-untyped-def]
+    """Whether a group has too many variables inside."""
+    for g in range(len(state.taken)):
+        if state.taken[g] > rules.most[g]:
+            return True
+    return False
 
 
 @compiled
@@ -431,3 +443,18 @@ def score_newcomers(H, state, size, rules, gains, partners):  # type: ignore[no-
             gain = 0.5 * force / curvature - 0.5 * _square(x, a) / K[a, a]
             if gain > gains[k]:
                 gains[k], partners[k] = gain, a
+
+
+def compile_kernels() -> None:
+    """Compile what searches call."""
+    H, Q = np.eye(2), np.zeros((2, 1))
+    rules = make_rules(np.zeros(2, bool), np.full(2, -1), np.zeros(1, np.int64), 2, 1)
+    state = build(H, Q, np.zeros(1, np.int64), 0, rules)
+    size = grow(H, state, 0, 1, rules)
+    score_newcomers(H, state, size, rules, np.empty(2), np.empty(2, np.int64))
+    values, swaps = np.empty(1), np.empty(1, np.int64)
+    search_rows(
+        H, Q, state, state, size, np.zeros((1, 1), np.int64), np.ones(1, np.int64), rules, 1.0, 0.0, values, swaps
+    )
+    value_of(Q, state, size)
+    shrink(state, size, 0, rules)
