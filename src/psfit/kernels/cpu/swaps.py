@@ -10,12 +10,22 @@ Rows of `T` of variables inside the support are unit vectors and are not kept. T
 """
 
 from collections import namedtuple
+from typing import Any
 
 import numpy as np
 from numba import njit
 
 # Sums may be made in any order, which lets loops use vector instructions. NaN and infinity keep their meaning.
-compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+OPTIONS: dict[str, Any] = {
+    "cache": True,
+    "nogil": True,
+    "error_model": "numpy",
+    "fastmath": {"reassoc", "contract", "nsz"},
+    "no_cfunc_wrapper": True,
+}
+compiled = njit(**OPTIONS)
+# Functions that only others call need no entry for Python, which takes long to compile.
+inner = njit(**OPTIONS | {"no_cpython_wrapper": True})
 
 # A variable whose Schur complement is below this share of its own curvature depends on the support up to rounding.
 DEPENDENT = 1e-11
@@ -36,7 +46,7 @@ def make_rules(fixed: np.ndarray, group: np.ndarray, most: np.ndarray, variables
     return Rules(np.concatenate([fixed, np.ones(others, bool)]), np.concatenate([group, np.full(others, -1)]), most)
 
 
-@compiled
+@inner
 def make_state(H, Q, width, groups):  # type: ignore[no-untyped-def]
     """The state of an empty support with room for `width` variables."""
     n, c = Q.shape
@@ -54,7 +64,7 @@ def make_state(H, Q, width, groups):  # type: ignore[no-untyped-def]
     return state
 
 
-@compiled
+@inner
 def clear(H, Q, state):  # type: ignore[no-untyped-def]
     """Empty the support."""
     for i in range(len(state.left)):
@@ -173,7 +183,7 @@ def leave(state, j, size, rules):  # type: ignore[no-untyped-def]
         K[j, a] = K[last, a]
 
 
-@compiled
+@inner
 def _free(state, j, size):  # type: ignore[no-untyped-def]
     """Set what is known of the variable in place `j`, which was inside and will be outside."""
     gone = state.places[j]
@@ -185,7 +195,7 @@ def _free(state, j, size):  # type: ignore[no-untyped-def]
         state.d[gone, o] = 0.0
 
 
-@compiled
+@inner
 def exchange(H, state, j, i, size, rules):  # type: ignore[no-untyped-def]
     """Replace the variable in place `j` by variable `i`, in one pass over `T`."""
     places, inside, K, T, x, d, left, taken = state
@@ -242,7 +252,7 @@ def exchange(H, state, j, i, size, rules):  # type: ignore[no-untyped-def]
             d[k, o] += r * step[o] - v * pull[o]
 
 
-@compiled
+@inner
 def best_addition(H, state, rules):  # type: ignore[no-untyped-def]
     """The variable that would lower the objective most; -1 if none may join."""
     best, found = -1.0, -1
@@ -257,7 +267,7 @@ def best_addition(H, state, rules):  # type: ignore[no-untyped-def]
     return found
 
 
-@compiled
+@inner
 def cheapest_place(state, size, rules):  # type: ignore[no-untyped-def]
     """The place whose variable costs least to leave; -1 if all must stay."""
     best, found = np.inf, -1
@@ -269,7 +279,7 @@ def cheapest_place(state, size, rules):  # type: ignore[no-untyped-def]
     return found
 
 
-@compiled
+@inner
 def _square(x, k):  # type: ignore[no-untyped-def]
     total = 0.0
     for o in range(x.shape[1]):
@@ -277,7 +287,7 @@ def _square(x, k):  # type: ignore[no-untyped-def]
     return total
 
 
-@compiled
+@inner
 def best_swap(H, state, size, rules, least):  # type: ignore[no-untyped-def]
     """The place, the newcomer and the gain of the best swap that gains more than `least`; place -1 if there is none."""
     places, inside, K, T, x, d, left, taken = state
@@ -332,7 +342,7 @@ def rebuild(H, Q, state, size, rules):  # type: ignore[no-untyped-def]
         join(H, state, state.places[a], a, rules)
 
 
-@compiled
+@inner
 def descend(H, Q, state, size, rules, constant, rel_tol, most_swaps):  # type: ignore[no-untyped-def]
     """Make the best swap until none gains more than `rel_tol` of the objective; return the objective and the swaps."""
     value = value_of(Q, state, size)
@@ -399,13 +409,13 @@ def search_rows(H, Q, base, work, size, starts, most_swaps, rules, constant, rel
             starts[row, a] = work.places[a]
 
 
-@compiled
+@inner
 def exceeds_groups(state, rules):  # type: ignore[no-untyped-def]
     """Whether a group has too many variables inside."""
+    excess = 0
     for g in range(len(state.taken)):
-        if state.taken[g] > rules.most[g]:
-            return True
-    return False
+        excess = max(excess, state.taken[g] - rules.most[g])
+    return excess > 0
 
 
 @compiled
