@@ -63,9 +63,7 @@ class OneLimit:
 class OneLimitSearch:
     """Supports of one problem from more and more searches, as lists of one entry, since there is one limit."""
 
-    def __init__(
-        self, inst: Instance, number: int, starts: list[tuple[str, Tensor]], Z: Tensor, effort: str
-    ) -> None:
+    def __init__(self, inst: Instance, number: int, starts: list[tuple[str, Tensor]], Z: Tensor, effort: str) -> None:
         self.inst, self.number = inst, number
         self.contributions: list[Contribution] = []
         exploration = EFFORTS[effort]

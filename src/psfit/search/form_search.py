@@ -142,7 +142,7 @@ class FormSearch:
     def single_swaps(self, base: np.ndarray, count: int) -> list[End]:
         """The supports after the best swap of each of the `count` best newcomers, with a gain."""
         state = self._build(base)
-        size, n = self._size(base), len(self.H) // self.width if self.width > 1 else len(self.H)
+        size, n = self._size(base), self.items if self.width > 1 else len(self.H)
         gains, partners = np.empty(n), np.empty(n, dtype=np.int64)
         self._kernels.score_newcomers(self.H, state, size, self._rules, gains, partners)
         value, found = self._kernels.value_of(self.Q, state, size) + self.form.constant, []

@@ -66,7 +66,11 @@ def _propose(search: FormSearch, base: np.ndarray, seed: int) -> list[End]:
     """Ends of searches around a support, without repeats, the most promising first."""
     generator = np.random.default_rng(seed)
     most = MOST_SWAPS * int(base.sum())
-    starts, swaps, singles = [search.perturb(base, share, generator) for share in PERTURBED], [most] * len(PERTURBED), []
+    starts, swaps, singles = (
+        [search.perturb(base, share, generator) for share in PERTURBED],
+        [most] * len(PERTURBED),
+        [],
+    )
     if seed == 0:
         starts, swaps = [*starts, *[base] * (len(FEW_SWAPS) + 1)], [*swaps, *FEW_SWAPS, most]
         singles = search.single_swaps(base, SINGLE_SWAPS)

@@ -109,9 +109,7 @@ def _search_form(
         return list(_sweep(search, {kappa: best[kappa] for kappa in kappas}).values())
 
     ends = local.find(search_all, len(kappas))
-    return {
-        kappa: refit_end(objective, local.unpack(end.chosen), Z) for kappa, end in zip(kappas, ends, strict=True)
-    }
+    return {kappa: refit_end(objective, local.unpack(end.chosen), Z) for kappa, end in zip(kappas, ends, strict=True)}
 
 
 def _pass_on_in_form(objective: Objective, found: dict[int, SupportFit]) -> dict[int, SupportFit]:
