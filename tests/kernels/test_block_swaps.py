@@ -14,7 +14,7 @@ CHOSEN = [4, 2, 8]
 
 
 def build(H, Q, chosen, width, limits=FREE, room=0):
-    rules = block_swaps.make_rules(*limits, len(H), width)
+    rules = block_swaps.make_rules(*limits, len(H), width, 1e-11)
     places = variables_of(chosen, width, len(H), ITEMS)
     room = np.zeros(room * width, np.int64)
     return block_swaps.build(H, Q, np.concatenate([places, room]), len(places), rules), len(places), rules
@@ -74,7 +74,7 @@ def test_no_swap_improves_an_end(seed, width, intercepts, limits):
         assert max(gains.values()) <= 1e-9
     assert counts.sum() > 0
     np.testing.assert_array_equal(work.places, rows[-1])
-    single = swaps.make_rules(np.zeros(0, bool), np.zeros(0, np.int64), np.zeros(1, np.int64), len(H), 1)
+    single = swaps.make_rules(np.zeros(0, bool), np.zeros(0, np.int64), np.zeros(1, np.int64), len(H), 1, 1e-11)
     fresh = swaps.build(H, Q, work.places, len(work.places), single)
     for name in ("K", "x", "inside"):
         np.testing.assert_allclose(getattr(work, name), getattr(fresh, name), rtol=1e-8, atol=1e-9)

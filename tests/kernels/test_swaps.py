@@ -13,7 +13,7 @@ CHOSEN = [4, 2, 8, 7]
 
 
 def build(H, Q, chosen, limits=FREE, room=0):
-    rules = swaps.make_rules(*limits, len(H), 1)
+    rules = swaps.make_rules(*limits, len(H), 1, 1e-11)
     places = variables_of(chosen, 1, len(H), len(limits[0]))
     return swaps.build(H, Q, np.concatenate([places, np.zeros(room, np.int64)]), len(places), rules), len(places), rules
 

@@ -36,8 +36,11 @@ def improve(objective: Objective, found: SupportFit, rounds: int = MOST_ROUNDS, 
     for _ in range(rounds):
         if watch.must_stop() or bool(found.chosen.all()) or not bool(found.chosen.any()):
             break
+        if objective.is_finished(found.chosen):
+            break
         better = _improve_once(objective, found, attempts)
         if better is None:
+            objective.note_finished(found.chosen)
             break
         found = better
         watch.reporter.report_objective(objective.problem, found.value)

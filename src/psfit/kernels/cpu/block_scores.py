@@ -13,14 +13,18 @@ from collections import namedtuple
 
 import numpy as np
 
-from psfit.kernels.cpu.swaps import DEPENDENT, build, compiled, inner, make_rules
+from psfit.kernels.cpu.compiler import compiled_sums, inner_sums
+from psfit.kernels.cpu.swaps import build, make_rules
+
+# An item stays inside if a pivot of its block of the inverse is below this share of the diagonal.
+LEAST_PIVOT = 1e-13
 
 # Room for the numbers of one newcomer: its columns of `H` at all places, its Schur block, two more blocks, a vector,
 # and the smallest pivots of a regular block.
 Room = namedtuple("Room", ["h", "schur", "block", "factor", "v", "floor"])
 
 
-@inner
+@inner_sums
 def _make_room(size, width):  # type: ignore[no-untyped-def]
     block = (width, width)
     return Room(
@@ -28,7 +32,7 @@ def _make_room(size, width):  # type: ignore[no-untyped-def]
     )
 
 
-@inner
+@inner_sums
 def _factor(A, floor):  # type: ignore[no-untyped-def]
     """Replace the lower half of a block by its Cholesky factor, with inverse pivots; false if one is too small."""
     for o in range(len(A)):
@@ -45,7 +49,7 @@ def _factor(A, floor):  # type: ignore[no-untyped-def]
     return True
 
 
-@inner
+@inner_sums
 def _solve(A, v):  # type: ignore[no-untyped-def]
     """Replace `v` by ``L^-1 v``, where `A` holds the factor L; return half its square."""
     square = 0.0
@@ -58,8 +62,8 @@ def _solve(A, v):  # type: ignore[no-untyped-def]
     return 0.5 * square
 
 
-@inner
-def _score_addition(H, state, size, item, room):  # type: ignore[no-untyped-def]
+@inner_sums
+def _score_addition(H, state, size, item, accuracy, room):  # type: ignore[no-untyped-def]
     """What an item gains if it joins, or -1 if it depends on the support; `room` gets its Schur block."""
     width = len(room.v)
     first = item * width
@@ -68,7 +72,7 @@ def _score_addition(H, state, size, item, room):  # type: ignore[no-untyped-def]
             room.h[o, a] = H[first + o, state.places[a]]
     for o in range(width):
         room.v[o] = state.d[first + o, 0]
-        room.floor[o] = DEPENDENT * H[first + o, first + o]
+        room.floor[o] = accuracy * H[first + o, first + o]
         for q in range(o + 1):
             total = 0.0
             for a in range(size):
@@ -77,7 +81,7 @@ def _score_addition(H, state, size, item, room):  # type: ignore[no-untyped-def]
     return _solve(room.factor, room.v) if _factor(room.factor, room.floor) else -1.0
 
 
-@compiled
+@compiled_sums
 def score_removals(state, size, rules, L, y, cost):  # type: ignore[no-untyped-def]
     """For each item inside: the factor L of ``K_JJ``, ``y = L^-1 x_J``, and what it costs to leave.
 
@@ -89,14 +93,14 @@ def score_removals(state, size, rules, L, y, cost):  # type: ignore[no-untyped-d
         a = size - (count - J) * width
         for o in range(width):
             y[J, o] = state.x[a + o, 0]
-            floor[o] = DEPENDENT * state.K[a + o, a + o]
+            floor[o] = LEAST_PIVOT * state.K[a + o, a + o]
             for q in range(width):
                 L[J, o, q] = state.K[a + o, a + q]
         regular = _factor(L[J], floor)
         cost[J] = np.inf if rules.fixed[state.places[a]] or not regular else _solve(L[J], y[J])
 
 
-@inner
+@inner_sums
 def _may_join(state, item, width, rules):  # type: ignore[no-untyped-def]
     """Whether an item is outside and free, and the group that it may not enter, or -1."""
     first = item * width
@@ -105,16 +109,16 @@ def _may_join(state, item, width, rules):  # type: ignore[no-untyped-def]
     return not (state.inside[first] or rules.fixed[first]), g if full else -1
 
 
-@compiled
+@compiled_sums
 def score_additions(H, state, size, rules, width, gains):  # type: ignore[no-untyped-def]
     """What each item gains if it joins, to ``gains (items,)``; -1 where it may not, or depends on the support."""
     room = _make_room(size, width)
     for item in range(len(gains)):
         may, full = _may_join(state, item, width, rules)
-        gains[item] = _score_addition(H, state, size, item, room) if may and full < 0 else -1.0
+        gains[item] = _score_addition(H, state, size, item, rules.accuracy, room) if may and full < 0 else -1.0
 
 
-@inner
+@inner_sums
 def _score_swap(state, item, place, L, y, room):  # type: ignore[no-untyped-def]
     """What the newcomer of `room` gains once the item at `place` has left; -1 if its block is singular."""
     width = len(room.v)
@@ -136,7 +140,7 @@ def _score_swap(state, item, place, L, y, room):  # type: ignore[no-untyped-def]
     return _solve(room.factor, room.v) if _factor(room.factor, room.floor) else -1.0
 
 
-@compiled
+@compiled_sums
 def score_swaps(H, state, size, rules, known, least, rising, gains, partners):  # type: ignore[no-untyped-def]
     """For every item the gain of its best swap, and the place of its partner; -1 where none gains more than `least`.
 
@@ -150,7 +154,7 @@ def score_swaps(H, state, size, rules, known, least, rising, gains, partners):  
         may, full = _may_join(state, item, width, rules)
         if not may:
             continue
-        bound = _score_addition(H, state, size, item, room)
+        bound = _score_addition(H, state, size, item, rules.accuracy, room)
         if 0 <= bound <= least:
             continue
         best = least
@@ -170,7 +174,7 @@ def score_swaps(H, state, size, rules, known, least, rising, gains, partners):  
 def compile_kernels() -> None:
     """Compile what searches call."""
     H, width, gains = np.eye(4), 2, np.empty(2)
-    rules = make_rules(np.zeros(4, bool), np.full(4, -1), np.zeros(1, np.int64), 4, 1)
+    rules = make_rules(np.zeros(4, bool), np.full(4, -1), np.zeros(1, np.int64), 4, 1, 1e-11)
     state = build(H, np.zeros((4, 1)), np.arange(2), width, rules)
     score_additions(H, state, width, rules, width, gains)
     known = np.empty((1, width, width)), np.empty((1, width)), np.empty(1)

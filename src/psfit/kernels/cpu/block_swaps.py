@@ -15,7 +15,7 @@ import numpy as np
 
 from psfit.kernels.cpu import block_scores, swaps
 from psfit.kernels.cpu.block_scores import score_additions, score_removals, score_swaps
-from psfit.kernels.cpu.swaps import DEPENDENT, MOST_DRIFT, Rules, State, copy_state, join, leave, rebuild, value_of
+from psfit.kernels.cpu.swaps import MOST_DRIFT, Rules, State, copy_state, join, leave, rebuild, value_of
 
 __all__ = ["build", "grow", "make_rules", "score_newcomers", "search_rows", "shrink", "value_of"]
 
@@ -30,12 +30,16 @@ class BlockRules(NamedTuple):
     width: int
 
 
-def make_rules(fixed: np.ndarray, group: np.ndarray, most: np.ndarray, variables: int, width: int) -> BlockRules:
+def make_rules(
+    fixed: np.ndarray, group: np.ndarray, most: np.ndarray, variables: int, width: int, accuracy: float
+) -> BlockRules:
     """The rules of items with `width` variables each, and of intercepts behind them, which stay in."""
     items = len(fixed)
     groups = np.full(variables, -1)
     groups[: items * width : width] = group
-    single = Rules(np.concatenate([np.repeat(fixed, width), np.ones(variables - items * width, bool)]), groups, most)
+    single = Rules(
+        np.concatenate([np.repeat(fixed, width), np.ones(variables - items * width, bool)]), groups, most, accuracy
+    )
     return BlockRules(single, items, width)
 
 
@@ -176,7 +180,7 @@ def _join_if_regular(H: np.ndarray, state: State, item: int, size: int, rules: B
     """Put an item after the last one, unless it depends on the support; tell whether it joined."""
     for o in range(rules.width):
         i = item * rules.width + o
-        if state.left[i] <= DEPENDENT * H[i, i]:
+        if state.left[i] <= rules.single.accuracy * H[i, i]:
             for k in reversed(range(o)):
                 leave(state, size + k, size + k + 1, rules.single)
             return False
@@ -193,7 +197,7 @@ def compile_kernels() -> None:
     """Compile what searches call."""
     block_scores.compile_kernels()
     H, Q = np.eye(4), np.zeros((4, 1))
-    rules = make_rules(np.zeros(2, bool), np.full(2, -1), np.zeros(1, np.int64), 4, 2)
+    rules = make_rules(np.zeros(2, bool), np.full(2, -1), np.zeros(1, np.int64), 4, 2, 1e-11)
     state = build(H, Q, np.zeros(2, np.int64), 0, rules)
     size = grow(H, state, 0, 2, rules)
     most, values, counts = np.ones(1, np.int64), np.empty(1), np.empty(1, np.int64)
