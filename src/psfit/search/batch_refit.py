@@ -30,8 +30,15 @@ class BatchFit:
     promised: Tensor
 
 
-def fit_batch(inst: Instance, problem: int, local: LocalForm, supports: list[np.ndarray], target: float) -> BatchFit:
-    """Fits on supports in the items of a local form, each until it is close, or cannot get below `target`."""
+def fit_batch(
+    inst: Instance,
+    problem: int,
+    local: LocalForm,
+    supports: list[np.ndarray],
+    target: float,
+    close: float = CLOSE,
+) -> BatchFit:
+    """Fits on supports in the items of a local form, each until it is `close`, or cannot get below `target`."""
     batch = _Batch(inst, problem, local, supports)
     x = batch.start()
     best_x, values, gradient = x, *batch.evaluate(x)
@@ -39,7 +46,7 @@ def fit_batch(inst: Instance, problem: int, local: LocalForm, supports: list[np.
     for _ in range(MOST_STEPS):
         promised = 0.5 * (gradient * step).sum(dim=1)
         lowest = min(target, float(values.nan_to_num(nan=torch.inf).min()))
-        open_ = (promised > CLOSE * values.abs()) & (values - HOPE * promised < lowest)
+        open_ = (promised > close * values.abs()) & (values - HOPE * promised < lowest)
         if not bool(open_.any()):
             break
         trial = best_x - open_.unsqueeze(1) * step
