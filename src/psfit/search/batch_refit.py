@@ -117,8 +117,9 @@ class _Batch:
             ]
             value, slope = torch.cat([v for v, _ in each], dim=1), torch.stack([s for _, s in each], dim=2)
         else:
-            b = self.target.expand(-1, count)
-            value, slope = loss.value(eta[:, 0], b), loss.gradient(eta[:, 0], b).unsqueeze(1)
+            each_eta, b = eta.flatten(1), self.target.repeat_interleave(count, dim=1)
+            value = loss.value(each_eta, b).view_as(eta).sum(dim=1)
+            slope = loss.gradient(each_eta, b).view_as(eta)
         local = (source.weight * value).sum(dim=0)
         slope = (source.weight.unsqueeze(2) * slope).flatten(1).to(self.matrix.dtype)
         sums = self.matrix.rmv(slope).double().view(len(self.rows), self.c, count)

@@ -20,7 +20,8 @@ from psfit.search.support_fit import SupportFit
 # Stages of forward selection; the share of the items that a stage of backward elimination keeps.
 FORWARD_STAGES = 4
 KEPT = 0.5
-# Backward elimination begins with this many times the limit, at least LEAST_BEGIN, or with all items.
+# Backward elimination begins with this many times the limit, at least LEAST_BEGIN, or with all items; with fewer items
+# if each has several coefficients, but with twice the limit.
 BEGIN = 4
 LEAST_BEGIN = 100
 # The accuracy of fits that only rank items.
@@ -32,6 +33,8 @@ def select_forward(objective: Objective, limit: int, Z: Tensor) -> SupportFit:
     chosen = objective.domain.inside[0]
     found = SupportFit(chosen, objective.fit(chosen, Z, tol=ROUGH))
     have = int(chosen.sum())
+    if have >= limit:
+        return refit_end(objective, chosen, Z)
     stages = even_bounds(limit - have, min(limit - have, 1 if objective.exact else FORWARD_STAGES))[1:]
     for bound in stages:
         found = grow(objective, found, have + bound, have + bound < limit)
@@ -39,17 +42,23 @@ def select_forward(objective: Objective, limit: int, Z: Tensor) -> SupportFit:
 
 
 def eliminate_backward(objective: Objective, limit: int, Z: Tensor) -> SupportFit:
-    """Begin with all items, or with many of the best; take out those that cost least, a share at a time."""
+    """Begin with all items, or with many of the best; take out those that cost least, a share at a time.
+
+    With groups the items at the beginning are those that forward selection allows, since all items together would
+    exceed what a group may have.
+    """
     size, inside = objective.domain.items.size, objective.domain.inside[0]
-    begin = max(BEGIN * limit, LEAST_BEGIN) // objective.domain.items.width
+    begin = max(max(BEGIN * limit, LEAST_BEGIN) // objective.domain.items.width, 2 * limit)
     if objective.exact:
         begin = min(begin, 2 * limit)
-    if begin >= size:
+    if begin >= size and objective.domain.group is None:
         chosen = ~objective.domain.outside[0]
         found = SupportFit(chosen, objective.fit(chosen, Z, tol=ROUGH))
     else:
         found = SupportFit(inside, objective.fit(inside, Z, tol=ROUGH))
-        found = grow(objective, found, max(begin, limit), True)
+        found = grow(objective, found, min(begin, size), True)
+    if int(found.chosen.sum()) <= limit:
+        return refit_end(objective, found.chosen, found.fit.Z)
     while (count := int(found.chosen.sum())) > limit:
         kept = limit if objective.exact else max(limit, ceil(KEPT * count))
         found = shrink(objective, found, kept, kept > limit)
@@ -57,11 +66,13 @@ def eliminate_backward(objective: Objective, limit: int, Z: Tensor) -> SupportFi
 
 
 def grow(objective: Objective, found: SupportFit, limit: int, rough: bool = False) -> SupportFit:
-    """The support with the items that help most, and its fit."""
+    """The support with the items that help most, and its fit; in stages where a model has too few items."""
     local = objective.local_form(found)
     base = local.pack(found.chosen)
     (end,) = local.find(lambda search: [End(search.grow(base, [limit])[0], 0.0)], 1)
-    return _fit_end(objective, local, end, found, rough)
+    if local.index is None or int(end.chosen.sum()) in (limit, int(base.sum())):
+        return _fit_end(objective, local, end, found, rough)
+    return grow(objective, _fit_end(objective, local, end, found, True), limit, rough)
 
 
 def shrink(objective: Objective, found: SupportFit, limit: int, rough: bool = False) -> SupportFit:

@@ -89,10 +89,12 @@ def copy_state(source, target, size):  # type: ignore[no-untyped-def]
 
 @compiled_sums
 def join(H, state, i, size, rules):  # type: ignore[no-untyped-def]
-    """Put variable `i` in the place `size`, after the last one."""
+    """Put variable `i` in the place `size`, after the last one.
+
+    One that depends on those inside gets as much curvature as rounding may have, so that all numbers stay finite.
+    """
     places, inside, K, T, x, d, left, taken = state
     n, c = d.shape
-    # A variable that depends on the support up to rounding gets a small curvature, so that all numbers stay finite.
     s = max(left[i], rules.accuracy * H[i, i])
     u, h, step = np.empty(size), np.empty(size), np.empty(c)
     for o in range(c):
