@@ -14,7 +14,7 @@ from collections import namedtuple
 import numpy as np
 
 from psfit.kernels.cpu.compiler import compiled_sums, inner_sums
-from psfit.kernels.cpu.swaps import build, make_rules
+from psfit.kernels.cpu.states import build, make_rules
 
 # An item stays inside if a pivot of its block of the inverse is below this share of the diagonal.
 LEAST_PIVOT = 1e-13

@@ -15,7 +15,8 @@ import numpy as np
 
 from psfit.kernels.cpu import block_scores, swaps
 from psfit.kernels.cpu.block_scores import score_additions, score_removals, score_swaps
-from psfit.kernels.cpu.swaps import MOST_DRIFT, Rules, State, copy_state, join, leave, rebuild, value_of
+from psfit.kernels.cpu.states import Rules, State, copy_state, join, leave, rebuild, value_of
+from psfit.kernels.cpu.swaps import MOST_DRIFT
 
 __all__ = ["build", "grow", "make_rules", "score_newcomers", "search_rows", "shrink", "value_of"]
 
