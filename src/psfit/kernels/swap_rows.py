@@ -97,6 +97,10 @@ class Pivot:
         The shares of the variable that leaves; the newcomer's row of the table after that; its row of `H`.
     pull, step : Tensor (B, c, 1)
         What moves the gradients.
+    costs : Tensor (B, W)
+        What it costs after the exchange to take out the variable of each place; see `removal_costs`.
+    value : Tensor (B,)
+        The objective after the exchange.
     """
 
     moves: Tensor
@@ -113,6 +117,8 @@ class Pivot:
     h: Tensor
     pull: Tensor
     step: Tensor
+    costs: Tensor
+    value: Tensor
 
 
 def build(form: Form, places: Tensor) -> Rows:
@@ -154,8 +160,12 @@ def values_of(form: Form, rows: Rows) -> Tensor:
 def exchange(form: Form, rows: Rows, place: Tensor, newcomer: Tensor, moves: Tensor) -> Pivot:
     """Put variables ``newcomer (B,)`` in the ``place (B,)`` of rows that move; -1 for none.
 
-    Everything is changed but the table, `left` and `d`: these follow by `pass_table`.
+    Everything is changed but the table, `left` and `d`: these follow by `pass_table` or `pass_and_score`.
     """
+    fused = kernel("exchange_rows", rows.T.device)
+    if fused is not None:
+        found: Pivot = fused(form, rows, place, newcomer, moves)
+        return found
     j, enters, moves = place.unsqueeze(1), newcomer.unsqueeze(1), moves.unsqueeze(1)
     held, filled = rows.places.gather(1, j), rows.places >= 0
     joins, leaves = moves & (enters >= 0), moves & (held >= 0)
@@ -178,17 +188,17 @@ def exchange(form: Form, rows: Rows, place: Tensor, newcomer: Tensor, moves: Ten
     rows.x.sub_(f.unsqueeze(1) * pulled + u.unsqueeze(1) * step).scatter_(2, at_place, kept)
     diagonal = torch.where(moves, 1 / s, rows.own.gather(1, j))
     rows.own.add_(u * u / s - f * f * own).scatter_(1, j, diagonal)
-    pivot = Pivot(moves, joins, leaves, j, i, gone, own, t, s, f, u, h, pull, step)
-    _rename(form, rows, pivot, held)
-    return pivot
+    rows.places.scatter_(1, j, torch.where(joins, i, torch.where(leaves, -1, held)))
+    _rename(form, rows, (j, i, gone), joins, leaves)
+    costs, value = removal_costs(form, rows), values_of(form, rows)
+    return Pivot(moves, joins, leaves, j, i, gone, own, t, s, f, u, h, pull, step, costs, value)
 
 
-def _rename(form: Form, rows: Rows, pivot: Pivot, held: Tensor) -> None:
-    """Note which variables have left and joined."""
-    j, i, gone, joins, leaves = pivot.place, pivot.newcomer, pivot.gone, pivot.joins, pivot.leaves
+def _rename(form: Form, rows: Rows, names: tuple[Tensor, Tensor, Tensor], joins: Tensor, leaves: Tensor) -> None:
+    """Note which variables have left and joined: the place, the newcomer, the one that has gone, ``(B, 1)`` each."""
+    j, i, gone = names
     rows.spot.scatter_(1, gone, torch.where(leaves, -1, rows.spot.gather(1, gone)))
     rows.spot.scatter_(1, i, torch.where(joins, j, rows.spot.gather(1, i)))
-    rows.places.scatter_(1, j, torch.where(joins, i, torch.where(leaves, -1, held)))
     if form.group is not None:
         for variable, counted, sign in ((i, joins, 1), (gone, leaves, -1)):
             group = form.group[variable]
@@ -197,6 +207,10 @@ def _rename(form: Form, rows: Rows, pivot: Pivot, held: Tensor) -> None:
 
 def pass_table(form: Form, rows: Rows, pivot: Pivot) -> None:
     """Change the table, the gradients and the Schur complements by an exchange."""
+    fused = kernel("pivot_table", rows.T.device)
+    if fused is not None:
+        fused(form, rows, pivot, scores=False)
+        return
     (B, n, W), j = rows.T.shape, pivot.place
     batch = torch.arange(B, device=j.device)
     # The row of a variable that leaves is a unit vector before the others follow.
@@ -260,12 +274,12 @@ def best_swaps(form: Form, rows: Rows) -> Swaps:
     return Swaps(gain, found % W, found // W)
 
 
-def follow(form: Form, rows: Rows, pivot: Pivot) -> Swaps:
-    """Change the table by an exchange and find the next best swaps; on a GPU both in one pass."""
+def pass_and_score(form: Form, rows: Rows, pivot: Pivot) -> Swaps:
+    """Change the table by an exchange and find the best swaps of the rows that moved; on a GPU both in one pass."""
     fused = kernel("pivot_table", rows.T.device)
-    if fused is not None:
-        gain, found = fused(form, rows, pivot, removal_costs(form, rows))
-        W = rows.places.shape[1]
-        return Swaps(gain, found % W, found // W)
-    pass_table(form, rows, pivot)
-    return best_swaps(form, rows)
+    if fused is None:
+        pass_table(form, rows, pivot)
+        return best_swaps(form, rows)
+    gain, found = fused(form, rows, pivot, scores=True)
+    W = rows.places.shape[1]
+    return Swaps(gain, found % W, found // W)

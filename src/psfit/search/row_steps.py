@@ -17,8 +17,8 @@ from psfit.kernels.swap_rows import (
     best_swaps,
     build,
     exchange,
-    follow,
     full_groups,
+    pass_and_score,
     pass_table,
     removal_costs,
     values_of,
@@ -84,8 +84,8 @@ def swap(form: Form, rows: Rows, at: Descent, constant: float, rel_tol: float) -
     """The best swap in every row that is active; a row ends where none gains enough."""
     enough = at.gain > rel_tol * (constant + at.value).abs()
     moves = at.active & enough & (at.swaps < at.most)
-    best = follow(form, rows, exchange(form, rows, at.place, at.newcomer, moves))
-    value = torch.where(moves, values_of(form, rows), at.value)
+    pivot = exchange(form, rows, at.place, at.newcomer, moves)
+    best, value = pass_and_score(form, rows, pivot), torch.where(moves, pivot.value, at.value)
     drifted = moves & ~((value - (at.value - at.gain)).abs() <= MOST_DRIFT * value.abs())
     return Descent(
         value,
