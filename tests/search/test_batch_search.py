@@ -178,7 +178,9 @@ def test_dependent_columns_do_not_join_together(device):
 def test_a_state_that_drifts_is_made_again(device, monkeypatch):
     form, domain = CASES["ar.9"]
     host, batch = both(device, form, domain)
-    starts = [host.perturb(host.grow(np.zeros(40, dtype=bool), [8])[0], 1.0, np.random.default_rng(k)) for k in range(4)]
+    starts = [
+        host.perturb(host.grow(np.zeros(40, dtype=bool), [8])[0], 1.0, np.random.default_rng(k)) for k in range(4)
+    ]
     # No value agrees so well with the one that was carried along: every swap is followed by a new state.
     monkeypatch.setattr("psfit.search.row_steps.MOST_DRIFT", -1.0)
     assert_same(form, batch.descend(starts), host.descend(starts))
@@ -188,7 +190,9 @@ def test_a_state_that_drifts_is_made_again(device, monkeypatch):
 def test_bunches_of_rows_end_where_one_batch_ends(device, monkeypatch):
     form, domain = CASES["ar.9"]
     host, batch = both(device, form, domain)
-    starts = [host.perturb(host.grow(np.zeros(40, dtype=bool), [8])[0], 1.0, np.random.default_rng(k)) for k in range(5)]
+    starts = [
+        host.perturb(host.grow(np.zeros(40, dtype=bool), [8])[0], 1.0, np.random.default_rng(k)) for k in range(5)
+    ]
     monkeypatch.setattr("psfit.search.batch_search.MOST_BYTES", 2 * 8 * 40 * 8)
     assert_same(form, batch.descend(starts), host.descend(starts))
 

@@ -1,9 +1,10 @@
 """Searches in a quadratic form on its own device: all searches of a call are rows of one batch."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from math import ceil
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,10 +46,10 @@ class BatchSearch(FormSearch):
         """The form and the rules, as the steps need them."""
         H, domain = self.form.H, self.domain
         others = len(H) - self.items
-        fixed = torch.cat([(domain.inside | domain.outside)[0], torch.ones(others, dtype=torch.bool, device=self.device)])
+        fixed = torch.nn.functional.pad((domain.inside | domain.outside)[0], (0, others), value=True)
         group = domain.group
         if group is not None:
-            group = torch.cat([group.to(torch.int64), torch.full((others,), -1, device=self.device)])
+            group = torch.nn.functional.pad(group.to(torch.int64), (0, others), value=-1)
         most = torch.zeros(1, dtype=torch.int64, device=self.device) if domain.most is None else domain.most
         floor = self.form.accuracy * H.diagonal()
         return Form(H.contiguous(), self.form.Q.T.contiguous(), floor, fixed, group, most.to(torch.int64))
@@ -66,7 +67,7 @@ class BatchSearch(FormSearch):
             rows, _ = repeated(rows, Nothing())
         places = rows.places[0].cpu().numpy()
         self._count(int((places >= 0).sum()), limits[-1])
-        return [self._chosen(_filled(places[: max(size, self._variables(limit))])) for limit in limits]
+        return [self._chosen(_drop_empty(places[: max(size, self._variables(limit))])) for limit in limits]
 
     def shrink(self, chosen: np.ndarray, limits: Sequence[int]) -> list[np.ndarray]:
         size, form = self._size(chosen), self.rows_form
@@ -168,10 +169,10 @@ class BatchSearch(FormSearch):
             elif not active:
                 break
         values = (at.value + constant).nan_to_num(torch.inf).tolist()
-        supports = [self._chosen(_filled(places)) for places in rows.places.cpu().numpy()]
+        supports = [self._chosen(_drop_empty(places)) for places in rows.places.cpu().numpy()]
         return [End(*found) for found in zip(supports, values, at.swaps.tolist(), strict=True)]
 
-    def _repeat(self, name: str, rows: Rows, step: object, kind: type) -> Repeated:
+    def _repeat(self, name: str, rows: Rows, step: Callable[[Rows, Any], Any], kind: type) -> Repeated:
         """The steps of the last call if the shapes are the same, since a recording takes time."""
         key = (name, *rows.T.shape)
         if self._last is None or self._last[0] != key:
@@ -191,5 +192,5 @@ class BatchSearch(FormSearch):
         return [numbers[first : first + rows] for first in range(0, len(numbers), rows)]
 
 
-def _filled(places: np.ndarray) -> np.ndarray:
+def _drop_empty(places: np.ndarray) -> np.ndarray:
     return places[places >= 0]

@@ -37,9 +37,8 @@ def exchange_rows(form: Form, rows: Rows, place: Tensor, newcomer: Tensor, moves
     own, t, s = numbers
     f, u, h, costs = lines
     pull, step = forces
-    return Pivot(
-        moves.unsqueeze(1), joins, leaves, place.unsqueeze(1), entered, gone, own, t, s, f, u, h, pull, step, costs, value
-    )
+    moves, place = moves.unsqueeze(1), place.unsqueeze(1)
+    return Pivot(moves, joins, leaves, place, entered, gone, own, t, s, f, u, h, pull, step, costs, value)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]

@@ -1,4 +1,4 @@
-"""An exchange in the tables of a swap search, and the best swap after it, at the speed of reading and writing them once.
+"""An exchange in the tables of a swap search, and the best swaps after it: one pass over the tables.
 
 See `kernels.swap_rows` for what the numbers mean; its functions `pass_table` and `best_swaps` compute the same.
 """
