@@ -182,7 +182,7 @@ def test_a_state_that_drifts_is_made_again(device, monkeypatch):
         host.perturb(host.grow(np.zeros(40, dtype=bool), [8])[0], 1.0, np.random.default_rng(k)) for k in range(4)
     ]
     # No value agrees so well with the one that was carried along: every swap is followed by a new state.
-    monkeypatch.setattr("psfit.search.row_steps.MOST_DRIFT", -1.0)
+    monkeypatch.setattr("psfit.kernels.swap_steps.MOST_DRIFT", -1.0)
     assert_same(form, batch.descend(starts), host.descend(starts))
 
 

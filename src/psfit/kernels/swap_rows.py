@@ -73,15 +73,6 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Swaps:
-    """The best swap of each row, ``(B,)`` each: its gain, the place that is exchanged, and the newcomer."""
-
-    gain: Tensor
-    place: Tensor
-    newcomer: Tensor
-
-
-@dataclass(frozen=True)
 class Pivot:
     """What an exchange does to the table.
 
@@ -160,11 +151,11 @@ def values_of(form: Form, rows: Rows) -> Tensor:
 def exchange(form: Form, rows: Rows, place: Tensor, newcomer: Tensor, moves: Tensor) -> Pivot:
     """Put variables ``newcomer (B,)`` in the ``place (B,)`` of rows that move; -1 for none.
 
-    Everything is changed but the table, `left` and `d`: these follow by `pass_table` or `pass_and_score`.
+    Everything is changed but the table, `left` and `d`: these follow by `pass_table`.
     """
     fused = kernel("exchange_rows", rows.T.device)
     if fused is not None:
-        found: Pivot = fused(form, rows, place, newcomer, moves)
+        found: Pivot = fused(form, rows, (place, newcomer, moves))
         return found
     j, enters, moves = place.unsqueeze(1), newcomer.unsqueeze(1), moves.unsqueeze(1)
     held, filled = rows.places.gather(1, j), rows.places >= 0
@@ -209,7 +200,7 @@ def pass_table(form: Form, rows: Rows, pivot: Pivot) -> None:
     """Change the table, the gradients and the Schur complements by an exchange."""
     fused = kernel("pivot_table", rows.T.device)
     if fused is not None:
-        fused(form, rows, pivot, scores=False)
+        fused(form, rows, pivot, None, None)
         return
     (B, n, W), j = rows.T.shape, pivot.place
     batch = torch.arange(B, device=j.device)
@@ -267,19 +258,7 @@ def swap_gains(form: Form, rows: Rows) -> Tensor:
     return gains.masked_fill_(barred, -torch.inf)
 
 
-def best_swaps(form: Form, rows: Rows) -> Swaps:
-    """The best swap of each row; the first of equal ones."""
-    gain, found = swap_gains(form, rows).flatten(1).max(dim=1)
-    W = rows.places.shape[1]
-    return Swaps(gain, found % W, found // W)
-
-
-def pass_and_score(form: Form, rows: Rows, pivot: Pivot) -> Swaps:
-    """Change the table by an exchange and find the best swaps of the rows that moved; on a GPU both in one pass."""
-    fused = kernel("pivot_table", rows.T.device)
-    if fused is None:
-        pass_table(form, rows, pivot)
-        return best_swaps(form, rows)
-    gain, found = fused(form, rows, pivot, scores=True)
-    W = rows.places.shape[1]
-    return Swaps(gain, found % W, found // W)
+def best_swaps(form: Form, rows: Rows) -> tuple[Tensor, Tensor]:
+    """Gain and number ``newcomer * W + place`` of the best swap of each row ``(B,)``; the first of equal ones."""
+    gain, number = swap_gains(form, rows).flatten(1).max(dim=1)
+    return gain, number

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from psfit.kernels.swap_rows import Form, Rows, are_sound, build, exchange, pass_table, swap_gains, values_of
+from psfit.kernels.swap_steps import AT_ONCE, Descent, Removal, Repeated, add, begin, mend, remove, swap
 from psfit.problem import Domain
 from psfit.search.form_search import MOST_SWAPS, End, FormSearch, SearchForm
-from psfit.search.row_steps import AT_ONCE, Descent, Removal, Repeated, add, begin, mend, remove, swap
 
 # Tables of all variables and the largest support with fewer entries than this are searched faster on the host.
 LEAST_TABLE = 1e5
-# The tables of a batch have at most so many bytes.
-MOST_BYTES = 2**31
+# The tables of a batch have at most so many bytes; a few copies of them exist while they are made and scored.
+MOST_BYTES = 2**30
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,8 @@ class BatchSearch(FormSearch):
         size, form = self._size(chosen), self.rows_form
         rows = build(form, self._rows_of([chosen], max(size, self._variables(limits[-1]))))
 
-        def step(rows: Rows, at: Nothing) -> Nothing:
+        def step(rows: Rows, at: Nothing) -> None:
             add(form, rows)
-            return at
 
         repeated = self._repeat("grow", rows, step, Nothing)
         for _ in range(ceil((self._variables(limits[-1]) - size) / AT_ONCE)):
@@ -77,9 +76,8 @@ class BatchSearch(FormSearch):
         remained = torch.full_like(rows.spot, -1)
         at = Removal(torch.full((1,), least, device=self.device), remained)
 
-        def step(rows: Rows, at: Removal) -> Removal:
+        def step(rows: Rows, at: Removal) -> None:
             remove(form, rows, at)
-            return at
 
         repeated = self._repeat("shrink", rows, step, Removal)
         for _ in range(ceil((size - least) / AT_ONCE)):
@@ -154,25 +152,25 @@ class BatchSearch(FormSearch):
 
     def _search(self, rows: Rows, most_swaps: Sequence[int]) -> list[End]:
         """Swap in all rows until no swap helps."""
-        form, constant, rel_tol = self.rows_form, self.form.constant, self.rel_tol
+        form = self.rows_form
 
-        def step(rows: Rows, at: Descent) -> Descent:
-            return swap(form, rows, at, constant, rel_tol)
+        def step(rows: Rows, at: Descent) -> None:
+            swap(form, rows, at)
 
-        at = begin(form, rows, torch.tensor(most_swaps, device=self.device))
+        at = begin(form, rows, torch.tensor(most_swaps, device=self.device), self.form.constant, self.rel_tol)
         repeated = self._repeat("descend", rows, step, Descent)
         while True:
             rows, at = repeated(rows, at)
             drifted, active = torch.stack([at.drifted.any(), at.active.any()]).tolist()
             if drifted:
-                at = mend(form, rows, at)
+                mend(form, rows, at)
             elif not active:
                 break
-        values = (at.value + constant).nan_to_num(torch.inf).tolist()
+        values = (at.value + at.constant).nan_to_num(torch.inf).tolist()
         supports = [self._chosen(_drop_empty(places)) for places in rows.places.cpu().numpy()]
         return [End(*found) for found in zip(supports, values, at.swaps.tolist(), strict=True)]
 
-    def _repeat(self, name: str, rows: Rows, step: Callable[[Rows, Any], Any], kind: type) -> Repeated:
+    def _repeat(self, name: str, rows: Rows, step: Callable[[Rows, Any], None], kind: type) -> Repeated:
         """The steps of the last call if the shapes are the same, since a recording takes time."""
         key = (name, *rows.T.shape)
         if self._last is None or self._last[0] != key:

@@ -9,36 +9,55 @@ import triton.language as tl  # type: ignore[import-not-found, import-untyped, u
 from torch import Tensor
 
 from psfit.kernels.swap_rows import Form, Pivot, Rows
+from psfit.kernels.swap_steps import Descent
 
 
-def exchange_rows(form: Form, rows: Rows, place: Tensor, newcomer: Tensor, moves: Tensor) -> Pivot:
-    """Put variables ``newcomer (B,)`` in the ``place (B,)`` of rows that move; -1 for none."""
+def exchange_rows(
+    form: Form, rows: Rows, choice: Descent | tuple[Tensor, Tensor, Tensor], most_drift: float = 0.0
+) -> Pivot:
+    """Exchange variables in the rows that move.
+
+    The `choice` is the place, the newcomer (-1 for none) and whether a row moves, ``(B,)`` each; or a descent, which
+    makes its best swaps and is changed in place.
+    """
     (B, n, W), c = rows.T.shape, rows.x.shape[1]
-    flags = torch.empty(2, B, 1, dtype=torch.bool, device=place.device)
-    names = torch.empty(2, B, 1, dtype=torch.int64, device=place.device)
-    numbers = torch.empty(3, B, 1, dtype=rows.T.dtype, device=place.device)
-    lines = torch.empty(4, B, W, dtype=rows.T.dtype, device=place.device)
-    forces = torch.empty(2, B, c, 1, dtype=rows.T.dtype, device=place.device)
-    value = torch.empty(B, dtype=rows.T.dtype, device=place.device)
+    descends = isinstance(choice, Descent)
+    flags = torch.empty(3, B, 1, dtype=torch.bool, device=rows.T.device)
+    names = torch.empty(3, B, 1, dtype=torch.int64, device=rows.T.device)
+    numbers = torch.empty(3, B, 1, dtype=rows.T.dtype, device=rows.T.device)
+    lines = torch.empty(4, B, W, dtype=rows.T.dtype, device=rows.T.device)
+    forces = torch.empty(2, B, c, 1, dtype=rows.T.dtype, device=rows.T.device)
+    value = torch.empty(B, dtype=rows.T.dtype, device=rows.T.device)
     width = triton.next_power_of_2(W)
-    with torch.cuda.device(place.device):
+    if isinstance(choice, Descent):
+        place, newcomer, moves = choice.swaps, choice.swaps, choice.active
+        # The kernel's arguments have the order of the fields.
+        known = tuple(vars(choice).values())
+        tiles = choice.gains.shape[1]
+    else:
+        place, newcomer, moves = choice
+        known, tiles = (value, place, place, value, value, value, place, moves, moves, value), 1
+    with torch.cuda.device(rows.T.device):
         _exchange_rows[(B,)](
             *(rows.T, rows.left, rows.d, rows.spot, rows.places, rows.own, rows.x, rows.taken),
             *(form.H, form.Q, form.fixed, form.most if form.group is None else form.group),
             *(place, newcomer, moves),
+            *known,
             *(flags, names, numbers, lines, forces, value),
-            *(B, n, W, c, len(form.most)),
+            *(B, n, W, c, len(form.most), tiles),
+            DESCENDS=descends,
+            MOST_DRIFT=most_drift,
+            TILES=triton.next_power_of_2(tiles),
             GROUPED=form.group is not None,
             WIDTH=width,
             num_warps=max(4, min(16, width // 128)),
         )
-    joins, leaves = flags
-    entered, gone = names
+    moved, joins, leaves = flags
+    at, entered, gone = names
     own, t, s = numbers
     f, u, h, costs = lines
     pull, step = forces
-    moves, place = moves.unsqueeze(1), place.unsqueeze(1)
-    return Pivot(moves, joins, leaves, place, entered, gone, own, t, s, f, u, h, pull, step, costs, value)
+    return Pivot(moved, joins, leaves, at, entered, gone, own, t, s, f, u, h, pull, step, costs, value)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
@@ -58,6 +77,16 @@ def _exchange_rows(  # type: ignore[no-untyped-def]
     place,
     newcomer,
     moves,
+    carried,
+    swaps,
+    most,
+    constant,
+    rel_tol,
+    gains,
+    offers,
+    active,
+    drifted,
+    before_drift,
     flags,
     names,
     numbers,
@@ -69,6 +98,10 @@ def _exchange_rows(  # type: ignore[no-untyped-def]
     W,
     c,
     groups,
+    tiles,
+    DESCENDS: tl.constexpr,
+    MOST_DRIFT: tl.constexpr,
+    TILES: tl.constexpr,
     GROUPED: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
@@ -76,7 +109,20 @@ def _exchange_rows(  # type: ignore[no-untyped-def]
     row = tl.program_id(0).to(tl.int64)
     a = tl.arange(0, WIDTH)
     filled = a < W
-    j, enters, moving = tl.load(place + row), tl.load(newcomer + row), tl.load(moves + row)
+    if DESCENDS:
+        tile = tl.arange(0, TILES)
+        offered = tl.load(gains + row * tiles + tile, tile < tiles, float("-inf"))
+        gain = tl.max(offered, axis=0)
+        # Of equal gains the first, so that the answer does not depend on the tiles.
+        offer = tl.load(offers + row * tiles + tile, tile < tiles, 9223372036854775807)
+        offer = tl.min(tl.where(offered == gain, offer, 9223372036854775807), axis=0)
+        j, enters = offer % W, offer // W
+        value, made = tl.load(carried + row), tl.load(swaps + row)
+        enough = gain > tl.load(rel_tol + row) * tl.abs(tl.load(constant + row) + value)
+        moving = tl.load(active + row) & enough & (made < tl.load(most + row))
+        known_drift, known_before = tl.load(drifted + row), tl.load(before_drift + row)
+    else:
+        j, enters, moving = tl.load(place + row), tl.load(newcomer + row), tl.load(moves + row)
     old, held = tl.load(places + row * W + a, filled, -1), tl.load(places + row * W + j)
     occupied = old >= 0
     comes, goes = moving & (enters >= 0), moving & (held >= 0)
@@ -123,11 +169,22 @@ def _exchange_rows(  # type: ignore[no-untyped-def]
     tl.store(lines + (B + row) * W + a, u, filled)
     tl.store(lines + (2 * B + row) * W + a, h, filled)
     tl.store(lines + (3 * B + row) * W + a, costs, filled)
-    tl.store(values + row, -0.5 * tl.sum(total, axis=0))
-    tl.store(flags + row, comes)
-    tl.store(flags + B + row, goes)
-    tl.store(names + row, i)
-    tl.store(names + B + row, gone)
+    value_new = -0.5 * tl.sum(total, axis=0)
+    tl.store(values + row, value_new)
+    if DESCENDS:
+        steady = tl.abs(value_new - (value - gain)) <= MOST_DRIFT * tl.abs(value_new)
+        drifts = moving & (steady == 0)
+        tl.store(carried + row, tl.where(moving, value_new, value))
+        tl.store(swaps + row, made + moving.to(tl.int64))
+        tl.store(active + row, moving & steady)
+        tl.store(drifted + row, known_drift | drifts)
+        tl.store(before_drift + row, tl.where(drifts, value, known_before))
+    tl.store(flags + row, moving)
+    tl.store(flags + B + row, comes)
+    tl.store(flags + 2 * B + row, goes)
+    tl.store(names + row, j)
+    tl.store(names + B + row, i)
+    tl.store(names + 2 * B + row, gone)
     tl.store(numbers + row, own)
     tl.store(numbers + B + row, t)
     tl.store(numbers + 2 * B + row, s)

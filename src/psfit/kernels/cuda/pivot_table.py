@@ -9,39 +9,35 @@ import triton.language as tl  # type: ignore[import-not-found, import-untyped, u
 from torch import Tensor
 
 from psfit.kernels.swap_rows import Form, Pivot, Rows
+from psfit.kernels.swap_steps import TILE
 
-# Entries of a table that a program keeps in registers, and how many variables it goes through.
-HELD = 1024
-HEIGHT = 16
+# Entries of a table that a program keeps in registers.
+HELD = 512
 
 
-def pivot_table(form: Form, rows: Rows, pivot: Pivot, scores: bool) -> tuple[Tensor, Tensor]:
-    """Change the rows that move; return the gains and the numbers ``(B,)`` of their best swaps if `scores`.
+def pivot_table(form: Form, rows: Rows, pivot: Pivot, gains: Tensor | None, numbers: Tensor | None) -> None:
+    """Change the rows that move, and note the best of their swaps in each tile of variables, ``(B, tiles)``, if asked.
 
-    The number of a swap is ``newcomer * W + place``. Without scores, and for rows that do not move, there is no gain.
+    The number of a swap is ``newcomer * W + place``.
     """
     (B, n, W), c = rows.T.shape, rows.x.shape[1]
     width = triton.next_power_of_2(W)
-    tiles = triton.cdiv(n, HEIGHT)
-    gains = torch.full((B, tiles), -torch.inf, dtype=rows.T.dtype, device=rows.T.device)
-    numbers = torch.zeros(B, tiles, dtype=torch.int64, device=rows.T.device)
+    scores = gains is not None and numbers is not None
     with torch.cuda.device(rows.T.device):
-        _pivot_table[tiles, B](
+        _pivot_table[triton.cdiv(n, TILE), B](
             *(rows.T, rows.left, rows.d, rows.spot, rows.places, rows.own, rows.x, rows.taken),
             *(form.H, form.floor, form.fixed, form.most if form.group is None else form.group, form.most),
             *(pivot.moves, pivot.joins, pivot.leaves, pivot.place, pivot.newcomer, pivot.gone),
             *(pivot.own, pivot.t, pivot.s, pivot.f, pivot.u, pivot.h, pivot.pull, pivot.step),
-            *(pivot.costs, gains, numbers),
+            *(pivot.costs, gains if scores else pivot.costs, numbers if scores else pivot.place),
             *(n, W, c, len(form.most)),
             SCORES=scores,
             GROUPED=form.group is not None,
             WIDTH=width,
-            ROWS=max(1, min(HEIGHT, HELD // width)),
-            HEIGHT=HEIGHT,
+            ROWS=max(1, min(TILE, HELD // width)),
+            HEIGHT=TILE,
             num_warps=max(4, min(16, width // 128)),
         )
-    gain, tile = gains.max(dim=1)
-    return gain, numbers.gather(1, tile.unsqueeze(1)).squeeze(1)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]

@@ -4,21 +4,23 @@ A step is the same work each time and does not wait for the device. So a few ste
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from math import ceil
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from psfit.kernels import kernel
 from psfit.kernels.cuda_graph import Replay, Tensors
 from psfit.kernels.swap_rows import (
     Form,
+    Pivot,
     Rows,
     best_swaps,
     build,
     exchange,
     full_groups,
-    pass_and_score,
     pass_table,
     removal_costs,
     values_of,
@@ -28,6 +30,8 @@ from psfit.kernels.swap_rows import (
 AT_ONCE = 10
 # A state is made again if the value that was carried along is off by this share.
 MOST_DRIFT = 1e-7
+# The variables of the tables that a GPU goes through in one piece.
+TILE = 16
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,10 @@ class Descent:
     ----------
     value, swaps, most : Tensor
         The objectives, the numbers of swaps, and the most swaps.
-    gain, place, newcomer : Tensor
-        The best swap from the present support.
+    constant, rel_tol : Tensor
+        A swap must gain more than ``rel_tol |constant + value|``.
+    gains, numbers : Tensor (B, tiles)
+        The best swap from the present support in each tile of variables; its number is ``newcomer * W + place``.
     active : Tensor, bool
         Whether a search goes on.
     drifted : Tensor, bool
@@ -51,9 +57,10 @@ class Descent:
     value: Tensor
     swaps: Tensor
     most: Tensor
-    gain: Tensor
-    place: Tensor
-    newcomer: Tensor
+    constant: Tensor
+    rel_tol: Tensor
+    gains: Tensor
+    numbers: Tensor
     active: Tensor
     drifted: Tensor
     before: Tensor
@@ -70,53 +77,70 @@ class Removal:
     remained: Tensor
 
 
-def begin(form: Form, rows: Rows, most_swaps: Tensor) -> Descent:
+def begin(form: Form, rows: Rows, most_swaps: Tensor, constant: float, rel_tol: float) -> Descent:
     """Searches that begin at the supports of `rows`."""
-    value, best = values_of(form, rows), best_swaps(form, rows)
-    nothing = torch.zeros_like(value, dtype=torch.bool)
-    swaps = torch.zeros_like(most_swaps)
-    return Descent(
-        value, swaps, most_swaps, best.gain, best.place, best.newcomer, ~nothing, nothing.clone(), value.clone()
+    value, nothing = values_of(form, rows), torch.zeros_like(most_swaps)
+    tiles = ceil(len(form.H) / TILE)
+    at = Descent(
+        value=value,
+        swaps=nothing,
+        most=most_swaps,
+        constant=torch.full_like(value, constant),
+        rel_tol=torch.full_like(value, rel_tol),
+        gains=torch.empty(len(value), tiles, dtype=value.dtype, device=value.device),
+        numbers=torch.zeros(len(value), tiles, dtype=torch.int64, device=value.device),
+        active=nothing == 0,
+        drifted=nothing > 0,
+        before=value.clone(),
     )
+    _score(form, rows, at)
+    return at
 
 
-def swap(form: Form, rows: Rows, at: Descent, constant: float, rel_tol: float) -> Descent:
+def _score(form: Form, rows: Rows, at: Descent) -> None:
+    """Note the best swaps of all rows, in the first tile."""
+    gain, number = best_swaps(form, rows)
+    at.gains.fill_(-torch.inf)[:, 0] = gain
+    at.numbers[:, 0] = number
+
+
+def swap(form: Form, rows: Rows, at: Descent) -> None:
     """The best swap in every row that is active; a row ends where none gains enough."""
-    enough = at.gain > rel_tol * (constant + at.value).abs()
+    exchange_best, pivot_table = (kernel(name, rows.T.device) for name in ("exchange_rows", "pivot_table"))
+    if exchange_best is None or pivot_table is None:
+        pass_table(form, rows, _exchange_best(form, rows, at))
+        _score(form, rows, at)
+    else:
+        pivot_table(form, rows, exchange_best(form, rows, at, MOST_DRIFT), at.gains, at.numbers)
+
+
+def _exchange_best(form: Form, rows: Rows, at: Descent) -> Pivot:
+    """Exchange the best pairs, and note how far the searches have come."""
+    gain, tile = at.gains.max(dim=1)
+    number, W = at.numbers.gather(1, tile.unsqueeze(1)).squeeze(1), rows.places.shape[1]
+    enough = gain > at.rel_tol * (at.constant + at.value).abs()
     moves = at.active & enough & (at.swaps < at.most)
-    pivot = exchange(form, rows, at.place, at.newcomer, moves)
-    best, value = pass_and_score(form, rows, pivot), torch.where(moves, pivot.value, at.value)
-    drifted = moves & ~((value - (at.value - at.gain)).abs() <= MOST_DRIFT * value.abs())
-    return Descent(
-        value,
-        at.swaps + moves,
-        at.most,
-        best.gain,
-        best.place,
-        best.newcomer,
-        moves & ~drifted,
-        at.drifted | drifted,
-        torch.where(drifted, at.value, at.before),
-    )
+    pivot = exchange(form, rows, number % W, number // W, moves)
+    steady = (pivot.value - (at.value - gain)).abs() <= MOST_DRIFT * pivot.value.abs()
+    drifted = moves & ~steady
+    at.before.copy_(torch.where(drifted, at.value, at.before))
+    at.value.copy_(torch.where(moves, pivot.value, at.value))
+    at.swaps.add_(moves)
+    at.active.copy_(moves & steady)
+    at.drifted.logical_or_(drifted)
+    return pivot
 
 
-def mend(form: Form, rows: Rows, at: Descent) -> Descent:
+def mend(form: Form, rows: Rows, at: Descent) -> None:
     """Make the states that drifted again from the form; their searches go on if the last swap was good."""
     index = at.drifted.nonzero().squeeze(1)
     fresh = build(form, rows.places[index])
     for field in fields(rows):
         getattr(rows, field.name)[index] = getattr(fresh, field.name)
-    value = at.value.index_copy(0, index, values_of(form, fresh))
-    best = best_swaps(form, rows)
-    return replace(
-        at,
-        value=value,
-        gain=best.gain,
-        place=best.place,
-        newcomer=best.newcomer,
-        active=at.active | (at.drifted & (value < at.before)),
-        drifted=torch.zeros_like(at.drifted),
-    )
+    at.value[index] = values_of(form, fresh)
+    _score(form, rows, at)
+    at.active.logical_or_(at.drifted & (at.value < at.before))
+    at.drifted.fill_(False)
 
 
 def add(form: Form, rows: Rows) -> None:
@@ -149,18 +173,18 @@ class Repeated:
     Parameters
     ----------
     step : callable
-        From states and progress to the next progress; the states are changed in place.
+        Changes states and progress in place.
     kind : type
         The class of the progress.
     """
 
-    def __init__(self, step: Callable[[Rows, Any], Any], kind: type, device: torch.device) -> None:
+    def __init__(self, step: Callable[[Rows, Any], None], kind: type, device: torch.device) -> None:
         def function(tensors: Tensors) -> Tensors:
             rows = Rows(**{name: tensors[name] for name in names})
             progress = kind(**{name: value for name, value in tensors.items() if name not in names})
             for _ in range(AT_ONCE):
-                progress = step(rows, progress)
-            return vars(rows) | vars(progress)
+                step(rows, progress)
+            return tensors
 
         names = [field.name for field in fields(Rows)]
         self.kind, self.names = kind, names
