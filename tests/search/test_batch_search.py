@@ -175,6 +175,17 @@ def test_dependent_columns_do_not_join_together(device):
 
 
 @devices
+def test_digits_remain_where_variables_nearly_depend_on_each_other(device):
+    """More variables than samples and hardly any ridge: the objective is a tiny difference of large numbers."""
+    form, domain = make_form(60, 10, 0.9, outputs=2, ridge=1e-9, seed=9), make_domain(60, 13)
+    _, batch = both(device, form, domain)
+    rng, first = np.random.default_rng(0), batch.grow(domain.inside[0].numpy(), [13])[0]
+    starts = np.stack([batch.perturb(first, share, rng) for share in (0.25, 0.5, 0.75, 1.0)])
+    for end in [*batch.descend(starts), *batch.descend_around(first, starts, [0] * 4)]:
+        assert end.value == pytest.approx(value_of(form, end.chosen), rel=0, abs=1e-9 * form.constant)
+
+
+@devices
 def test_a_state_that_drifts_is_made_again(device, monkeypatch):
     form, domain = CASES["ar.9"]
     host, batch = both(device, form, domain)

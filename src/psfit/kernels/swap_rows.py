@@ -120,12 +120,15 @@ def build(form: Form, places: Tensor) -> Rows:
     variable = places[row, place]
     both = filled.unsqueeze(2) & filled.unsqueeze(1)
     among = torch.where(both, form.H[index.unsqueeze(2), index.unsqueeze(1)], torch.eye(W).to(form.H))
-    K = torch.linalg.inv_ex(among).inverse
-    K = 0.5 * (K + K.mT)
     across = form.H[index] * filled.unsqueeze(2)
-    T = torch.bmm(across.mT, K)
+    linear = (form.Q[:, index] * filled).permute(1, 2, 0)
+    # Products with an inverse would lose many more digits than solutions where variables nearly depend on each other.
+    factors = torch.linalg.lu_factor_ex(among)[:2]
+    K = torch.linalg.lu_solve(*factors, torch.eye(W).to(form.H).expand(B, W, W))
+    K = 0.5 * (K + K.mT)
+    T = torch.linalg.lu_solve(*factors, across).mT.contiguous()
+    x = torch.linalg.lu_solve(*factors, linear).mT.contiguous()
     left = form.H.diagonal() - (T * across.mT).sum(dim=2)
-    x = torch.bmm(form.Q[:, index].transpose(0, 1) * filled.unsqueeze(1), K)
     d = torch.bmm(x, across) - form.Q
     T[row, variable] = K[row, place]
     spot = torch.full((B, n), -1, device=places.device)
