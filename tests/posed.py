@@ -6,7 +6,6 @@ from problems import make_source
 from psfit import GridSpec, Problem
 from psfit.problem.pose import pose
 
-
 CPU = torch.device("cpu")
 
 

@@ -73,12 +73,20 @@ class FormSearch:
 
     def __init__(self, form: SearchForm, domain: Domain, rel_tol: float) -> None:
         self.form, self.domain, self.rel_tol = form, domain, rel_tol
-        self.H = np.ascontiguousarray(form.H.cpu().numpy())
-        self.Q = np.ascontiguousarray(form.Q.cpu().numpy())
         self.items, self.width = domain.items.size, form.width
-        self.intercepts = np.arange(self.items * self.width, len(self.H))
+        self.intercepts = np.arange(self.items * self.width, len(form.H))
         # Operations so far, by an estimate that is the same on every machine.
         self.work = 0.0
+
+    @cached_property
+    def H(self) -> np.ndarray:
+        """The form's matrix on the host."""
+        return np.ascontiguousarray(self.form.H.cpu().numpy())
+
+    @cached_property
+    def Q(self) -> np.ndarray:
+        """The form's linear part on the host."""
+        return np.ascontiguousarray(self.form.Q.cpu().numpy())
 
     @cached_property
     def _kernels(self) -> Any:
@@ -147,7 +155,7 @@ class FormSearch:
     def single_swaps(self, base: np.ndarray, count: int) -> list[End]:
         """The supports after the best swap of each of the `count` best newcomers, with a gain."""
         state = self._build(base)
-        size, n = self._size(base), len(self.H) // self.width if self.width > 1 else len(self.H)
+        size, n = self._size(base), self.items if self.width > 1 else len(self.H)
         gains, partners = np.empty(n), np.empty(n, dtype=np.int64)
         self._kernels.score_newcomers(self.H, state, size, self._rules, gains, partners)
         value, found = self._kernels.value_of(self.Q, state, size) + self.form.constant, []
@@ -272,10 +280,10 @@ class FormSearch:
 
     def _estimate(self, size: int) -> float:
         """Operations of a search from a random start."""
-        return SWAP_WORK * len(self.H) * size * size
+        return SWAP_WORK * len(self.form.H) * size * size
 
     def _count(self, size: int, swaps: int) -> None:
-        self.work += SWAP_WORK * len(self.H) * size * swaps * self.width
+        self.work += SWAP_WORK * len(self.form.H) * size * swaps * self.width
 
     def _run(self, parts: Sequence[Callable[[], Any]], work: float) -> list[Any]:
         """Call all functions; by several threads if there is enough work."""

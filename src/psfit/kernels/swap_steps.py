@@ -1,0 +1,197 @@
+"""Steps of searches that are rows of one batch: swaps, forward selection, backward elimination.
+
+A step is the same work each time and does not wait for the device. So a few steps are recorded as one CUDA graph.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from math import ceil
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from psfit.kernels import kernel
+from psfit.kernels.cuda_graph import Replay, Tensors
+from psfit.kernels.swap_rows import (
+    Form,
+    Pivot,
+    Rows,
+    best_swaps,
+    build,
+    exchange,
+    full_groups,
+    pass_table,
+    removal_costs,
+    values_of,
+)
+
+# Steps that are made before the host asks how far they have come.
+AT_ONCE = 10
+# A state is made again if the value that was carried along is off by this share.
+MOST_DRIFT = 1e-7
+# The variables of the tables that a GPU goes through in one piece.
+TILE = 16
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How far the searches by swaps have come, ``(B,)`` each.
+
+    Parameters
+    ----------
+    value, swaps, most : Tensor
+        The objectives, the numbers of swaps, and the most swaps.
+    constant, rel_tol : Tensor
+        A swap must gain more than ``rel_tol |constant + value|``.
+    gains, numbers : Tensor (B, tiles)
+        The best swap from the present support in each tile of variables; its number is ``newcomer * W + place``.
+    active : Tensor, bool
+        Whether a search goes on.
+    drifted : Tensor, bool
+        Whether a state must be made again from the form before its search goes on.
+    before : Tensor
+        The objective before the swap that drifted.
+    """
+
+    value: Tensor
+    swaps: Tensor
+    most: Tensor
+    constant: Tensor
+    rel_tol: Tensor
+    gains: Tensor
+    numbers: Tensor
+    active: Tensor
+    drifted: Tensor
+    before: Tensor
+
+
+@dataclass(frozen=True)
+class Removal:
+    """Backward elimination: the fewest variables ``least (B,)``; of each variable how many were left when it had gone.
+
+    ``remained (B, n)`` is -1 for variables that have not gone.
+    """
+
+    least: Tensor
+    remained: Tensor
+
+
+def begin(form: Form, rows: Rows, most_swaps: Tensor, constant: float, rel_tol: float) -> Descent:
+    """Searches that begin at the supports of `rows`."""
+    value, nothing = values_of(form, rows), torch.zeros_like(most_swaps)
+    tiles = ceil(len(form.H) / TILE)
+    at = Descent(
+        value=value,
+        swaps=nothing,
+        most=most_swaps,
+        constant=torch.full_like(value, constant),
+        rel_tol=torch.full_like(value, rel_tol),
+        gains=torch.empty(len(value), tiles, dtype=value.dtype, device=value.device),
+        numbers=torch.zeros(len(value), tiles, dtype=torch.int64, device=value.device),
+        active=nothing == 0,
+        drifted=nothing > 0,
+        before=value.clone(),
+    )
+    _score(form, rows, at)
+    return at
+
+
+def _score(form: Form, rows: Rows, at: Descent) -> None:
+    """Note the best swaps of all rows, in the first tile."""
+    gain, number = best_swaps(form, rows)
+    at.gains.fill_(-torch.inf)[:, 0] = gain
+    at.numbers[:, 0] = number
+
+
+def swap(form: Form, rows: Rows, at: Descent) -> None:
+    """The best swap in every row that is active; a row ends where none gains enough."""
+    exchange_best, pivot_table = (kernel(name, rows.T.device) for name in ("exchange_rows", "pivot_table"))
+    if exchange_best is None or pivot_table is None:
+        pass_table(form, rows, _exchange_best(form, rows, at))
+        _score(form, rows, at)
+    else:
+        pivot_table(form, rows, exchange_best(form, rows, at, MOST_DRIFT), at.gains, at.numbers)
+
+
+def _exchange_best(form: Form, rows: Rows, at: Descent) -> Pivot:
+    """Exchange the best pairs, and note how far the searches have come."""
+    gain, tile = at.gains.max(dim=1)
+    number, W = at.numbers.gather(1, tile.unsqueeze(1)).squeeze(1), rows.places.shape[1]
+    enough = gain > at.rel_tol * (at.constant + at.value).abs()
+    moves = at.active & enough & (at.swaps < at.most)
+    pivot = exchange(form, rows, number % W, number // W, moves)
+    steady = (pivot.value - (at.value - gain)).abs() <= MOST_DRIFT * pivot.value.abs()
+    drifted = moves & ~steady
+    at.before.copy_(torch.where(drifted, at.value, at.before))
+    at.value.copy_(torch.where(moves, pivot.value, at.value))
+    at.swaps.add_(moves)
+    at.active.copy_(moves & steady)
+    at.drifted.logical_or_(drifted)
+    return pivot
+
+
+def mend(form: Form, rows: Rows, at: Descent) -> None:
+    """Make the states that drifted again from the form; their searches go on if the last swap was good."""
+    index = at.drifted.nonzero().squeeze(1)
+    fresh = build(form, rows.places[index])
+    for field in fields(rows):
+        getattr(rows, field.name)[index] = getattr(fresh, field.name)
+    at.value[index] = values_of(form, fresh)
+    _score(form, rows, at)
+    at.active.logical_or_(at.drifted & (at.value < at.before))
+    at.drifted.fill_(False)
+
+
+def add(form: Form, rows: Rows) -> None:
+    """Put the variable that lowers the objective most in the first empty place; nothing where none may join."""
+    barred = (rows.spot >= 0) | form.fixed | ~(rows.left > form.floor)
+    full = full_groups(form, rows)
+    if full is not None:
+        barred = barred | full
+    gains = torch.where(barred, -1.0, rows.d.square().sum(dim=1) / rows.left).nan_to_num(-1.0)
+    gain, newcomer = gains.max(dim=1)
+    size, room = (rows.places >= 0).sum(dim=1), rows.places.shape[1]
+    moves = (gain >= 0) & (size < room)
+    pass_table(form, rows, exchange(form, rows, size.clamp(max=room - 1), newcomer, moves))
+
+
+def remove(form: Form, rows: Rows, at: Removal) -> None:
+    """Take out the variable that costs least; nothing where all must stay."""
+    cost, place = removal_costs(form, rows).min(dim=1)
+    size = (rows.places >= 0).sum(dim=1)
+    moves = (cost < torch.inf) & (size > at.least)
+    pivot = exchange(form, rows, place, torch.full_like(place, -1), moves)
+    kept = at.remained.gather(1, pivot.gone)
+    at.remained.scatter_(1, pivot.gone, torch.where(pivot.leaves, size.unsqueeze(1) - 1, kept))
+    pass_table(form, rows, pivot)
+
+
+class Repeated:
+    """Some steps at a time, on a GPU as a graph that is recorded once.
+
+    Parameters
+    ----------
+    step : callable
+        Changes states and progress in place.
+    kind : type
+        The class of the progress.
+    """
+
+    def __init__(self, step: Callable[[Rows, Any], None], kind: type, device: torch.device) -> None:
+        def function(tensors: Tensors) -> Tensors:
+            rows = Rows(**{name: tensors[name] for name in names})
+            progress = kind(**{name: value for name, value in tensors.items() if name not in names})
+            for _ in range(AT_ONCE):
+                step(rows, progress)
+            return tensors
+
+        names = [field.name for field in fields(Rows)]
+        self.kind, self.names = kind, names
+        self.function: Callable[[Tensors], Tensors] = Replay(function) if device.type == "cuda" else function
+
+    def __call__(self, rows: Rows, progress: Any) -> tuple[Rows, Any]:
+        """The states and the progress after the steps."""
+        found = self.function(vars(rows) | vars(progress))
+        rest = {name: value for name, value in found.items() if name not in self.names}
+        return Rows(**{name: found[name] for name in self.names}), self.kind(**rest)
