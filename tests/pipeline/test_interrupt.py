@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from launch import alone, start
 from launch import command as ranks
 from problems import make_source

@@ -86,7 +86,8 @@ def test_a_proved_answer_ends_the_search():
     start, zero = torch.arange(12) < 3, torch.zeros(13, 1, dtype=torch.float64)
     prover = NothingOpen()
     ended, whole = (
-        solve_problem(inst, 0, OneLimitSearch(inst, 0, [("start", start)], zero, "medium"), one)[0] for one in (prover, None)
+        solve_problem(inst, 0, OneLimitSearch(inst, 0, [("start", start)], zero, "medium"), one)[0]
+        for one in (prover, None)
     )
     assert prover.asked == [(0, ended.value, 3)]
     assert whole.value == pytest.approx(best_objective(problem, source), rel=1e-9)

@@ -87,7 +87,9 @@ def test_a_path_falls_and_is_that_of_one_node(loss, grid):
     (points,) = solve_path(problem, source, kappas, [5.0], grid=GridSpec(**grid))
     assert np.all(np.diff(points.objectives) <= 1e-9 * np.abs(points.objectives[:-1]))
     assert np.all(points.lower_bounds <= points.objectives + 1e-9 * np.abs(points.objectives))
-    assert [int(np.count_nonzero(coef)) <= kappa for kappa, coef in zip(kappas, points.coefs, strict=True)] == [True] * 4
+    assert [int(np.count_nonzero(coef)) <= kappa for kappa, coef in zip(kappas, points.coefs, strict=True)] == [
+        True
+    ] * 4
     if grid:
         (control,) = solve_path(problem, source, kappas, [5.0])
         np.testing.assert_allclose(points.objectives, control.objectives, rtol=1e-8)
