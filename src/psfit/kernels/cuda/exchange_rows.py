@@ -60,7 +60,8 @@ def exchange_rows(
     return Pivot(moved, joins, leaves, at, entered, gone, own, t, s, f, u, h, pull, step, costs, value)
 
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+# One compilation serves all numbers of rows and tiles.
+@triton.jit(do_not_specialize=["B", "tiles"])  # type: ignore[untyped-decorator, unused-ignore]
 def _exchange_rows(  # type: ignore[no-untyped-def]
     T,
     left,
