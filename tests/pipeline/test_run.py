@@ -47,7 +47,7 @@ def test_each_gamma_of_a_path_of_one_limit_is_a_fit():
 
 
 @pytest.mark.parametrize("kappa", [1, 3])
-def test_a_path_of_one_limit_looks_at_candidates(kappa, monkeypatch):
+def test_paths_look_at_candidates(kappa, monkeypatch):
     monkeypatch.setattr("psfit.problem.costs.MOST_NUMBERS", 1)
     source = make_source(Squared(), samples=100, features=150, nonzeros=3, seed=4)
     problem = Problem(Squared(), (kappa,), 0.1)
@@ -55,8 +55,9 @@ def test_a_path_of_one_limit_looks_at_candidates(kappa, monkeypatch):
     assert result.candidates < 150
     (points,) = solve_path(problem, source, [kappa], [0.1])
     same(points, result)
-    with pytest.raises(ValueError, match="fit single values of kappa"):
-        solve_path(problem, source, [1, 3], [0.1])
+    (several,) = solve_path(problem, source, [1, 3], [0.1])
+    assert several.objectives[[1, 3].index(kappa)] == pytest.approx(result.objective, rel=1e-9)
+    assert several.lower_bounds[[1, 3].index(kappa)] <= result.objective * (1 + 1e-9)
 
 
 def test_sparse_path_and_estimator_agree_on_one_limit():

@@ -51,10 +51,16 @@ def test_the_form_is_at_hand_where_nodes_need_their_own_matrices():
     assert costs_of(100, 50, nodes=10, known=True).form_at_hand
 
 
-@pytest.mark.parametrize(("samples", "kappa", "expected"), [(30, 6, True), (30, 2, False), (10, 6, False)])
-def test_a_wide_search_uses_the_form_with_a_large_limit(samples, kappa, expected):
-    assert costs_of(samples, 60, kappa).searches_by_form == expected
-    assert not costs_of(samples, 60, kappa).uses_form
+def test_a_wide_search_uses_the_form_where_it_is_cheap_or_the_limit_is_large():
+    assert costs_of(30, 60).searches_by_form
+    assert not costs_of(30, 60).uses_form
+    assert not costs_of(30, 60, streamed=True).searches_by_form
+    assert not costs_of(30, 60, loss=Logistic()).searches_by_form
+    # 2 * 5,000 * 9,000^2 operations are not cheap, and candidates are enough unless the limit is large.
+    assert not costs_of(5_000, 9_000).searches_by_form
+    assert costs_of(5_000, 9_000).uses_candidates
+    assert costs_of(5_000, 9_000, 2_000).searches_by_form
+    assert not costs_of(5_000, 9_000, 2_000).uses_candidates
 
 
 def test_products_in_double_serve_everyone_on_a_host():
