@@ -144,17 +144,19 @@ def _search_models(
         best = min(best, found, key=lambda one: one.value)
     yield best
     before = best.value
-    best = _restart_models(objective, best, exploration)
+    best = restart_models(objective, best, exploration.patience // 8, MODEL_RESTARTS * exploration.patience)
     contributions.append(Contribution("restarts", before, best.value))
     yield best
 
 
-def _restart_models(objective: Objective, best: SupportFit, exploration: Exploration) -> SupportFit:
-    """Searches from perturbations of the best support, each with models of its own."""
+def restart_models(objective: Objective, best: SupportFit, patience: int, most: int) -> SupportFit:
+    """At most so many searches from perturbations of the best support, each with models of its own.
+
+    They end after `patience` of them in a row have failed.
+    """
     watch, generator, failures = objective.inst.watch, np.random.default_rng(0), 0
     local = objective.local_form(best)
-    patience = exploration.patience // 8
-    for number in range(MODEL_RESTARTS * exploration.patience):
+    for number in range(most):
         if failures >= patience or watch.must_stop():
             break
         share = EXCHANGED[number % len(EXCHANGED)]

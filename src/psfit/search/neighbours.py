@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from torch import Tensor
 
-from psfit.search.explore import EFFORTS, FREE_WORK, GRAM_SHARE
+from psfit.search.explore import EFFORTS, FREE_WORK, GRAM_SHARE, restart_models
 from psfit.search.form_search import End, FormSearch
 from psfit.search.improve import improve
 from psfit.search.objective import Objective
@@ -62,10 +62,15 @@ def restart_limits(
     """Search from perturbations of the supports of `limits`, in this order.
 
     All of them together may cost as much as the restarts of a single fit, since neighbours have already improved each
-    other. At least one limit is searched.
+    other. At least one limit is searched. Where the form is only a model, each search needs models of its own, so there
+    are few, at different limits.
     """
     found, exploration = dict(found), EFFORTS[effort]
-    if exploration is None or not objective.exact:
+    if exploration is None:
+        return found
+    if not objective.exact:
+        for kappa in limits[: exploration.patience // 2]:
+            found[kappa] = restart_models(objective, found[kappa], 1, exploration.patience)
         return found
     inst = objective.inst
     n = len(inst.ridge)
