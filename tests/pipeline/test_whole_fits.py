@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from enumeration import quick_best_objective
 from posed import CPU
 from problems import LOSSES, make_source
 from scipy import sparse
 
 from psfit import GridSpec, Problem, Source, solve
 from psfit.data import Sparse
-from psfit.losses import Squared
+from psfit.losses import Huber, Logistic, Softmax, Squared
 from psfit.pipeline.path import solve_path
 from psfit.problem.pose import pose
 from psfit.search.refit import refit
@@ -67,17 +68,30 @@ def test_a_fit_in_single_precision_is_nearly_that_in_double(loss, grid):
     assert result.objective == pytest.approx(solve(problem, draw(loss)).objective, rel=1e-5)
 
 
-@pytest.mark.parametrize("nodes", [1, 2])
+@GRIDS
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_rows_of_several_targets(nodes, dtype):
-    problem, found = Problem(Squared(), (KAPPA,), 5.0, "feature"), []
-    for kind, grid in ((dtype, GridSpec(nodes=nodes)), (torch.float64, None)):
-        source = draw(Squared(), dtype=kind)
+@pytest.mark.parametrize("loss", [Squared(), Huber(), Logistic()], ids=lambda loss: loss.name)
+def test_rows_of_several_targets(loss, grid, dtype):
+    problem, found = Problem(loss, (KAPPA,), 5.0, "feature"), []
+    for kind, grid_spec in ((dtype, GridSpec(**grid)), (torch.float64, None)):
+        source = draw(loss, dtype=kind)
         target = torch.cat([source.target, source.target.flip(0)], dim=1)
-        found.append(solve(problem, Source(source.matrix, target, source.weight), grid=grid))
+        found.append(solve(problem, Source(source.matrix, target, source.weight), grid=grid_spec))
         assert np.count_nonzero(np.any(found[-1].coef != 0, axis=1)) == KAPPA
     share = 1e-5 if dtype == torch.float32 else 1e-8
     assert found[0].objective == pytest.approx(found[1].objective, rel=share)
+
+
+@GRIDS
+def test_whole_rows_of_softmax(grid):
+    source = make_source(Softmax(), samples=70, features=13, nonzeros=6, seed=0, correlation=0.7)
+    problem = Problem(Softmax(), (KAPPA,), 5.0, "feature")
+    result, control = solve(problem, source, grid=GridSpec(**grid)), solve(problem, source)
+    assert np.count_nonzero(np.any(result.coef != 0, axis=1)) == KAPPA
+    assert result.objective == pytest.approx(control.objective, rel=1e-8)
+    best = quick_best_objective(problem, source)
+    assert result.objective == pytest.approx(best, rel=1e-6)
+    assert result.lower_bound <= best * (1 + 1e-9)
 
 
 @NAMED
