@@ -107,6 +107,29 @@ def test_curvature_is_that_of_the_value(case, dtype):
 
 
 @every_loss
+def test_no_curvature_is_above_the_largest_and_some_comes_close(case):
+    most = case.loss.most_curvature
+    if most is None:
+        assert case.loss.name in ("hinge", "poisson")
+        return
+    eta, b = draw(case, torch.float64, spread=1.5)
+    # Two classes with equal probabilities have the largest curvature.
+    eta = torch.cat([eta, torch.tensor([[0.0, 0.0] + [-30.0] * (case.outputs - 2)], dtype=torch.float64)])
+    b = torch.cat([b, b[:1]])
+    eigenvalues = torch.linalg.eigvalsh(case.loss.cross_curvature(eta, b))
+    assert float(eigenvalues.max()) == pytest.approx(most, rel=1e-9)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.loss.joint], ids=str)
+def test_a_shift_of_all_outputs_does_not_change_a_loss_of_differences(case):
+    eta, b = draw(case, torch.float64)
+    assert case.loss.of_differences
+    shift = torch.linspace(-2, 2, SAMPLES, dtype=torch.float64).unsqueeze(1)
+    close(case.loss.value(eta + shift, b), case.loss.value(eta, b), torch.float64)
+    close(case.loss.gradient(eta, b).sum(dim=1), torch.zeros(SAMPLES), torch.float64)
+
+
+@every_loss
 def test_typical_curvature_is_that_of_the_best_constant(case):
     if not case.loss.smooth:
         assert case.loss.typical_curvature(0.0, case.outputs) > 0

@@ -10,17 +10,16 @@ In the scaled form one iteration is
 and it ends when the paper's residuals are small relative to the numbers that they compare (`residuals`).
 """
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
 from psfit.admm.bilinear import BilinearState, bilinear_start, bilinear_step
 from psfit.admm.local import LocalState
-from psfit.admm.residuals import MEASURED, compare, count_settled, judge, local_accuracy, measure, sum_norms
+from psfit.admm.residuals import MEASURED, compare, judge, local_accuracy, measure, observe
 from psfit.admm.settings import Settings
 from psfit.admm.setup import Setup, prepare
 from psfit.admm.state import State
+from psfit.comm import Grid
 from psfit.common.status import STOP_REASONS, Status
 from psfit.problem.instance import Instance
 
@@ -39,12 +38,12 @@ class BiCADMM(Settings):
         nothing = torch.zeros(3, instance.items.problems, dtype=x.dtype, device=x.device)
         state = State(
             iteration=0,
-            age=x.new_zeros((), dtype=torch.float64),
+            age=x.new_zeros((), dtype=torch.int64),
             local=setup.solver.init(setup.sub, x),
             bilinear=bilinear_start(z, instance.kappa, instance.items),
             u=torch.zeros_like(x),
             sums=nothing,
-            dual=nothing[0],
+            sizes=nothing,
             settled=nothing[0],
             measured=x.new_full((len(MEASURED), instance.items.problems), torch.inf),
             stop_reasons=x.new_zeros(len(STOP_REASONS)),
@@ -63,15 +62,16 @@ class BiCADMM(Settings):
         # Nodes in parallel: update u_i.
         gap = local.x - setup.own * bilinear.z
         u = state.u + gap
+        sums_here, sizes, settled = observe(self, setup, state, gap, local.x, u, bilinear)
         return State(
             iteration=state.iteration + 1,
             age=state.age + 1,
             local=local,
             bilinear=bilinear,
             u=u,
-            sums=sum_norms(setup, gap, local.x, u),
-            dual=setup.instance.items.norms(bilinear.z - state.bilinear.z),
-            settled=count_settled(self, state, bilinear),
+            sums=sums_here,
+            sizes=sizes,
+            settled=settled,
             measured=measure(setup, state, sums),
             stop_reasons=state.stop_reasons,
             stop_counts=stop_counts,
@@ -91,20 +91,27 @@ class BiCADMM(Settings):
 
     def _update_x(self, setup: Setup, state: State) -> LocalState:
         """The prox of every node's losses. The ridge is part of the weight w, so its centre is (rho_c / w)(z - u_i)."""
-        center = setup.rho_c / setup.sub.weight * (state.bilinear.z - state.u)
-        return setup.solver.prox(setup.sub, state.local, center, local_accuracy(setup, state))
+        center = setup.share * (state.bilinear.z - state.u)
+        # A steady solver does the same work for every accuracy.
+        tol = 0.0 if setup.solver.steady else local_accuracy(setup, state)
+        return setup.solver.prox(setup.sub, state.local, center, tol)
 
     def _collect(self, setup: Setup, state: State, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The mean of x_i + u_i over all nodes; sums for the last residuals; how many ranks have each stop reason."""
-        grid, z = setup.instance.grid, state.bilinear.z
-        local = [(x + state.u).sum(dim=0).flatten(), state.sums.flatten(), state.stop_reasons]
-        summed = grid.total(torch.cat(local)).split([len(part) for part in local])
-        return summed[0].view_as(z) / grid.nodes.size, summed[1].view_as(state.sums), summed[2]
+        grid = setup.instance.grid
+        total, sums, stop_counts = _sum_together(grid, [(x + state.u).sum(dim=0), state.sums, state.stop_reasons])
+        return total / grid.nodes.size, sums, stop_counts
 
     def _update_z_t_s_v(self, setup: Setup, state: State, mean: Tensor) -> BilinearState:
         """The bilinear step. When rho_b grows by a factor, its scaled multiplier v is divided by it."""
-        inst = setup.instance
-        pressure, last = setup.pressure(torch.stack([state.age, state.age - 1]))
-        before = replace(state.bilinear, v=state.bilinear.v * (last / pressure))
-        ratio = pressure * setup.rho_b / (inst.grid.nodes.size * setup.rho_c)
-        return bilinear_step(before, mean, inst.kappa, ratio, inst.items)
+        last, (ratio, shrink) = state.bilinear, setup.pressure(state.age)
+        before = BilinearState(last.z, last.s, last.t, last.v * shrink, last.residual)
+        return bilinear_step(before, mean, setup.instance.kappa, ratio, setup.instance.items)
+
+
+def _sum_together(grid: Grid, parts: list[Tensor]) -> list[Tensor]:
+    """The sums of several arrays over all ranks by one reduction; nothing is copied if there is one rank."""
+    if grid.world.size == 1:
+        return parts
+    summed = grid.total(torch.cat([part.flatten() for part in parts])).split([part.numel() for part in parts])
+    return [array.view(part.shape) for array, part in zip(summed, parts, strict=True)]

@@ -18,7 +18,7 @@ from torch import Tensor
 from psfit.kernels import kernel
 from psfit.problem import Items, largest
 
-# Up to this many items, a GPU makes the whole step of a problem in one kernel.
+# Up to this many items, in float32, a GPU makes the whole step of a problem in one kernel.
 MOST_FUSED = 16384
 
 
@@ -56,9 +56,9 @@ def bilinear_step(state: BilinearState, mean: Tensor, kappa: Tensor, ratio: Tens
     """
     center = items.pack(mean)
     fused = kernel("sparsify", center.device)
-    single = center.dtype == torch.float32 and center.shape[1] <= MOST_FUSED
-    update = fused if single and fused is not None else update_by_sorting
-    packed, s, t, v, residual = update(center, state.s, state.v, kappa, ratio)
+    if fused is None or (center.is_cuda and (center.dtype != torch.float32 or center.shape[1] > MOST_FUSED)):
+        fused = update_by_sorting
+    packed, s, t, v, residual = fused(center, state.s, state.v, kappa, ratio)
     return BilinearState(items.replace(mean, packed), s, t, v, residual)
 
 

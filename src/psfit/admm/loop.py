@@ -76,7 +76,7 @@ def _loop(
                 keeper.save(state, rows)
                 saved = state.iteration
         status = solver.status(setup, state)
-        if status is Status.DIVERGED or not bool(state.bilinear.z.isfinite().all()):
+        if status is Status.DIVERGED:
             return finite, Status.DIVERGED
         finite = step.keep(state)
         _report(solver, setup, state)

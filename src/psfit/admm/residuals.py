@@ -6,7 +6,11 @@ Each is measured relative to the size of the numbers in it. The sums over nodes 
 the next iteration's reduction, so residuals are known one iteration late.
 """
 
+from collections.abc import Iterator
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from psfit.admm.bilinear import BilinearState
@@ -14,68 +18,96 @@ from psfit.admm.settings import Settings
 from psfit.admm.setup import Setup
 from psfit.admm.state import State
 from psfit.common.status import Status
+from psfit.kernels import kernel
 
-# Sums over nodes of ||x_i - z||, ||x_i|| and ||u_i||^2; ||z||, the length of its last step, |s'z - t|, t and the number
-# of nonzeros in z.
-MEASURED = ("gaps", "lengths", "squares", "size", "moved", "bilinear", "t", "nonzeros")
+# Sums over nodes of ||x_i - z||, ||x_i|| and ||u_i||^2; ||z||, the length of its last step and its number of nonzeros;
+# |s'z - t| and t.
+MEASURED = ("gaps", "lengths", "squares", "size", "moved", "nonzeros", "bilinear", "t")
 # From an all-zero start the first residuals may vanish by accident; no run converges before this iteration.
 FIRST_STOP = 4
 # A sparse support that stayed the same for this many iterations is final. The rest is a convex problem on it, which the
 # refit solves exactly and faster.
 SETTLED_AFTER = 20
 SETTLED_IF_BRIEF = 5
+# A tolerance that every residual meets.
+ANY = 1e30
+
+Array = NDArray[np.floating]
 
 
-def sum_norms(setup: Setup, gap: Tensor, x: Tensor, u: Tensor) -> Tensor:
-    """Sums of ``||x_i - z||``, ``||x_i||`` and ``||u_i||^2`` over the nodes of this rank, ``(3, problems)``."""
-    grid = setup.instance.grid
+def observe(
+    settings: Settings, setup: Setup, state: State, gap: Tensor, x: Tensor, u: Tensor, bilinear: BilinearState
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The sums, sizes and counts of an iteration from `state` to ``x``, ``u`` and `bilinear`; ``gap = x - z``."""
+    items, grid = setup.instance.items, setup.instance.grid
+    tables = items.pack(bilinear.z), bilinear.s, state.bilinear.s
+    columns = state.settled.unsqueeze(1), bilinear.residual, bilinear.t
+    tol = ANY if settings.thoroughness == "brief" else settings.tol
+    summarise = kernel("summarise", x.device) or summarise_by_torch
+    squares, numbers = summarise((gap, x, u), bilinear.z, state.bilinear.z, tables, columns, tol, items.separate)
     # Norms over all blocks of a node, then sums over nodes.
-    norms = setup.instance.items.norms(torch.stack([gap, x, u]))
-    squares = grid.blocks.total(norms.square())
-    return grid.count_once(torch.cat([squares[:2].sqrt(), squares[2:]]).sum(dim=1))
+    squares = grid.blocks.total(squares)
+    squares[:2].sqrt_()
+    return grid.count_once(squares.sum(dim=1)), numbers[:3], numbers[3]
 
 
-def count_settled(settings: Settings, state: State, bilinear: BilinearState) -> Tensor:
-    """For how many iterations each problem has had the same sparse support."""
-    same = ((bilinear.s != 0) == (state.bilinear.s != 0)).all(dim=1)
-    sparse = (bilinear.residual <= settings.tol * bilinear.t).squeeze(1) | (settings.thoroughness == "brief")
-    return torch.where(same & sparse, state.settled + 1, 0)
+def summarise_by_torch(
+    parts: tuple[Tensor, ...],
+    z: Tensor,
+    before: Tensor,
+    tables: tuple[Tensor, ...],
+    columns: tuple[Tensor, ...],
+    tol: float,
+    separate: bool,
+) -> tuple[Tensor, Tensor]:
+    """The same as `kernels.cpu.summarise`, by torch's operations."""
+
+    def norms(X: Tensor) -> Tensor:
+        return X.norm(dim=-2) if separate else X.flatten(-2).norm(dim=-1, keepdim=True)
+
+    packed, s, s_before = tables
+    counter, residual, compared = columns
+    size, moved = norms(torch.stack([z, z - before]))
+    same = ((s != 0) == (s_before != 0)).all(dim=1, keepdim=True) & (residual <= tol * compared)
+    counts = (packed != 0).sum(dim=1).to(size), torch.where(same, counter + 1, 0.0).squeeze(1)
+    return norms(torch.stack(parts)).square(), torch.stack([size, moved, *counts])
 
 
 def measure(setup: Setup, state: State, sums: Tensor) -> Tensor:
     """The numbers from which the residuals of a state are computed, from its sums over all nodes; see `MEASURED`."""
-    items, bilinear = setup.instance.items, state.bilinear
-    nonzeros = (items.pack(bilinear.z) != 0).sum(dim=1, dtype=sums.dtype)
-    numbers = items.norms(bilinear.z), state.dual, bilinear.residual.squeeze(1), bilinear.t.squeeze(1), nonzeros
-    return torch.cat([sums, torch.stack(numbers)])
+    return torch.cat([sums, state.sizes, state.bilinear.residual.T, state.bilinear.t.T])
 
 
 def compare(settings: Settings, setup: Setup, measured: Tensor) -> tuple[Tensor, Tensor]:
     """The residuals p, d, b and their limits, ``(..., 3, problems)`` each, from measurements on the host."""
-    N, floor = setup.instance.grid.nodes.size, 1e-3 * setup.unit
-    gaps, lengths, squares, size, moved, bilinear, t, _ = measured.unbind(dim=-2)
+    pairs = _compare(settings, setup, np.moveaxis(measured.numpy(), -2, 0))
+    residuals, limits = (torch.from_numpy(np.stack(part, axis=-2)) for part in zip(*pairs, strict=True))
+    return residuals, limits
+
+
+def _compare(settings: Settings, setup: Setup, measured: Array) -> Iterator[tuple[Array, Array]]:
+    """Each residual and its limit, from measurements with a leading axis for the names in `MEASURED`."""
+    N, tol, floor = setup.instance.grid.nodes.size, settings.tol, 1e-3 * setup.unit.numpy()
+    gaps, lengths, squares, size, moved, _, bilinear, t = measured
     root = N**0.5
-    limits = [
-        torch.maximum(lengths, N * size) + N * floor,
-        setup.rho_c * (squares.sqrt() + root * floor),
-        t + floor,
-    ]
-    residuals = [gaps, root * setup.rho_c * moved, bilinear]
-    return torch.stack(residuals, dim=-2), settings.tol * torch.stack(limits, dim=-2)
+    yield gaps, tol * (np.maximum(lengths, N * size) + N * floor)
+    yield root * setup.rho_c * moved, tol * setup.rho_c * (np.sqrt(squares) + root * floor)
+    yield bilinear, tol * (t + floor)
 
 
 def judge(settings: Settings, setup: Setup, state: State) -> Status:
     """Whether the last measured residuals allow a stop. Reads device numbers: call it sparingly."""
-    if state.iteration > FIRST_STOP:
-        fetch = setup.instance.grid.transfers.fetch
-        *rows, settled = fetch(torch.cat([state.measured, state.settled.unsqueeze(0)]))
-        measured = torch.stack(rows)
-        if not bool(measured.isfinite().all()):
-            return Status.DIVERGED
-        residuals, limits = compare(settings, setup, measured)
-        if bool((residuals <= limits).all()):
+    # The length of the last step shows whether z is finite, an iteration before it is part of the residuals.
+    rows = torch.cat([state.sizes[1:2], state.settled.unsqueeze(0), state.measured])
+    fetched = setup.instance.grid.transfers.fetch(rows).numpy()
+    late = state.iteration > FIRST_STOP
+    if not np.isfinite(fetched if late else fetched[0]).all():
+        return Status.DIVERGED
+    if late:
+        pairs = _compare(settings, setup, fetched[2:])
+        if all(bool((residual <= limit).all()) for residual, limit in pairs):
             return Status.CONVERGED
-        if bool((settled >= (SETTLED_IF_BRIEF if settings.thoroughness == "brief" else SETTLED_AFTER)).all()):
+        if fetched[1].min() >= (SETTLED_IF_BRIEF if settings.thoroughness == "brief" else SETTLED_AFTER):
             return Status.SETTLED
     return Status.MAX_ITER if state.iteration >= settings.max_iter else Status.RUNNING
 

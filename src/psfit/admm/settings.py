@@ -49,7 +49,7 @@ class Settings:
     time_limit : float or None, default=None
         Seconds after which the fit ends with the best answer so far; the refit of that answer takes a little longer.
     local : str, LocalSolver or None
-        The local solver: "direct", "newton", "feature_split"; None chooses by loss, shape and grid.
+        The local solver: "direct", "majoriser", "newton", "feature_split"; None chooses by loss, shape and grid.
     effort : {"low", "medium", "high"}, default="medium"
         How long to search for the support. "low" is the paper's algorithm with a refit. "medium" runs a portfolio of
         penalties as columns of one batch and improves the best support by swaps and a few perturbed restarts; "high"

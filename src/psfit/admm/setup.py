@@ -1,5 +1,6 @@
 """What stays fixed during a run of Bi-cADMM: the penalties, the local solver and its factors."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +32,10 @@ class Setup:
         One for coordinates whose blocks are hosted here, else zero; ``x_i`` and ``u_i`` are zero in the others.
     unit : Tensor (problems,)
         The size of a coefficient fitted alone. Residuals are compared with it if the answer itself is zero.
-    growth : float
-        Factor by which rho_b grows at each iteration after the first ones.
+    share : Tensor (n, 1)
+        ``rho_c / w``, the factor of the centres of the local steps.
+    pressures : Tensor (iterations, 2, problems, 1)
+        ``rho_b / (N rho_c)`` at each iteration, and the last rho_b as a share of it; afterwards both stay the same.
     copies : int
         How often each problem occurs among the columns, each time with another rho_b.
     """
@@ -43,16 +46,18 @@ class Setup:
     own: Tensor
     rho_c: float
     rho_b: Tensor
+    share: Tensor
+    pressures: Tensor
     unit: Tensor
-    growth: float
     copies: int
 
-    def pressure(self, age: Tensor) -> Tensor:
-        """The factor on rho_b at an iteration: one during the first iterations, then growing.
+    def pressure(self, age: Tensor) -> tuple[Tensor, ...]:
+        """``rho_b / (N rho_c)`` and the factor of the multiplier v at an iteration, whose number is on the device.
 
-        Only the bilinear step uses rho_b, so no matrix is factored again. The multiplier v shrinks as rho_b grows.
+        Only the bilinear step uses rho_b, so no matrix is factored again. The multiplier shrinks as rho_b grows.
         """
-        return torch.pow(self.growth, (age - FIRST_ITERATIONS).clamp(min=0)).clamp(max=MOST_PRESSURE)
+        row = age.clamp(max=len(self.pressures) - 1).reshape(1)
+        return self.pressures.index_select(0, row).squeeze(0).unbind()
 
 
 def prepare(settings: Settings, inst: Instance) -> Setup:
@@ -75,6 +80,7 @@ def prepare(settings: Settings, inst: Instance) -> Setup:
     sub = _make_subproblem(inst, rho_c, rho_l)
     own = torch.zeros_like(sub.weight)
     own[inst.grid.columns(n)] = 1
+    grows = settings.effort != "low" and settings.rho_b == "auto"
     unit = inst.items.norms(inst.grid.nodes.total(inst.slope_at_zero())) / (N * node_curvature)
     return Setup(
         instance=inst,
@@ -83,8 +89,9 @@ def prepare(settings: Settings, inst: Instance) -> Setup:
         own=own,
         rho_c=rho_c,
         rho_b=rho_b.to(unit),
+        share=rho_c / sub.weight,
+        pressures=_plan_pressures(rho_b / (N * rho_c), grows).to(unit),
         unit=unit.cpu(),
-        growth=1.0 if settings.effort == "low" or settings.rho_b != "auto" else GROWTH,
         copies=len(shares),
     )
 
@@ -106,3 +113,15 @@ def _choose_pressures(settings: Settings, inst: Instance) -> tuple[float, ...]:
     """Shares rho_b / (N rho_c) to try side by side; only one if a problem cannot be copied to further columns."""
     single = settings.thoroughness in ("low", "brief") or settings.rho_b != "auto" or not inst.items.separate
     return PRESSURES[:1] if single or not settings.portfolio else PRESSURES
+
+
+def _plan_pressures(first: Tensor, grows: bool) -> Tensor:
+    """The rows of `Setup.pressures` for first values ``(problems, 1)``: constant at first, then growing to a limit."""
+    factors = torch.ones(1, dtype=torch.float64)
+    if grows:
+        growing = math.ceil(math.log(MOST_PRESSURE) / math.log(GROWTH))
+        age = torch.arange(FIRST_ITERATIONS + growing + 2, dtype=torch.float64)
+        factors = torch.pow(GROWTH, (age - FIRST_ITERATIONS).clamp(min=0)).clamp(max=MOST_PRESSURE)
+    now = factors.reshape(-1, 1, 1)
+    shrink = torch.cat([torch.ones_like(now[:1]), now[:-1] / now[1:]])
+    return torch.stack([now * first, shrink.expand(-1, *first.shape)], dim=1)

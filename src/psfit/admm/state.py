@@ -23,8 +23,8 @@ class State:
     u : Tensor (N, n, c)
     sums : Tensor (3, problems)
         This rank's sums for the residuals of this iteration.
-    dual : Tensor (problems,)
-        The length of the last step of z.
+    sizes : Tensor (3, problems)
+        The norm of z, the length of its last step, and its nonzeros.
     settled : Tensor (problems,)
         For how many iterations the support has been the same and sparse.
     measured : Tensor (rows, problems)
@@ -39,7 +39,7 @@ class State:
     bilinear: BilinearState
     u: Tensor
     sums: Tensor
-    dual: Tensor
+    sizes: Tensor
     settled: Tensor
     measured: Tensor
     stop_reasons: Tensor

@@ -9,10 +9,10 @@ def compile() -> None:
     """Compile the kernels for CPUs, so that the first fit does not wait for it."""
     from psfit.kernels import cpu
 
-    try:
-        cpu.compile_all(typer.echo)
-    except cpu.NoCacheError as error:
-        raise OSError(f"{error}; {REMEDY}") from None
-    for folder in cpu.cache_folders():
+    cpu.compile_all(typer.echo)
+    folders = cpu.cache_folders()
+    if not folders:
+        raise OSError(f"no folder for compiled kernels can be written; {REMEDY}")
+    for folder in folders:
         typer.echo(f"compiled kernels are kept in {folder}")
     typer.echo(f"if other users or jobs cannot write there, {REMEDY}")

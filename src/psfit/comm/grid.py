@@ -177,7 +177,7 @@ class Grid:
 
     def count_once(self, known: Tensor) -> Tensor:
         """Scale a node's number that all ranks of its blocks have, so that `total` counts it once."""
-        return known / self.blocks.comm.size
+        return known if self.blocks.comm.size == 1 else known / self.blocks.comm.size
 
     def follow_first_rank(self, decision: bool) -> bool:
         """The decision of the first rank, on all ranks: for decisions that depend on a clock."""

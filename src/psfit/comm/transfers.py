@@ -51,6 +51,8 @@ class Transfers:
 
     def so_far(self) -> Moved:
         """All copies that have ended by now."""
+        if not self.pending:
+            return self.moved
         arrived = [pair for pair in self.pending if pair[1].query()]
         self.pending = [pair for pair in self.pending if pair not in arrived]
         self._add(Moved(0, sum(start.elapsed_time(end) for start, end in arrived) / 1e3))

@@ -42,6 +42,10 @@ class Loss(ABC):
     # Whether it is the negative logarithm of a likelihood, up to constants: then there are information criteria. The
     # square is one of a variance that is not known.
     likelihood: ClassVar[bool] = False
+    # The largest second derivative, for a joint loss the largest eigenvalue; None if there is none, or it is not known.
+    most_curvature: ClassVar[float | None] = None
+    # Whether a joint loss stays the same if the predictors of all outputs change by the same number.
+    of_differences: ClassVar[bool] = False
     # Whether its curvature comes as close to zero as one likes; None if that is not known.
     curvature_vanishes: ClassVar[bool | None] = None
 

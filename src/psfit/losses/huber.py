@@ -19,6 +19,7 @@ class Huber(Loss):
     formula: ClassVar[str | None] = "r\u00b2 for r = |\u03b7 \u2212 y| \u2264 \u03b4, else 2\u03b4r \u2212 \u03b4\u00b2"
     meanings: ClassVar[dict[str, str]] = {"delta": "larger residuals count linearly"}
     curvature_vanishes: ClassVar[bool | None] = True
+    most_curvature: ClassVar[float | None] = 2.0
     of_residual: ClassVar[bool] = True
 
     def value(self, eta: Tensor, b: Tensor) -> Tensor:

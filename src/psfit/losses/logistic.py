@@ -22,6 +22,7 @@ class Logistic(Loss):
     formula: ClassVar[str | None] = "log(1 + exp(\u2212y\u03b7)), y = \u22121 or +1"
     likelihood: ClassVar[bool] = True
     curvature_vanishes: ClassVar[bool | None] = True
+    most_curvature: ClassVar[float | None] = 0.25
     steady: ClassVar[bool] = False
 
     def value(self, eta: Tensor, b: Tensor) -> Tensor:

@@ -22,6 +22,8 @@ class Softmax(Loss):
     formula: ClassVar[str | None] = "log \u03a3 exp(\u03b7) \u2212 \u03b7 of the sample's class"
     likelihood: ClassVar[bool] = True
     curvature_vanishes: ClassVar[bool | None] = True
+    most_curvature: ClassVar[float | None] = 0.5
+    of_differences: ClassVar[bool] = True
     steady: ClassVar[bool] = False
     joint: ClassVar[bool] = True
 

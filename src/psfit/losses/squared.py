@@ -18,6 +18,7 @@ class Squared(Loss):
     formula: ClassVar[str | None] = "(\u03b7 \u2212 y)\u00b2"
     likelihood: ClassVar[bool] = True
     curvature_vanishes: ClassVar[bool | None] = False
+    most_curvature: ClassVar[float | None] = 2.0
     quadratic: ClassVar[bool] = True
     of_residual: ClassVar[bool] = True
 

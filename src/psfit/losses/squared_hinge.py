@@ -17,6 +17,7 @@ class SquaredHinge(Loss):
     fits: ClassVar[str | None] = "a linear support vector machine (squared hinge)"
     formula: ClassVar[str | None] = "max(0, 1 \u2212 y\u03b7)\u00b2, y = \u22121 or +1"
     curvature_vanishes: ClassVar[bool | None] = True
+    most_curvature: ClassVar[float | None] = 2.0
 
     def value(self, eta: Tensor, b: Tensor) -> Tensor:
         return (1 - b * eta).clamp(min=0).square()

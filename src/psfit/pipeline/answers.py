@@ -23,6 +23,11 @@ class Iteration:
     penalties: dict[str, float]
 
     @classmethod
+    def none(cls) -> "Iteration":
+        """No iteration was made."""
+        return cls(Status.CONVERGED, (), "", {})
+
+    @classmethod
     def of(cls, setup: Setup, status: Status, history: tuple[Record, ...]) -> "Iteration":
         """From the setup of an iteration and how it ended."""
         penalties = {"rho_c": setup.rho_c, "rho_b": float(setup.rho_b[0]), "rho_l": setup.sub.rho_l}

@@ -9,53 +9,61 @@ bring no gain.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from psfit.admm.checkpoint import Store
-from psfit.admm.record import Record
 from psfit.pipeline.answers import Answers
 from psfit.problem.instance import Instance
 from psfit.search.objective import DataObjective
-from psfit.search.refit import Fit, refit
+from psfit.search.refit import Fit, optimal_slopes, refit
 
 ROUNDS = 6
 # The most numbers in the model of one block of columns.
 BLOCK_NUMBERS = 1 << 25
 
+# At most so many limits of a path look for newcomers.
+MOST_LIMITS = 5
+
 # Finds the answers on some of the columns. Its arguments: the instance, coefficients to iterate from, coefficients
-# whose supports are further starts, and a store for checkpoints.
+# ``(K, n, c)`` whose supports are further starts, and a store for checkpoints.
 Find = Callable[[Instance, Tensor | None, Tensor | None, Store | None], Answers]
 
 
 def search_candidates(inst: Instance, find: Find, start: Tensor | None, store: Store | None = None) -> Answers:
-    """Answers for one limit, with only a few passes over all columns."""
+    """Answers for all limits, with only a few passes over all columns.
+
+    Newcomers are first ranked by their slopes alone, which is one product with all columns. When those bring nothing,
+    all swaps are scored; when these bring nothing, the search ends.
+    """
     inst.watch.begin("the choice of candidates")
     order = rank_features(inst, start)
     index = order[: inst.costs.first_candidates].sort().values
-    best: Answers | None = None
-    history: list[Record] = []
-    for number in range(ROUNDS):
-        part = inst.restrict(index)
-        known = None if best is None else inst.pick_rows(best.Z[0], index)
-        begin = None if start is None else inst.pick_rows(start, index)
-        # Every round has checkpoints of its own.
-        found = find(part, begin, known, None if store is None else store.inside(f"round-{number}"))
-        records = found.iteration.history
-        history += [replace(record, iteration=len(history) + k + 1) for k, record in enumerate(records)]
-        gained = best is None or found.objective < best.objective - inst.resolution * abs(best.objective)
-        if best is None or gained:
-            best = replace(found, Z=inst.fill_rows(found.Z[0], index).unsqueeze(0))
+    begin = None if start is None else inst.pick_rows(start, index)
+    first = find(inst.restrict(index), begin, None, None if store is None else store.inside("candidates"))
+    best, thorough = _fill(inst, first, index), inst.source.matrix.streamed
+    for _ in range(ROUNDS):
         inst.watch.begin("the search for candidates")
-        if not gained or inst.watch.must_stop() or number == ROUNDS - 1:
+        if inst.watch.must_stop():
             break
-        newcomers = _find_newcomers(inst, part, best, index)[: inst.costs.first_candidates]
-        if not len(newcomers):
+        newcomers = _find_newcomers(inst, best, index, thorough)
+        if len(newcomers):
+            index = _add_newcomers(inst, best.Z, newcomers, index, order)
+            known = torch.stack([inst.pick_rows(Z, index) for Z in best.Z])
+            found = find(inst.restrict(index), None, known, None)
+            if found.objective < best.objective - inst.resolution * abs(best.objective):
+                best = _fill(inst, found, index)
+                continue
+        if thorough:
             break
-        index = _add_newcomers(inst, best.Z[0], newcomers, index, order)
-    assert best is not None
-    iteration = replace(best.iteration, history=tuple(history))
-    return replace(best, iteration=iteration, candidates=len(index))
+        thorough = True
+    return replace(best, iteration=first.iteration, candidates=len(index))
+
+
+def _fill(inst: Instance, found: Answers, index: Tensor) -> Answers:
+    """Answers for all features from those for some."""
+    return replace(found, Z=torch.stack([inst.fill_rows(Z, index) for Z in found.Z]))
 
 
 def _add_newcomers(inst: Instance, Z: Tensor, newcomers: Tensor, index: Tensor, order: Tensor) -> Tensor:
@@ -66,7 +74,7 @@ def _add_newcomers(inst: Instance, Z: Tensor, newcomers: Tensor, index: Tensor, 
     priority = torch.full((p,), 4 * p, dtype=torch.long, device=order.device)
     priority[index] = 2 * p + rank[index]
     priority[newcomers] = p + torch.arange(len(newcomers), device=order.device)
-    priority[(Z[:p] != 0).any(dim=1)] = 0
+    priority[(Z[:, :p] != 0).any(dim=2).any(dim=0)] = 0
     size = min(inst.sizes.column_room, len(index) + len(newcomers))
     return priority.argsort(stable=True)[:size].sort().values
 
@@ -83,37 +91,68 @@ def rank_features(inst: Instance, start: Tensor | None) -> Tensor:
         best = inst.items.by_feature(gains).amax(dim=1)
         # The scale of a problem must not matter, so all problems have the same weight.
         scores = torch.maximum(scores, best / best.max().clamp(min=torch.finfo(best.dtype).tiny))
+    needed = inst.items.by_feature(inst.domain.inside.any(dim=0))
+    scores[needed.any(dim=1)] = torch.inf
     if start is not None:
         scores[(start[:p] != 0).any(dim=1)] = torch.inf
     return scores.argsort(descending=True, stable=True)
 
 
-def _find_newcomers(inst: Instance, part: Instance, best: Answers, index: Tensor) -> Tensor:
-    """Features outside the candidates that would join by a swap with a gain, the largest gain first."""
-    Z, p = best.Z[0], inst.items.features
-    chosen = inst.domain.largest(inst.items.pack(Z))
-    gains = torch.zeros(p, dtype=torch.float64)
-    for problem, value in enumerate(best.objectives[0].tolist()):
-        fitted = Fit(Z, value, 0.0, _slopes_at(part, problem, inst.pick_rows(Z, index)))
-        for features, block in _split_features(inst, chosen[problem]):
-            support = inst.items.by_feature(chosen[problem])[features].flatten()
-            objective = DataObjective(block, problem)
-            model = objective.model(replace(fitted, Z=inst.pick_rows(Z, features)), support)
-            width = len(support) // len(features)
-            for scores, _, newcomers in objective.domain.swap_scores(model, support):
-                if scores.numel():
-                    best_gain = (scores.amax(dim=0) / max(abs(value), 1e-300)).cpu()
-                    gains.index_reduce_(0, features[newcomers // width].cpu(), best_gain, "amax")
+def _find_newcomers(inst: Instance, best: Answers, index: Tensor, thorough: bool) -> Tensor:
+    """Features outside the candidates that may join, the most promising first.
+
+    If the search is `thorough`, those that would join by a swap with a gain; else those with the largest slopes.
+    """
+    gains = torch.zeros(inst.items.features, dtype=torch.float64)
+    part = inst.restrict(index)
+    places = np.unique(np.linspace(0, len(best.Z) - 1, MOST_LIMITS).round().astype(int)).tolist()
+    for place in places:
+        for problem, value in enumerate(best.objectives[place].tolist()):
+            score = _score_newcomers if thorough else _score_slopes
+            gains = torch.maximum(gains, score(inst, part, best.Z[place], problem, value, index))
     gains[index.cpu()] = 0.0
     order = gains.argsort(descending=True, stable=True)
-    return order[gains[order] > inst.resolution].to(index.device)
+    return order[gains[order] > inst.resolution].to(index.device)[: inst.costs.first_candidates]
+
+
+def _score_slopes(inst: Instance, part: Instance, Z: Tensor, problem: int, value: float, index: Tensor) -> Tensor:
+    """For every feature the square of its slope at one answer, in units of the largest of this problem."""
+    outputs, own = inst.items.outputs_of(problem), inst.pick_rows(Z, index)
+    fit = Fit(own, value, 0.0, _slopes_at(part, problem, own))
+    slope = inst.source.weight * optimal_slopes(part, problem, _support(part, own, problem), fit)
+    local = inst.source.matrix.rmv(slope.to(inst.source.matrix.dtype)).double()
+    gradient = inst.grid.nodes.total(local) + inst.ridge * Z[:, outputs]
+    size = gradient[: inst.items.features].square().amax(dim=1).cpu()
+    return size / size.max().clamp(min=torch.finfo(size.dtype).tiny)
+
+
+def _score_newcomers(inst: Instance, part: Instance, Z: Tensor, problem: int, value: float, index: Tensor) -> Tensor:
+    """For every feature the gain of its best swap into the support of one answer, as a share of the objective."""
+    gains = torch.zeros(inst.items.features, dtype=torch.float64)
+    chosen = _support(inst, Z, problem)
+    fitted = Fit(Z, value, 0.0, _slopes_at(part, problem, inst.pick_rows(Z, index)))
+    for features, block in _split_features(inst, chosen):
+        support = inst.items.by_feature(chosen)[features].flatten()
+        objective = DataObjective(block, problem)
+        model = objective.model(replace(fitted, Z=inst.pick_rows(Z, features)), support)
+        width = len(support) // len(features)
+        for scores, _, newcomers in objective.domain.swap_scores(model, support):
+            if scores.numel():
+                best_gain = (scores.amax(dim=0) / max(abs(value), 1e-300)).cpu()
+                gains.scatter_reduce_(0, features[newcomers // width].cpu(), best_gain, "amax")
+    return gains
+
+
+def _support(inst: Instance, Z: Tensor, problem: int) -> Tensor:
+    """The items ``(size,)`` of one problem with nonzero coefficients."""
+    return inst.items.pack(Z)[problem] != 0
 
 
 def _slopes_at(part: Instance, problem: int, Z: Tensor) -> Tensor | None:
     """The multipliers of the samples where a loss has kinks."""
     if part.problem.loss.smooth:
         return None
-    return refit(part, problem, part.domain.largest(part.items.pack(Z))[problem], Z).slope
+    return refit(part, problem, _support(part, Z, problem), Z).slope
 
 
 def _split_features(inst: Instance, chosen: Tensor) -> Iterator[tuple[Tensor, Instance]]:

@@ -27,11 +27,5 @@ def require_same_answers(grid: Grid, coef: Tensor, objectives: Tensor) -> None:
 
 def require_served(inst: Instance, exact: bool) -> None:
     """Refuse a problem whose restrictions on supports some stage of the run cannot handle."""
-    restricted = inst.domain.decided or not inst.domain.counts_only
-    if exact and restricted:
+    if exact and (inst.domain.decided or not inst.domain.counts_only):
         raise ValueError("exact=True: branch and bound knows no restriction but kappa; leave exact off")
-    if inst.costs.uses_candidates and restricted:
-        raise ValueError(
-            f"X: of its {inst.items.features:,} columns only candidates fit in memory, and the search among candidates "
-            "knows no restriction but kappa; keep fewer columns"
-        )

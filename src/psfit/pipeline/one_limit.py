@@ -22,7 +22,7 @@ class OneLimit:
     start : Tensor (n, c), optional
         Coefficients to iterate from.
     known : Tensor (n, c), optional
-        Coefficients whose supports are further starts of the searches.
+        Coefficients whose supports are the starts of the searches, instead of those of an iteration.
     store : Store, optional
         Where checkpoints of the iteration are kept.
     """
@@ -33,7 +33,15 @@ class OneLimit:
         self.inst, self.task, self.start, self.known, self.store = inst, task, start, known, store
 
     def iterate(self) -> Iteration:
-        """Iterate from the starting point; the kappa largest items of every copy of a problem are a start."""
+        """Iterate from the starting point; the kappa largest items of every copy of a problem are a start.
+
+        With known supports there is no iteration.
+        """
+        if self.known is not None:
+            self.many, self.Z = self.inst, self.known.double()
+            supports = self.inst.items.pack(self.known) != 0
+            self.starts = [[("known support", support)] for support in supports]
+            return Iteration.none()
         solver, watch = self.task.solver, self.inst.watch
         watch.begin("the first factorisation")
         setup, state = solver.init(self.inst, self.start)
@@ -50,10 +58,6 @@ class OneLimit:
         self.Z = torch.cat([torch.where(items.mask(supports), Z[: items.features], 0.0), Z[items.features :]])
         problems = items.problems // copies
         self.starts = [[("Bi-cADMM", one) for one in supports[number::problems]] for number in range(problems)]
-        if self.known is not None:
-            further = self.inst.domain.largest(self.inst.items.pack(self.known))
-            for own, support in zip(self.starts, further, strict=True):
-                own.append(("known support", support))
 
     def search(self, number: int) -> "OneLimitSearch":
         """The search of one problem."""
@@ -63,9 +67,7 @@ class OneLimit:
 class OneLimitSearch:
     """Supports of one problem from more and more searches, as lists of one entry, since there is one limit."""
 
-    def __init__(
-        self, inst: Instance, number: int, starts: list[tuple[str, Tensor]], Z: Tensor, effort: str
-    ) -> None:
+    def __init__(self, inst: Instance, number: int, starts: list[tuple[str, Tensor]], Z: Tensor, effort: str) -> None:
         self.inst, self.number = inst, number
         self.contributions: list[Contribution] = []
         exploration = EFFORTS[effort]

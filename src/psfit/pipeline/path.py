@@ -93,8 +93,6 @@ def run_path(
     watch = task.start_watch(callback, keyboard=keyboard)
     with watch.catch_signals():
         inst = task.pose(watch, raw)
-        if len(limits) > 1 or task.brief:
-            _require_all_columns(inst)
         with task.end_other_ranks_on_error():
             return [_solve_gamma(inst.at_gamma(gamma), limits, task) for gamma in gammas]
 
@@ -108,15 +106,6 @@ def check_kappas(kappas: Iterable[int], items: Items) -> tuple[int, ...]:
             f"n_features={items.features}"
         )
     return rising
-
-
-def _require_all_columns(inst: Instance) -> None:
-    """Refuse data of which only candidate columns can be fitted, since every limit needs its own candidates."""
-    if inst.costs.uses_candidates:
-        raise ValueError(
-            f"X: its {inst.items.features:,} columns are too many to factor, or too slow to read often; "
-            "fit single values of kappa, which use candidate columns, or keep fewer columns"
-        )
 
 
 def _solve_gamma(inst: Instance, limits: Sequence[int], task: Task) -> Points:

@@ -106,4 +106,10 @@ class SeveralLimitsProver(Prover):
         return self.inst.grid.world.broadcast(wide.double()).nonzero().flatten().tolist()
 
     def prove(self, answers: Answers) -> Proofs:
+        for number, fits in enumerate(self.fits):
+            if fits[0] is None:
+                # Answers that were found on candidate columns are bounded only here, over all columns.
+                outputs = self.inst.items.outputs_of(number)
+                values = answers.objectives[:, number].to(self.lower.device)
+                self.lower[:, number] = self.path_bounds[number](self.kappas, answers.Z[:, :, outputs], values)
         return Proofs(np.minimum(self.lower.cpu().numpy(), answers.objectives.numpy()))

@@ -58,16 +58,17 @@ def run(
     if task.certify and not task.exact:
         gap = task.solver.certified_gap
         prover = SeveralLimitsProver(inst, gap, limits) if limits else OneLimitProver(inst, gap)
-    if limits:
-        answers = find_answers(inst, SeveralLimits(inst, limits, task), prover)
-    elif inst.costs.uses_candidates:
 
-        def find(part: Instance, start: Tensor | None, known: Tensor | None, store: Store | None) -> Answers:
-            return find_answers(part, OneLimit(part, task, start, known, store), None)
+    def find(part: Instance, start: Tensor | None, known: Tensor | None, store: Store | None) -> Answers:
+        method: Method = OneLimit(part, task, start, None if known is None else known[0], store)
+        if limits:
+            method = SeveralLimits(part, limits, task, known)
+        return find_answers(part, method, prover if part is inst else None)
 
+    if inst.costs.uses_candidates:
         answers = search_candidates(inst, find, begin, store)
     else:
-        answers = find_answers(inst, OneLimit(inst, task, begin, None, store), prover)
+        answers = find(inst, begin, None, store)
     status, proofs = answers.iteration.status, Proofs.none(answers)
     if task.exact:
         inst.watch.begin("the proof")

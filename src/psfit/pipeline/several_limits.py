@@ -28,19 +28,28 @@ JOINT_STARTS = 4
 
 
 class SeveralLimits:
-    """Starts of all problems for some of the rising `kappas`, and a search for each problem."""
+    """Starts of all problems for some of the rising `kappas`, and a search for each problem.
 
-    def __init__(self, inst: Instance, kappas: list[int], task: Task) -> None:
-        self.inst, self.kappas, self.task = inst, kappas, task
+    If there are `known` coefficients ``(K, n, c)``, one for each limit, their supports are the starts.
+    """
+
+    def __init__(self, inst: Instance, kappas: list[int], task: Task, known: Tensor | None = None) -> None:
+        self.inst, self.kappas, self.task, self.known = inst, kappas, task, known
 
     def iterate(self) -> Iteration:
-        """Iterate for some limits that are spread over the path."""
+        """Iterate for some limits that are spread over the path; with known supports there is no iteration."""
+        if self.known is not None:
+            self.starts = [{} for _ in range(self.inst.items.problems)]
+            return Iteration.none()
         self.inst.watch.begin("the iteration")
         return self._iterate_batch() if self.inst.items.separate else self._iterate_in_turn()
 
     def search(self, number: int) -> "SeveralLimitsSearch":
         """The search of one problem."""
-        return SeveralLimitsSearch(self.inst, number, self.kappas, self.starts[number], self.task)
+        starts = {kappa: [start] for kappa, start in self.starts[number].items()}
+        for kappa, Z in zip(self.kappas, [] if self.known is None else self.known, strict=False):
+            starts.setdefault(kappa, []).append(self.inst.items.pack(Z)[number] != 0)
+        return SeveralLimitsSearch(self.inst, number, self.kappas, starts, self.task)
 
     def _iterate_batch(self) -> Iteration:
         """All limits as columns of one iteration."""
@@ -74,7 +83,9 @@ class SeveralLimits:
 class SeveralLimitsSearch:
     """Supports of one problem for all limits: from their neighbours, then from restarts of some of them."""
 
-    def __init__(self, inst: Instance, number: int, kappas: list[int], starts: dict[int, Tensor], task: Task) -> None:
+    def __init__(
+        self, inst: Instance, number: int, kappas: list[int], starts: dict[int, list[Tensor]], task: Task
+    ) -> None:
         self.inst, self.number, self.kappas, self.starts, self.task = inst, number, kappas, starts, task
         self.objective = objective_of(inst, number)
         self.found: dict[int, SupportFit] = {}

@@ -10,11 +10,9 @@ from psfit.problem.problem import Problem
 
 # The most numbers in a rank's square matrices over columns (or samples): 1 GiB in float64.
 MOST_NUMBERS = 1 << 27
-# With at most this many columns for each row, a Gram matrix is no larger than a few copies of the data.
-# A search for a support makes at least SEARCH_MODELS models. Made by passes over the data, n / kappa of them cost as
-# much as a Gram matrix.
-MOST_WIDE = 4
-SEARCH_MODELS = 25
+# A Gram product of so many operations is cheap, by the kind of device. Above that, with a limit that is much smaller
+# than the number of columns, only candidate columns are multiplied.
+CHEAP_PRODUCT = {"cpu": 4e9, "cuda": 4e13}
 # Compute capabilities of the GPUs with fast double precision: A100, H100 and H200, B200.
 FAST_DOUBLE = ((8, 0), (9, 0), (10, 0))
 
@@ -43,7 +41,8 @@ class Sizes:
 class Costs:
     """The choices for a problem on a grid; the matrix has `features` columns and, if fitted, the intercept's.
 
-    `form_known` tells whether the nodes' quadratic forms were made while the data were read.
+    `form_known` tells whether the nodes' quadratic forms were made while the data were read, `outputs` how many outputs
+    a problem has.
     """
 
     problem: Problem
@@ -52,6 +51,7 @@ class Costs:
     features: int
     sizes: Sizes
     form_known: bool
+    outputs: int = 1
 
     @property
     def tall(self) -> bool:
@@ -89,12 +89,18 @@ class Costs:
     def searches_by_form(self) -> bool:
         """Whether the search for a good support uses the quadratic form.
 
-        With more columns than rows the form proves nothing. But if the limit is large, it costs less than models made
-        by passes over the data.
+        With more columns than rows the form proves nothing, but where it is cheap, a search by it is quick.
         """
-        most = min(MOST_WIDE * self.sizes.samples, SEARCH_MODELS * max(self.problem.kappa))
-        cheaper = not self.matrix.streamed and self.matrix.shape[1] <= most
-        return self.uses_form or (cheaper and self._form_fits)
+        if self.uses_form:
+            return True
+        return not self.matrix.streamed and self._form_fits and (self.product_is_cheap or not self.uses_candidates)
+
+    @property
+    def product_is_cheap(self) -> bool:
+        """Whether a Gram product of all columns, for all pairs of outputs that a loss couples, is cheap."""
+        pairs = self.outputs * (self.outputs + 1) / 2 if self.problem.loss.joint else 1.0
+        work = 2.0 * pairs * self.sizes.samples * self.matrix.shape[1] ** 2
+        return work <= CHEAP_PRODUCT[self.matrix.device.type] and self.matrix.shape[1] ** 2 <= MOST_NUMBERS
 
     @property
     def products_in_double(self) -> bool:
@@ -115,14 +121,15 @@ class Costs:
     @property
     def first_candidates(self) -> int:
         """How many features are fitted when not all of them can be."""
-        return min(self.features, self.sizes.column_room, 4 * sum(self.problem.kappa) + 50)
+        return min(self.features, self.sizes.column_room, 4 * sum(set(self.problem.kappa)) + 50)
 
     @property
     def uses_candidates(self) -> bool:
         """Whether only a few candidate columns are fitted: all columns are too many, and the few fit in memory."""
         few = self.first_candidates
-        enough = 2 * sum(self.problem.kappa) <= few
-        return self.columns_out_of_reach and enough and few <= min(self.features // 2, self.sizes.column_room)
+        enough = 2 * sum(set(self.problem.kappa)) <= few
+        too_many = self.columns_out_of_reach or (not self.uses_form and not self.product_is_cheap)
+        return too_many and enough and few <= min(self.features // 2, self.sizes.column_room)
 
 
 def squares_fit(grid: Grid, side: int, copies: int = 1) -> bool:

@@ -117,7 +117,8 @@ class Domain:
         return self.group is None or self._groups_allow(support)
 
     def _groups_allow(self, support: Tensor) -> bool:
-        assert self.group is not None and self.most is not None
+        assert self.group is not None
+        assert self.most is not None
         grouped = support & (self.group >= 0)
         return bool((self.group[grouped].bincount(minlength=len(self.most)) <= self.most).all())
 

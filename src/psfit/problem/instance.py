@@ -31,6 +31,8 @@ class Instance:
         Weighted mean of the targets.
     watch : Watch
         The clock of the fit, requests to stop it, and reports of its progress.
+    kept : Tensor (p,) of integers, optional
+        The numbers of these features among all, if some were left out; and how many there were in `all_features`.
     """
 
     problem: Problem
@@ -42,6 +44,8 @@ class Instance:
     sizes: Sizes
     mean_target: float
     watch: Watch
+    kept: Tensor | None = None
+    all_features: int = 0
 
     @property
     def samples(self) -> int:
@@ -61,18 +65,33 @@ class Instance:
     @cached_property
     def domain(self) -> Domain:
         """The supports allowed to each problem, before any item is decided."""
-        return self.problem.domain(self.items, self.kappa, self.ridge.device)
+        return self._make_domain(self.items, self.kappa)
 
     def domain_of(self, problem: int) -> Domain:
         """The supports allowed to one of the problems; its items are those of its own outputs."""
         own = replace(self.items, outputs=len(self.items.outputs_of(problem)))
-        return self.problem.domain(own, self.problem.kappa[problem], self.ridge.device)
+        return self._make_domain(own, self.problem.kappa[problem])
+
+    def _make_domain(self, items: Items, limit: Tensor | int) -> Domain:
+        """The problem's domain; without the features that were left out."""
+        if self.kept is None:
+            return self.problem.domain(items, limit, self.ridge.device)
+        whole = self.problem.domain(replace(items, features=self.all_features), limit, self.ridge.device)
+        return whole.restrict(items.items_of(self.kept))
 
     @cached_property
     def costs(self) -> Costs:
         """What fits in memory, and which way costs less."""
         source, known = self.source, self.source.forms.known is not None
-        return Costs(self.problem, self.grid, source.matrix, self.items.features, self.sizes, known)
+        return Costs(
+            self.problem,
+            self.grid,
+            source.matrix,
+            self.items.features,
+            self.sizes,
+            known,
+            len(self.items.outputs_of(0)),
+        )
 
     @cached_property
     def split(self) -> NodeSplit:
@@ -140,6 +159,8 @@ class Instance:
             items=replace(self.items, features=len(features)),
             ridge=self.ridge[keep],
             coordinates=self.coordinates.restrict(features, keep),
+            kept=features if self.kept is None else self.kept[features],
+            all_features=self.all_features if self.kept is not None else self.items.features,
         )
 
     def _deal_columns(self, matrix: DesignMatrix, features: int) -> DesignMatrix:

@@ -85,6 +85,10 @@ class Items(ABC):
         """The item of each coefficient, by its feature `row` and its place among the outputs of a problem."""
         return row
 
+    def items_of(self, features: Tensor) -> Tensor:
+        """The items of one problem that belong to some features."""
+        return features
+
     def by_feature(self, values: Tensor) -> Tensor:
         """Numbers of one problem's items ``(size,)`` as a table with a row for each feature."""
         return values.view(self.features, -1)
@@ -142,6 +146,9 @@ class EntryItems(Items):
 
     def item_of(self, row: Tensor, output: int) -> Tensor:
         return row * self.outputs + output
+
+    def items_of(self, features: Tensor) -> Tensor:
+        return (features.unsqueeze(1) * self.outputs + torch.arange(self.outputs, device=features.device)).flatten()
 
 
 class RowItems(Items):

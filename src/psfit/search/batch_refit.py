@@ -105,7 +105,9 @@ class _Batch:
         eta = self.matrix.mv(X.permute(1, 2, 0).reshape(len(self.rows), -1).to(self.matrix.dtype)).double()
         eta = eta.view(-1, self.c, count)
         if loss.joint:
-            each = [(loss.value(eta[:, :, k], self.target), loss.gradient(eta[:, :, k], self.target)) for k in range(count)]
+            each = [
+                (loss.value(eta[:, :, k], self.target), loss.gradient(eta[:, :, k], self.target)) for k in range(count)
+            ]
             value, slope = torch.cat([v for v, _ in each], dim=1), torch.stack([s for _, s in each], dim=2)
         else:
             b = self.target.expand(-1, count)

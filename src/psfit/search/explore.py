@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from psfit.problem import all_supports, are_few
-from psfit.search.batch_refit import fit_batch
-from psfit.search.form_search import End, FormSearch
+from psfit.search.form_search import EXCHANGED, End, FormSearch
 from psfit.search.improve import improve
 from psfit.search.objective import Objective
 from psfit.search.starts import drop_repeats, eliminate_backward, refit_end, select_forward
@@ -19,6 +19,7 @@ FREE_WORK = 4e8
 GRAM_SHARE = 0.2
 # The best so many different ends of searches in a form are fitted with all digits.
 COMPARED = 3
+MODEL_RESTARTS = 4
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def _search_models(
     for kind, make in (("forward selection", select_forward), ("backward elimination", eliminate_backward)):
         if watch.must_stop():
             break
-        start = make(objective, limit, Z)
+        start = make(objective, limit, best.fit.Z)
         if any(torch.equal(start.chosen, other.chosen) for other in tried.values()):
             continue
         tried[kind] = start
@@ -141,6 +142,30 @@ def _search_models(
         contributions.append(Contribution(kind, start.value, found.value))
         best = min(best, found, key=lambda one: one.value)
     yield best
+    before = best.value
+    best = _restart_models(objective, best, exploration)
+    contributions.append(Contribution("restarts", before, best.value))
+    yield best
+
+
+def _restart_models(objective: Objective, best: SupportFit, exploration: Exploration) -> SupportFit:
+    """Searches from perturbations of the best support, each with models of its own."""
+    watch, generator, failures = objective.inst.watch, np.random.default_rng(0), 0
+    local = objective.local_form(best)
+    product = 2.0 * objective.inst.samples * objective.inst.source.matrix.shape[1] ** 2
+    patience = exploration.patience // (4 if product < FREE_WORK else 8)
+    for number in range(MODEL_RESTARTS * exploration.patience):
+        if failures >= patience or watch.must_stop():
+            break
+        share = EXCHANGED[number % len(EXCHANGED)]
+        start = local.search.perturb(local.pack(best.chosen), share, generator)
+        found = improve(objective, refit_end(objective, local.unpack(start), best.fit.Z), attempts=1)
+        failures += 1
+        if found.value < best.value - objective.rel_tol * abs(best.value):
+            best, failures = found, 0
+            local = objective.local_form(best)
+            watch.reporter.report_objective(objective.problem, best.value)
+    return best
 
 
 def try_all(objective: Objective, best: SupportFit) -> SupportFit:

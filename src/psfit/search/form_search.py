@@ -57,12 +57,15 @@ class SearchForm:
     constant : float
     width : int
         The number of variables of an item; those of one item follow each other.
+    accuracy : float
+        A variable with a Schur complement below this share of its own curvature depends on the support, up to rounding.
     """
 
     H: Tensor
     Q: Tensor
     constant: float
     width: int = 1
+    accuracy: float = 1e-11
 
 
 class FormSearch:
@@ -89,7 +92,7 @@ class FormSearch:
         fixed = (domain.inside | domain.outside)[0].cpu().numpy()
         group = np.full(self.items, -1) if domain.group is None else domain.group.cpu().numpy()
         most = np.zeros(1, dtype=np.int64) if domain.most is None else domain.most.cpu().numpy()
-        return self._kernels.make_rules(fixed, group, most, len(self.H), self.width)
+        return self._kernels.make_rules(fixed, group, most, len(self.H), self.width, self.form.accuracy)
 
     def grow(self, chosen: np.ndarray, limits: Sequence[int]) -> list[np.ndarray]:
         """Add the best item again and again; the supports ``(size,)`` at each of the rising `limits`."""

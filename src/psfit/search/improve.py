@@ -36,8 +36,11 @@ def improve(objective: Objective, found: SupportFit, rounds: int = MOST_ROUNDS, 
     for _ in range(rounds):
         if watch.must_stop() or bool(found.chosen.all()) or not bool(found.chosen.any()):
             break
+        if objective.is_finished(found.chosen):
+            break
         better = _improve_once(objective, found, attempts)
         if better is None:
+            objective.note_finished(found.chosen)
             break
         found = better
         watch.reporter.report_objective(objective.problem, found.value)
@@ -66,7 +69,11 @@ def _propose(search: FormSearch, base: np.ndarray, seed: int) -> list[End]:
     """Ends of searches around a support, without repeats, the most promising first."""
     generator = np.random.default_rng(seed)
     most = MOST_SWAPS * int(base.sum())
-    starts, swaps, singles = [search.perturb(base, share, generator) for share in PERTURBED], [most] * len(PERTURBED), []
+    starts, swaps, singles = (
+        [search.perturb(base, share, generator) for share in PERTURBED],
+        [most] * len(PERTURBED),
+        [],
+    )
     if seed == 0:
         starts, swaps = [*starts, *[base] * (len(FEW_SWAPS) + 1)], [*swaps, *FEW_SWAPS, most]
         singles = search.single_swaps(base, SINGLE_SWAPS)

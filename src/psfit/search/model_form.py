@@ -18,6 +18,13 @@ FREE_PRODUCT = {"cpu": 4e9, "cuda": 4e13}
 # The fewest items outside the support that a model has, as a share of those inside, and in all.
 LEAST_SHARE = 1.0
 LEAST_OTHERS = 50
+# Products that cost more than this are made in single precision, if no mean is farther from zero than so many standard
+# deviations. True fits decide between supports, so a model need not be accurate.
+FREE_DOUBLE = 1e8
+MOST_SHIFT = 100.0
+# The share of a variable's curvature that rounding may leave over if the variable depends on others.
+DOUBLE_ACCURACY = 1e-11
+SINGLE_ACCURACY = 1e-5
 
 
 def pick_items(inst: Instance, problem: int, found: SupportFit) -> Tensor | None:
@@ -39,8 +46,8 @@ def pick_items(inst: Instance, problem: int, found: SupportFit) -> Tensor | None
 
 
 def make_form(inst: Instance, problem: int, found: SupportFit, index: Tensor | None) -> SearchForm:
-    """The model in some items, by sorted `index`, or in all; it has the value and the slope of the objective at a fit."""
-    items, loss, outputs = inst.items, inst.problem.loss, inst.items.outputs_of(problem)
+    """The model in some items, by sorted `index`, or in all, with the value and slope of the objective at a fit."""
+    loss, outputs = inst.problem.loss, inst.items.outputs_of(problem)
     c = len(outputs)
     eta, slope = _slopes(inst, problem, found)
     curvature = inst.source.weight.unsqueeze(2) * curvature_at(loss, eta, inst.source.target[:, outputs])
@@ -48,7 +55,7 @@ def make_form(inst: Instance, problem: int, found: SupportFit, index: Tensor | N
     matrix, n = inst.source.matrix, len(inst.ridge)
     if rows is not None or inst.grid.blocks.size > 1:
         matrix = matrix.columns(torch.arange(n, device=inst.ridge.device) if rows is None else rows)
-    dtype = torch.float64 if matrix.device.type == "cpu" else matrix.dtype
+    dtype = _precision(inst, len(inst.ridge) if rows is None else len(rows))
     ridge = inst.ridge if rows is None else inst.ridge[rows]
     Z = (found.fit.Z if rows is None else found.fit.Z[rows])[:, outputs]
     size = len(ridge)
@@ -65,11 +72,18 @@ def make_form(inst: Instance, problem: int, found: SupportFit, index: Tensor | N
     H = H.view(size * c, size * c)
     H.diagonal().add_(ridge.expand(-1, c).reshape(-1))
     _pin_intercepts(inst, H, c)
-    return _assemble(inst, found, H, gradient, Z, rows, index)
+    return _assemble(inst, found, H, gradient, Z, rows, index, dtype)
 
 
 def _assemble(
-    inst: Instance, found: SupportFit, H: Tensor, gradient: Tensor, Z: Tensor, rows: Tensor | None, index: Tensor | None
+    inst: Instance,
+    found: SupportFit,
+    H: Tensor,
+    gradient: Tensor,
+    Z: Tensor,
+    rows: Tensor | None,
+    index: Tensor | None,
+    dtype: torch.dtype,
 ) -> SearchForm:
     """The form with the variables of the chosen items only."""
     items, c = inst.items, Z.shape[1]
@@ -84,7 +98,17 @@ def _assemble(
     z, g = Z.reshape(-1, 1), gradient.reshape(-1, 1)
     Q = H @ z - g
     constant = found.value + float((Q * z).sum() - 0.5 * (z * (H @ z)).sum())
-    return SearchForm(H, Q, constant, items.width)
+    accuracy = SINGLE_ACCURACY if dtype == torch.float32 else DOUBLE_ACCURACY
+    return SearchForm(H, Q, constant, items.width, accuracy)
+
+
+def _precision(inst: Instance, columns: int) -> torch.dtype:
+    """The precision of the products: single where they cost much and the columns lose nothing that matters."""
+    if inst.source.matrix.dtype == torch.float32:
+        return torch.float32
+    far = (inst.coordinates.shift / inst.coordinates.scale).abs().max() > MOST_SHIFT
+    costly = 2.0 * inst.samples * columns**2 > FREE_DOUBLE
+    return torch.float32 if costly and not bool(far) else torch.float64
 
 
 def _rows(inst: Instance, index: Tensor | None) -> Tensor | None:

@@ -25,14 +25,14 @@ PATH_ROUNDS = 6
 
 
 def search_limits(
-    objective: Objective, kappas: list[int], starts: dict[int, Tensor], Z: Tensor
+    objective: Objective, kappas: list[int], starts: dict[int, list[Tensor]], Z: Tensor
 ) -> dict[int, SupportFit]:
     """A good support for each of the rising `kappas`; the first and some others have starts of their own."""
     if objective.exact:
         return _search_form(objective, kappas, starts, Z)
     found: dict[int, SupportFit] = {}
     for below, kappa in zip([None, *kappas], kappas, strict=False):
-        tries = [refit_end(objective, starts[kappa], Z)] if kappa in starts else []
+        tries = [refit_end(objective, start, Z) for start in starts.get(kappa, [])]
         if below is not None:
             tries.append(grow(objective, found[below], kappa))
         best = min(tries, key=lambda one: one.value)
@@ -87,12 +87,12 @@ def restart_limits(
 
 
 def _search_form(
-    objective: Objective, kappas: list[int], starts: dict[int, Tensor], Z: Tensor
+    objective: Objective, kappas: list[int], starts: dict[int, list[Tensor]], Z: Tensor
 ) -> dict[int, SupportFit]:
     """All limits in the form of the problem itself."""
-    first = next(iter(starts.values()))
+    first = next(iter(starts.values()))[0]
     local = objective.local_form(SupportFit(first, objective.fit(first, Z)))
-    own = {kappa: local.pack(start) for kappa, start in starts.items()}
+    own = [(kappa, local.pack(start)) for kappa, several in starts.items() for start in several]
     nothing = local.pack(objective.domain.inside[0])
 
     def search_all(search: FormSearch) -> list[End]:
@@ -100,7 +100,7 @@ def _search_form(
         widest = search.grow(nothing, [min(search.items, 2 * kappas[-1])])[0]
         falling = [kappa for kappa in reversed(kappas) if kappa < widest.sum()]
         rows += zip(falling, search.shrink(widest, falling), strict=True)
-        rows += own.items()
+        rows += own
         ends = search.descend([support for _, support in rows])
         best: dict[int, End] = {}
         for (kappa, _), end in zip(rows, ends, strict=True):
@@ -109,9 +109,7 @@ def _search_form(
         return list(_sweep(search, {kappa: best[kappa] for kappa in kappas}).values())
 
     ends = local.find(search_all, len(kappas))
-    return {
-        kappa: refit_end(objective, local.unpack(end.chosen), Z) for kappa, end in zip(kappas, ends, strict=True)
-    }
+    return {kappa: refit_end(objective, local.unpack(end.chosen), Z) for kappa, end in zip(kappas, ends, strict=True)}
 
 
 def _pass_on_in_form(objective: Objective, found: dict[int, SupportFit]) -> dict[int, SupportFit]:

@@ -39,6 +39,16 @@ class Objective(ABC):
         self.inst, self.problem = inst, problem
         self.outputs = inst.items.outputs_of(problem)
         self.domain = inst.domain_of(problem)
+        # Supports from which searches have found nothing better.
+        self._finished: set[bytes] = set()
+
+    def is_finished(self, chosen: Tensor) -> bool:
+        """Whether a search from this support has found nothing better."""
+        return chosen.cpu().numpy().tobytes() in self._finished
+
+    def note_finished(self, chosen: Tensor) -> None:
+        """Note that a search from this support has found nothing better."""
+        self._finished.add(chosen.cpu().numpy().tobytes())
 
     @property
     def rel_tol(self) -> float:

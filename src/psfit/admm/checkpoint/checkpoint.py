@@ -104,12 +104,12 @@ class Checkpoint:
         restored = replace(
             state,
             iteration=iteration,
-            age=torch.full_like(state.age, float(iteration)),
+            age=torch.full_like(state.age, iteration),
             local=state.local.restore({name: local[f"local_{name}"] for name in state.local.varying}),
             bilinear=BilinearState(**{name: shared[f"bilinear_{name}"] for name in vars(state.bilinear)}),
             u=local["u"],
             sums=local["sums"],
-            dual=shared["dual"],
+            sizes=shared["sizes"],
             settled=shared["settled"],
             measured=shared["measured"],
         )
@@ -188,7 +188,7 @@ class Checkpoint:
         """Arrays that all ranks share and whose size does not depend on the iteration."""
         inst = self.setup.instance
         return {f"bilinear_{name}": values for name, values in vars(state.bilinear).items()} | {
-            "dual": state.dual,
+            "sizes": state.sizes,
             "settled": state.settled,
             "shift": inst.coordinates.shift,
             "scale": inst.coordinates.scale,

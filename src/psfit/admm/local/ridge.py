@@ -7,6 +7,7 @@ Gram matrix is factored; with fewer rows the matrix inversion lemma moves the fa
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -24,6 +25,20 @@ class RidgeFactor(ABC):
     def solve(self, rhs: Tensor) -> Tensor:
         """Apply the inverse to every node's right-hand side."""
 
+    @abstractmethod
+    def descend(self, x: Tensor, v: Tensor, slopes: Callable[[Tensor], Tensor], of_differences: bool) -> Tensor:
+        """The minimiser of ``s'(A y - A x) + sigma / 2 ||A y - A x||^2 + 1/2 ||y - v||_w^2`` over y, for every node.
+
+        Parameters
+        ----------
+        x, v : Tensor (N, n, c)
+        slopes : callable
+            The slopes ``s (m, c)`` of predictors ``A x (m, c)``; the metric of the samples is that of their weights.
+        of_differences : bool
+            Whether the slopes of a sample sum to zero. Then the quadratic term is that of the predictors less their
+            mean over the outputs.
+        """
+
 
 def ridge_factor(split: NodeSplit, weight: Tensor, sigma: float) -> RidgeFactor:
     """The cheaper form by shape; `weight` is ``(n, 1)``."""
@@ -40,6 +55,7 @@ class GramFactor(RidgeFactor):
     """
 
     def __init__(self, split: NodeSplit, weight: Tensor, sigma: float) -> None:
+        self.split, self.weight = split, weight
         H = (sigma / 2) * split.G
         H.diagonal(dim1=1, dim2=2).add_(weight.T)
         # Small matrices as one batch; for large ones the routines for a single matrix are the faster ones.
@@ -47,15 +63,26 @@ class GramFactor(RidgeFactor):
         self.inverse = torch.cat([torch.cholesky_inverse(cholesky(part)) for part in parts])
 
     def solve(self, rhs: Tensor) -> Tensor:
-        return few_columns(self.inverse, rhs)
+        if rhs.is_cuda or rhs.shape[2] == 1:
+            return few_columns(self.inverse, rhs)
+        # The inverse is symmetric, and the libraries of CPUs are fastest in this order.
+        return (rhs.mT @ self.inverse).mT
+
+    def descend(self, x: Tensor, v: Tensor, slopes: Callable[[Tensor], Tensor], of_differences: bool) -> Tensor:
+        pull = self.split.rmv(self.split.source.working_weight * slopes(self.split.mv(x)))
+        if not of_differences:
+            return x - self.solve(torch.addcmul(pull, self.weight, x - v))
+        # The mean over the outputs has no slope, so it goes to that of v.
+        mean = v.mean(dim=2, keepdim=True)
+        x = x - x.mean(dim=2, keepdim=True)
+        return mean + x - self.solve(torch.addcmul(pull, self.weight, x - (v - mean)))
 
 
 class WoodburyFactor(RidgeFactor):
     """Inverses on the sample side, one per node since their sizes differ; two passes over the data per solve."""
 
     def __init__(self, split: NodeSplit, weight: Tensor, sigma: float) -> None:
-        self.split = split
-        self.weight = weight
+        self.split, self.weight, self.sigma = split, weight, sigma
         self.root = split.source.working_weight.sqrt()
         self.inverses = split.per_node(lambda A, rows: self._inverse(A, rows, sigma))
 
@@ -72,7 +99,19 @@ class WoodburyFactor(RidgeFactor):
 
     def solve(self, rhs: Tensor) -> Tensor:
         y = rhs / self.weight
-        r = self.root * self.split.mv(y)
+        return y - self._pull(self.root * self.split.mv(y))
+
+    def descend(self, x: Tensor, v: Tensor, slopes: Callable[[Tensor], Tensor], of_differences: bool) -> Tensor:
+        # With r = B (x - v) - s / sigma, the answer is v + W^-1 B' (I / sigma + B W^-1 B')^-1 r: one pass for the
+        # predictors of x and v, and one back.
+        eta, at_v = self.split.mv(torch.cat([x, v], dim=2)).split(x.shape[2], dim=1)
+        r = self.root * (eta - at_v - slopes(eta) / self.sigma)
+        if of_differences:
+            r = r - r.mean(dim=1, keepdim=True)
+        return v + self._pull(r)
+
+    def _pull(self, r: Tensor) -> Tensor:
+        """``W^-1 B' (I / sigma + B W^-1 B')^-1 r`` of every node."""
         bounds = self.split.bounds
         parts = [K @ r[bounds[i] : bounds[i + 1]] for i, K in enumerate(self.inverses)]
-        return y - self.split.rmv(self.root * torch.cat(parts)) / self.weight
+        return self.split.rmv(self.root * torch.cat(parts)) / self.weight

@@ -4,28 +4,21 @@ from collections.abc import Callable
 from importlib import import_module
 
 # Modules of this package; `compile_kernels` of each calls every compiled function once, with tiny arrays.
-KERNELS = ["swaps"]
-
-
-class NoCacheError(OSError):
-    """No folder for compiled kernels can be written."""
+KERNELS = ["perspective", "sparsify", "summarise", "swaps"]
 
 
 def compile_all(report: Callable[[str], None]) -> None:
     """Compile all kernels, or load them from the disk; `report` is called with a short text before each module."""
     for name in KERNELS:
         report(f"compiling {name}")
-        try:
-            import_module(f"{__name__}.{name}").compile_kernels()
-        except RuntimeError as error:
-            # Numba looks for a folder when a function is defined.
-            if "cannot cache function" not in str(error):
-                raise
-            raise NoCacheError("no folder for compiled kernels can be written") from error
+        import_module(f"{__name__}.{name}").compile_kernels()
 
 
 def cache_folders() -> list[str]:
-    """The folders in which Numba keeps the kernels: below NUMBA_CACHE_DIR, beside the files, or of the user."""
+    """The folders in which Numba keeps the kernels: below NUMBA_CACHE_DIR, beside the files, or of the user.
+
+    There is none if no folder can be written.
+    """
     from numba.core.dispatcher import Dispatcher
 
     modules = [import_module(f"{__name__}.{name}") for name in KERNELS]

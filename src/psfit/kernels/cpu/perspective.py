@@ -7,9 +7,8 @@ library would take longer than its arithmetic.
 from math import inf, sqrt
 
 import numpy as np
-from numba import njit
 
-compiled = njit(cache=True, nogil=True)
+from psfit.kernels.cpu.compiler import compiled
 
 # The share of an item's place to which the shares are made to fill the limit, and the most steps towards that.
 FILLED = 1e-10

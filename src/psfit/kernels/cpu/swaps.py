@@ -12,31 +12,31 @@ Rows of `T` of variables inside the support are unit vectors and are not kept. T
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 
-# Sums may be made in any order, which lets loops use vector instructions. NaN and infinity keep their meaning.
-compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+from psfit.kernels.cpu.compiler import compiled_sums
 
-# A variable whose Schur complement is below this share of its own curvature depends on the support up to rounding.
-DEPENDENT = 1e-11
 # A state is made again if the value that was carried along is off by this share of what the form can gain.
 MOST_DRIFT = 1e-7
 
 # The limits of a search, which do not change with its state: `fixed (n,)` variables stay in or out; a variable l of
-# the group ``group[l] >= 0`` may join only while fewer than ``most[group]`` of that group are inside.
-Rules = namedtuple("Rules", ["fixed", "group", "most"])
+# the group ``group[l] >= 0`` may join only while fewer than ``most[group]`` of that group are inside; a variable with a
+# Schur complement below the share `accuracy` of its own curvature depends on the support, up to rounding.
+Rules = namedtuple("Rules", ["fixed", "group", "most", "accuracy"])
 # The places of a support, and what the module's text describes: ``places (W,)``, ``inside (n,)``, ``K (W, W)``,
 # ``T (n, W)``, ``x (W, c)``, ``d (n, c)``, ``left (n,)``, ``taken (groups,)``.
 State = namedtuple("State", ["places", "inside", "K", "T", "x", "d", "left", "taken"])
 
 
-def make_rules(fixed: np.ndarray, group: np.ndarray, most: np.ndarray, variables: int, width: int) -> Rules:
+def make_rules(
+    fixed: np.ndarray, group: np.ndarray, most: np.ndarray, variables: int, width: int, accuracy: float
+) -> Rules:
     """The rules of items with one variable each, and of intercepts behind them, which stay in."""
     others = variables - len(fixed)
-    return Rules(np.concatenate([fixed, np.ones(others, bool)]), np.concatenate([group, np.full(others, -1)]), most)
+    stay, alone = np.ones(others, bool), np.full(others, -1)
+    return Rules(np.concatenate([fixed, stay]), np.concatenate([group, alone]), most, accuracy)
 
 
-@compiled
+@compiled_sums
 def make_state(H, Q, width, groups):  # type: ignore[no-untyped-def]
     """The state of an empty support with room for `width` variables."""
     n, c = Q.shape
@@ -54,7 +54,7 @@ def make_state(H, Q, width, groups):  # type: ignore[no-untyped-def]
     return state
 
 
-@compiled
+@compiled_sums
 def clear(H, Q, state):  # type: ignore[no-untyped-def]
     """Empty the support."""
     for i in range(len(state.left)):
@@ -66,7 +66,7 @@ def clear(H, Q, state):  # type: ignore[no-untyped-def]
         state.taken[g] = 0
 
 
-@compiled
+@compiled_sums
 def copy_state(source, target, size):  # type: ignore[no-untyped-def]
     """Copy a state with `size` variables into the arrays of another one."""
     n, c = source.d.shape
@@ -87,7 +87,7 @@ def copy_state(source, target, size):  # type: ignore[no-untyped-def]
         target.taken[g] = source.taken[g]
 
 
-@compiled
+@compiled_sums
 def join(H, state, i, size, rules):  # type: ignore[no-untyped-def]
     """Put variable `i` in the place `size`, after the last one."""
     places, inside, K, T, x, d, left, taken = state
@@ -128,7 +128,7 @@ def join(H, state, i, size, rules):  # type: ignore[no-untyped-def]
             d[k, o] += r * step[o]
 
 
-@compiled
+@compiled_sums
 def leave(state, j, size, rules):  # type: ignore[no-untyped-def]
     """Take the variable in place `j` out; the last variable gets its place."""
     places, inside, K, T, x, d, left, taken = state
@@ -172,7 +172,7 @@ def leave(state, j, size, rules):  # type: ignore[no-untyped-def]
         K[j, a] = K[last, a]
 
 
-@compiled
+@compiled_sums
 def _free(state, j, size):  # type: ignore[no-untyped-def]
     """Set what is known of the variable in place `j`, which was inside and will be outside."""
     gone = state.places[j]
@@ -184,7 +184,7 @@ def _free(state, j, size):  # type: ignore[no-untyped-def]
         state.d[gone, o] = 0.0
 
 
-@compiled
+@compiled_sums
 def exchange(H, state, j, i, size, rules):  # type: ignore[no-untyped-def]
     """Replace the variable in place `j` by variable `i`, in one pass over `T`."""
     places, inside, K, T, x, d, left, taken = state
@@ -241,7 +241,7 @@ def exchange(H, state, j, i, size, rules):  # type: ignore[no-untyped-def]
             d[k, o] += r * step[o] - v * pull[o]
 
 
-@compiled
+@compiled_sums
 def best_addition(H, state, rules):  # type: ignore[no-untyped-def]
     """The variable that would lower the objective most; -1 if none may join."""
     best, found = -1.0, -1
@@ -249,14 +249,14 @@ def best_addition(H, state, rules):  # type: ignore[no-untyped-def]
         g = rules.group[k]
         if state.inside[k] or rules.fixed[k] or (g >= 0 and state.taken[g] >= rules.most[g]):
             continue
-        if state.left[k] > DEPENDENT * H[k, k]:
+        if state.left[k] > rules.accuracy * H[k, k]:
             gain = _square(state.d, k) / state.left[k]
             if gain > best:
                 best, found = gain, k
     return found
 
 
-@compiled
+@compiled_sums
 def cheapest_place(state, size, rules):  # type: ignore[no-untyped-def]
     """The place whose variable costs least to leave; -1 if all must stay."""
     best, found = np.inf, -1
@@ -268,7 +268,7 @@ def cheapest_place(state, size, rules):  # type: ignore[no-untyped-def]
     return found
 
 
-@compiled
+@compiled_sums
 def _square(x, k):  # type: ignore[no-untyped-def]
     total = 0.0
     for o in range(x.shape[1]):
@@ -276,7 +276,7 @@ def _square(x, k):  # type: ignore[no-untyped-def]
     return total
 
 
-@compiled
+@compiled_sums
 def best_swap(H, state, size, rules, least):  # type: ignore[no-untyped-def]
     """The place, the newcomer and the gain of the best swap that gains more than `least`; place -1 if there is none."""
     places, inside, K, T, x, d, left, taken = state
@@ -291,7 +291,7 @@ def best_swap(H, state, size, rules, least):  # type: ignore[no-untyped-def]
         if inside[k] or rules.fixed[k]:
             continue
         own = max(left[k], 0.0)
-        floor = DEPENDENT * H[k, k]
+        floor = rules.accuracy * H[k, k]
         if own > floor and _square(d, k) <= 2 * best * own:
             continue
         g = rules.group[k]
@@ -313,7 +313,7 @@ def best_swap(H, state, size, rules, least):  # type: ignore[no-untyped-def]
     return place, newcomer, best
 
 
-@compiled
+@compiled_sums
 def value_of(Q, state, size):  # type: ignore[no-untyped-def]
     """The objective at the minimiser on the support."""
     total = 0.0
@@ -323,7 +323,7 @@ def value_of(Q, state, size):  # type: ignore[no-untyped-def]
     return total
 
 
-@compiled
+@compiled_sums
 def rebuild(H, Q, state, size, rules):  # type: ignore[no-untyped-def]
     """Make the state of a support again from the form."""
     clear(H, Q, state)
@@ -331,7 +331,7 @@ def rebuild(H, Q, state, size, rules):  # type: ignore[no-untyped-def]
         join(H, state, state.places[a], a, rules)
 
 
-@compiled
+@compiled_sums
 def descend(H, Q, state, size, rules, constant, rel_tol, most_swaps):  # type: ignore[no-untyped-def]
     """Make the best swap until none gains more than `rel_tol` of the objective; return the objective and the swaps."""
     value = value_of(Q, state, size)
@@ -351,7 +351,7 @@ def descend(H, Q, state, size, rules, constant, rel_tol, most_swaps):  # type: i
     return value, swaps
 
 
-@compiled
+@compiled_sums
 def grow(H, state, size, limit, rules):  # type: ignore[no-untyped-def]
     """Add the best variable again and again, up to `limit`; return the new size."""
     while size < limit:
@@ -363,7 +363,7 @@ def grow(H, state, size, limit, rules):  # type: ignore[no-untyped-def]
     return size
 
 
-@compiled
+@compiled_sums
 def shrink(state, size, limit, rules):  # type: ignore[no-untyped-def]
     """Take out the cheapest variable again and again, down to `limit`; return the new size."""
     while size > limit:
@@ -375,7 +375,7 @@ def shrink(state, size, limit, rules):  # type: ignore[no-untyped-def]
     return size
 
 
-@compiled
+@compiled_sums
 def search_rows(H, Q, base, work, size, starts, most_swaps, rules, constant, rel_tol, values, swaps):  # type: ignore[no-untyped-def]
     """Descend from each row of ``starts (B, size)``, which differ from `base` in some places.
 
@@ -387,7 +387,7 @@ def search_rows(H, Q, base, work, size, starts, most_swaps, rules, constant, rel
             i = starts[row, a]
             if i != work.places[a] and not work.inside[i]:
                 t = work.T[i, a]
-                if work.left[i] + t * t / work.K[a, a] > DEPENDENT * H[i, i]:
+                if work.left[i] + t * t / work.K[a, a] > rules.accuracy * H[i, i]:
                     exchange(H, work, a, i, size, rules)
         value, count = descend(H, Q, work, size, rules, constant, rel_tol, most_swaps[row])
         values[row] = value
@@ -396,7 +396,7 @@ def search_rows(H, Q, base, work, size, starts, most_swaps, rules, constant, rel
             starts[row, a] = work.places[a]
 
 
-@compiled
+@compiled_sums
 def build(H, Q, places, size, rules):  # type: ignore[no-untyped-def]
     """The state of a support with `size` variables, and room for as many as there are `places`."""
     state = make_state(H, Q, len(places), len(rules.most))
@@ -406,7 +406,7 @@ def build(H, Q, places, size, rules):  # type: ignore[no-untyped-def]
     return state
 
 
-@compiled
+@compiled_sums
 def score_newcomers(H, state, size, rules, gains, partners):  # type: ignore[no-untyped-def]
     """For every variable the gain of its best swap, and the place of its partner; -1 where there is none."""
     places, inside, K, T, x, d, left, taken = state
@@ -416,7 +416,7 @@ def score_newcomers(H, state, size, rules, gains, partners):  # type: ignore[no-
             continue
         g = rules.group[k]
         full = g >= 0 and taken[g] >= rules.most[g]
-        own, floor = max(left[k], 0.0), DEPENDENT * H[k, k]
+        own, floor = max(left[k], 0.0), rules.accuracy * H[k, k]
         for a in range(size):
             if rules.fixed[places[a]] or (full and rules.group[places[a]] != g):
                 continue
@@ -431,3 +431,15 @@ def score_newcomers(H, state, size, rules, gains, partners):  # type: ignore[no-
             gain = 0.5 * force / curvature - 0.5 * _square(x, a) / K[a, a]
             if gain > gains[k]:
                 gains[k], partners[k] = gain, a
+
+
+def compile_kernels() -> None:
+    """Compile the functions that searches call."""
+    H, Q, places = np.eye(4), np.ones((4, 1)), np.arange(2)
+    rules = make_rules(np.zeros(4, bool), np.full(4, -1), np.zeros(1, np.int64), 4, 1, 1e-11)
+    state, work = build(H, Q, places, 1, rules), build(H, Q, places, 0, rules)
+    size = grow(H, state, 1, 2, rules)
+    rows, values, swaps = places[np.newaxis].copy(), np.empty(1), np.empty(1, np.int64)
+    search_rows(H, Q, state, work, size, rows, np.ones(1, np.int64), rules, 0.0, 1e-9, values, swaps)
+    score_newcomers(H, state, size, rules, np.empty(4), np.empty(4, np.int64))
+    value_of(Q, state, shrink(state, size, 1, rules))

@@ -1,0 +1,30 @@
+"""How the loops of this package are compiled: by Numba on first use, kept on disk where that is possible.
+
+Without a folder that can be written, as in some containers, they are compiled again in every process.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Compile a function with the exact order of its operations."""
+    return _compile(function)
+
+
+def compiled_sums(function: Callable[..., Any]) -> Any:
+    """Compile a function that may make its sums in any order, which lets loops use vector instructions.
+
+    NaN and infinity keep their meaning.
+    """
+    return _compile(function, fastmath={"reassoc", "contract", "nsz"})
+
+
+def _compile(function: Callable[..., Any], **options: Any) -> Any:
+    try:
+        return njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+    except RuntimeError:
+        # Numba looks for a folder when a function is defined.
+        return njit(nogil=True, error_model="numpy", **options)(function)
