@@ -8,8 +8,9 @@ join the candidates.
 import torch
 from torch import Tensor
 
-from psfit.certificate.data_relaxation import DataRelaxation
+from psfit.certificate.data_relaxation import DataRelaxation, count_iterations
 from psfit.certificate.dual import dual_bound
+from psfit.certificate.model_ascent import raise_by_models, serves
 from psfit.problem.instance import Instance
 
 ROUNDS = 5
@@ -17,7 +18,7 @@ ROUNDS = 5
 WORTHWHILE = 0.02
 
 
-def bound_by_candidates(inst: Instance, Z: Tensor, objective: float, iterations: int) -> tuple[Tensor, Tensor]:
+def bound_by_candidates(inst: Instance, Z: Tensor, objective: float) -> tuple[Tensor, Tensor]:
     """A lower bound ``(1,)`` of one problem at its answer ``Z (n, c)``, and the scores behind it."""
     source = inst.source
     support = (Z[: inst.items.features] != 0).any(dim=1).nonzero().flatten()
@@ -30,16 +31,22 @@ def bound_by_candidates(inst: Instance, Z: Tensor, objective: float, iterations:
         if inst.watch.must_stop() or len(larger) == len(index):
             break
         index = larger
-        relaxation = DataRelaxation(inst.restrict(index))
-        start = relaxation.start(inst.pick_rows(Z, index))
-        state = relaxation.bound(relaxation.root, start, objective, iterations).state
-        value, found = dual_bound(inst, state[1][0], inst.domain)
+        slopes = _improve_slopes(inst.restrict(index), inst.pick_rows(Z, index), objective)
+        value, found = dual_bound(inst, slopes, inst.domain)
         gain = float(value) - float(best)
         if gain > 0:
             best, scores = value, found
         if not gain > WORTHWHILE * (objective - float(best)):
             break
     return best, scores
+
+
+def _improve_slopes(inst: Instance, Z: Tensor, objective: float) -> Tensor:
+    """Slopes ``(m, c)`` that prove a good bound for a problem with few columns."""
+    if serves(inst):
+        return raise_by_models(inst, Z, objective, inst.domain).slopes
+    relaxation = DataRelaxation(inst)
+    return relaxation.bound(relaxation.root, relaxation.start(Z), objective, count_iterations(inst)).state[1][0]
 
 
 def _add_candidates(inst: Instance, index: Tensor, scores: Tensor) -> Tensor:
