@@ -1,8 +1,8 @@
 """Raises the bound of a smooth loss by second-order models: each costs two passes over the data.
 
 At a point the loss is replaced by its second-order model. The relaxation of the model is solved without the data, and
-its solution is the next point. One matrix of second derivatives, that of the answer, serves all models. Only gradients
-are made again, and every gradient proves a bound. So the points need not be exact.
+its solution is the next point. One matrix of second derivatives, that of the answer, serves all models as long as their
+solutions are good points; only gradients are made again. Every gradient proves a bound, so the points need not be exact.
 """
 
 from dataclasses import dataclass
@@ -16,11 +16,15 @@ from psfit.kernels.linalg import cholesky
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
-# The most models, and the iterations for each of them.
-MODELS = 8
-ITERATIONS = 100
-# A model ends the ascent if it closes less than this share of the gap.
+# The most models, and how many in a row may close less than a share WORTHWHILE of the gap: for large data, and for data
+# of so few numbers that passes cost nothing.
+MODELS, MANY_MODELS, SMALL = 8, 20, 1 << 18
+IDLE_MODELS, MANY_IDLE_MODELS = 1, 3
 WORTHWHILE = 0.01
+# The iterations for each model.
+ITERATIONS = 100
+# After a shorter step, or one that gains little, the second derivatives are made again.
+SHORT = 0.5
 # Steps towards the solution of a model of which the best is taken.
 STEPS = (1.0, 0.5, 0.25, 0.125, 0.03)
 # Newton steps for the intercept, which use predictors only.
@@ -47,19 +51,22 @@ def raise_by_models(inst: Instance, Z: Tensor, enough: float, domain: Domain) ->
     """Bound one problem from its answer ``Z (n, 1)``; a bound of `enough` is good enough."""
     point = _Point.at(inst, Z.double())
     best = found = prove_slopes(inst, point.slopes(inst), domain)
-    slopes, model = point.slopes(inst), None
-    for _ in range(MODELS):
-        done = float(best.lower) >= enough or inst.watch.must_stop()
+    slopes, idle, step = point.slopes(inst), 0, 0.0
+    model = _Model(inst, point)
+    small = inst.samples * inst.source.matrix.shape[1] <= SMALL
+    models, most_idle = (MANY_MODELS, MANY_IDLE_MODELS) if small else (MODELS, IDLE_MODELS)
+    for _ in range(models):
+        done = idle >= most_idle or float(best.lower) >= enough or inst.watch.must_stop()
         if inst.grid.follow_first_rank(done):
             break
-        model = model or _Model(inst, point)
-        point = model.improve(point, found, enough)
+        if inst.grid.follow_first_rank((step < SHORT or idle > 0) and not model.exact):
+            model.make(point)
+        point, step = model.improve(point, found, enough)
         found = prove_slopes(inst, point.slopes(inst), domain)
         gain = float(found.lower) - float(best.lower)
+        idle = 0 if gain > WORTHWHILE * (enough - float(best.lower)) else idle + 1
         if gain > 0:
             best, slopes = found, point.slopes(inst)
-        if inst.grid.follow_first_rank(not gain > WORTHWHILE * (enough - float(best.lower))):
-            break
     return Ascent(best.lower, best.scores, slopes)
 
 
@@ -80,11 +87,18 @@ class _Point:
 
 
 class _Model:
-    """The second-order model at the answer, without its gradient; the intercept takes its best value."""
+    """The second-order model at a point, without its gradient; the intercept takes its best value."""
 
     def __init__(self, inst: Instance, point: _Point) -> None:
-        source, p = inst.source, inst.items.features
-        self.inst, self.p, self.ridge = inst, p, inst.ridge[:p, 0]
+        self.inst, self.p = inst, inst.items.features
+        self.ridge = inst.ridge[: self.p, 0].contiguous()
+        # Iterates of the relaxation, and the multipliers times rho.
+        self.z, self.y = point.Z[: self.p].T.clone(), None
+        self.exact = False
+
+    def make(self, point: _Point) -> None:
+        """Make the second derivatives at a point."""
+        inst, source, p = self.inst, self.inst.source, self.p
         weight = source.weight * inst.problem.loss.curvature(point.eta, source.target)
         H = inst.grid.nodes.total(source.matrix.gram(weight, torch.float64))
         # The best intercept moves by `lean'd` if the features move by d.
@@ -95,10 +109,10 @@ class _Model:
         shifted = self.H.clone()
         shifted.diagonal().add_(self.rho)
         self.inverse = torch.cholesky_inverse(cholesky(shifted))
-        self.z, self.u = point.Z[:p].T.clone(), None
+        self.exact = inst.problem.loss.quadratic
 
-    def improve(self, point: _Point, known: DualPoint, enough: float) -> _Point:
-        """A better point for the relaxation, where the gradient is known at `point`."""
+    def improve(self, point: _Point, known: DualPoint, enough: float) -> tuple[_Point, float]:
+        """A better point for the relaxation, where the gradient is known at `point`, and the length of the step."""
         x = point.Z[: self.p].T
         ahead = self._solve(x, known.g.T, point, enough)
         move = (ahead - x).T
@@ -109,7 +123,7 @@ class _Model:
         eta, shift = self._set_intercept(point.eta + step * along)
         Z = point.Z + step * move
         Z[self.p :] += shift
-        return _Point(Z, eta)
+        return _Point(Z, eta), step
 
     def _solve(self, x: Tensor, g: Tensor, point: _Point, enough: float) -> Tensor:
         """Nearly the solution ``(1, p)`` of the model's relaxation, by the compiled alternating direction method."""
@@ -118,17 +132,17 @@ class _Model:
         Hx = x @ self.H
         Q = (Hx - g).contiguous()
         constant = float(self._losses(point.eta) + 0.5 * (x * Hx).sum() - (x * g).sum())
-        u = -g / self.rho if self.u is None else self.u
-        z, self.u, found = self.z, u.contiguous(), torch.empty_like(Q)
+        u = (-g if self.y is None else self.y) / self.rho
+        z, u, found = self.z, u.contiguous(), torch.empty_like(Q)
         ascend(
             self.inverse.numpy(),
             Q.numpy(),
-            self.ridge.contiguous().numpy(),
+            self.ridge.numpy(),
             self.inst.problem.kappa[0],
             self.rho,
             constant,
             z.numpy(),
-            self.u.numpy(),
+            u.numpy(),
             enough,
             ITERATIONS,
             CHECK_EVERY,
@@ -136,6 +150,7 @@ class _Model:
             PATIENCE,
             found.numpy(),
         )
+        self.y = self.rho * u
         return found
 
     def _losses(self, eta: Tensor) -> Tensor:
