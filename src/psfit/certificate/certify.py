@@ -13,7 +13,7 @@ from psfit.certificate.data_relaxation import DataRelaxation, count_iterations
 from psfit.certificate.dual import gradient_bound, trivial_bound
 from psfit.certificate.form_ascent import raise_bound
 from psfit.certificate.form_bound import FormBound
-from psfit.certificate.model_ascent import raise_by_models, serves
+from psfit.certificate.model_ascent import raise_by_models, serves, serves_all_columns
 from psfit.certificate.quadratic import LimitedForm
 from psfit.data.form_elimination import complete, rounding_of, single_optima
 from psfit.problem import Domain
@@ -53,7 +53,7 @@ class Certifier:
             lower, domain = self._by_quadratic_form(Z[: inst.items.features], objective, enough, domain)
         elif inst.problem.loss.quadratic and inst.costs.tall_nodes and inst.costs.squares_fit:
             lower, domain = self._by_one_gradient(Z[: inst.items.features], objective, domain)
-        elif inst.costs.uses_candidates:
+        elif inst.costs.uses_candidates and not serves_all_columns(inst):
             bound, scores = bound_by_candidates(inst, Z, objective)
             lower, domain = float(bound), domain.screen(scores, bound, objective)[0]
         elif serves(inst):

@@ -21,7 +21,6 @@ from psfit.losses import Loss
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
-
 # Products with raw entries round more than those with centred ones. Up to this factor it does not matter.
 MOST_RAW_ROUNDING = 32.0
 

@@ -2,16 +2,18 @@
 
 At a point the loss is replaced by its second-order model. The relaxation of the model is solved without the data, and
 its solution is the next point. One matrix of second derivatives, that of the answer, serves all models as long as their
-solutions are good points; only gradients are made again. Every gradient proves a bound, so the points need not be exact.
+solutions are good points; only gradients are made again. Every gradient proves a bound, so points need not be exact.
 """
 
 from dataclasses import dataclass
+from math import isfinite
 
 import torch
 from torch import Tensor
 
 from psfit.certificate.dual import DualPoint, prove_slopes
 from psfit.certificate.relaxation import CHECK_EVERY, PATIENCE, RHO_SHARE, STALLED
+from psfit.data import Affine
 from psfit.kernels.linalg import cholesky
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
@@ -25,6 +27,13 @@ WORTHWHILE = 0.01
 ITERATIONS = 100
 # After a shorter step, or one that gains little, the second derivatives are made again.
 SHORT = 0.5
+# Second derivatives come from some of the rows where all of them would take more operations than this, but from at
+# least so many rows for each column. Every column has at least this share of the typical curvature.
+MOST_WORK = 4e9
+ROWS_PER_COLUMN = 10
+LEAST_SHARE = 0.1
+# With more columns, models take too long.
+MOST_COLUMNS = 1024
 # Steps towards the solution of a model of which the best is taken.
 STEPS = (1.0, 0.5, 0.25, 0.125, 0.03)
 # Newton steps for the intercept, which use predictors only.
@@ -33,11 +42,15 @@ INTERCEPT_STEPS = 3
 
 @dataclass(frozen=True)
 class Ascent:
-    """The best bound ``lower (1,)``, the scores behind it, and its slopes ``(m, 1)``."""
+    """The best bound ``lower (1,)``, the scores behind it, its slopes ``(m, 1)``, and where the ascent ended.
+
+    The coefficients ``Z (n, 1)`` at the end are zero for the items that the relaxation does not use.
+    """
 
     lower: Tensor
     scores: Tensor
     slopes: Tensor
+    Z: Tensor
 
 
 def serves(inst: Instance) -> bool:
@@ -45,6 +58,11 @@ def serves(inst: Instance) -> bool:
     loss, matrix = inst.problem.loss, inst.source.matrix
     alone = inst.source.outputs == 1 and inst.grid.blocks.size == 1
     return loss.smooth and not loss.joint and alone and not matrix.streamed and matrix.device.type == "cpu"
+
+
+def serves_all_columns(inst: Instance) -> bool:
+    """Whether this way is better than candidates: with more rows than columns, a relaxation uses most columns."""
+    return serves(inst) and inst.costs.tall and inst.source.matrix.shape[1] <= MOST_COLUMNS
 
 
 def raise_by_models(inst: Instance, Z: Tensor, enough: float, domain: Domain) -> Ascent:
@@ -65,9 +83,12 @@ def raise_by_models(inst: Instance, Z: Tensor, enough: float, domain: Domain) ->
         found = prove_slopes(inst, point.slopes(inst), domain)
         gain = float(found.lower) - float(best.lower)
         idle = 0 if gain > WORTHWHILE * (enough - float(best.lower)) else idle + 1
+        if not isfinite(float(found.lower)):
+            # Numbers overflow: no later point can be trusted.
+            idle = most_idle
         if gain > 0:
             best, slopes = found, point.slopes(inst)
-    return Ascent(best.lower, best.scores, slopes)
+    return Ascent(best.lower, best.scores, slopes, torch.cat([model.z.T, point.Z[model.p :]]))
 
 
 @dataclass(frozen=True)
@@ -93,16 +114,17 @@ class _Model:
         self.inst, self.p = inst, inst.items.features
         self.ridge = inst.ridge[: self.p, 0].contiguous()
         # Iterates of the relaxation, and the multipliers times rho.
-        self.z, self.y = point.Z[: self.p].T.clone(), None
+        self.z = point.Z[: self.p].T.clone()
+        self.y: Tensor | None = None
         self.exact = False
 
     def make(self, point: _Point) -> None:
         """Make the second derivatives at a point."""
         inst, source, p = self.inst, self.inst.source, self.p
         weight = source.weight * inst.problem.loss.curvature(point.eta, source.target)
-        H = inst.grid.nodes.total(source.matrix.gram(weight, torch.float64))
+        H = self._second_derivatives(weight)
         # The best intercept moves by `lean'd` if the features move by d.
-        corner = H[p:, p:].clamp(min=torch.finfo(H.dtype).tiny)
+        corner = H[p:, p:].sum().clamp(min=torch.finfo(H.dtype).tiny)
         self.lean = -H[p:, :p] / corner
         self.H = H[:p, :p] + H[:p, p:] @ self.lean
         self.rho = RHO_SHARE * float(self.H.diagonal().mean()) + float(self.ridge.min())
@@ -110,6 +132,23 @@ class _Model:
         shifted.diagonal().add_(self.rho)
         self.inverse = torch.cholesky_inverse(cholesky(shifted))
         self.exact = inst.problem.loss.quadratic
+
+    def _second_derivatives(self, weight: Tensor) -> Tensor:
+        """``A' diag(weight) A``, or an estimate from some of the rows."""
+        inst, matrix = self.inst, self.inst.source.matrix
+        n = matrix.shape[1]
+        step = int(min(2.0 * inst.samples * n * n / MOST_WORK, inst.samples / (ROWS_PER_COLUMN * n)))
+        if step <= 1 or not isinstance(matrix, Affine):
+            return inst.grid.nodes.total(matrix.gram(weight, torch.float64))
+        H = weight.new_zeros(n, n)
+        for at, strip in matrix.base.strips(torch.float64):
+            rows = torch.arange(0, at.stop - at.start, step)
+            some = strip.rows(rows).standardise(matrix.shift, matrix.scale, matrix.constant)
+            H += some.gram(step * weight[at][rows])
+        total = inst.grid.nodes.total(torch.cat([H, weight.sum().expand(1, n)]))
+        H, least = total[:n], LEAST_SHARE * total[n, 0]
+        H.diagonal().clamp_(min=float(least))
+        return H
 
     def improve(self, point: _Point, known: DualPoint, enough: float) -> tuple[_Point, float]:
         """A better point for the relaxation, where the gradient is known at `point`, and the length of the step."""

@@ -1,9 +1,8 @@
 """The weighted Gram matrix of a few columns, without a weighted copy of the rows."""
 
 import numpy as np
-from numba import njit
 
-compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+from psfit.kernels.cpu.compiler import compiled
 
 
 @compiled
