@@ -1,4 +1,4 @@
-"""The domain against brute force: conjugate, proximal step, screening margins, scores of exchanges."""
+"""The domain against brute force: conjugate, proximal step, screening margins, scores of exchanges, groups."""
 
 import itertools
 
@@ -7,7 +7,8 @@ import pytest
 import torch
 from scipy import optimize
 
-from psfit.problem import Domain, LocalModel, OutputItems, RowItems
+from psfit.problem import Domain, EntryItems, LocalModel, OutputItems, RowItems
+from psfit.problem.exchanges import score_rows
 
 
 def of_size(size, kappa):
@@ -158,7 +159,147 @@ def test_exchanges_gain_what_refits_gain_and_forced_items_stay(seed, width):
     additions = domain.addition_scores(model, mask).numpy()
     expected = [0.0 if j in (*chosen, banned) else before - value([*chosen, j]) for j in range(n)]
     np.testing.assert_allclose(additions, expected, rtol=1e-8, atol=1e-12)
-    costs = domain.removal_costs(model, mask)
-    assert costs.isfinite().tolist() == [j in (1, 5) for j in range(n)]
-    if width == 1:
-        assert float(costs[1]) == pytest.approx(value([4, 5]) - before)
+
+
+def test_swaps_of_rows_are_scored_where_a_part_of_the_inverse_is_singular():
+    rng = np.random.default_rng(0)
+
+    def draw(*shape):
+        return torch.tensor(rng.normal(size=shape))
+
+    inner = draw(4, 4)
+    model = LocalModel(
+        gradient=draw(3, 2),
+        blocks=torch.eye(2).double().repeat(3, 1, 1),
+        columns=0.01 * draw(3, 2, 4),
+        inner=inner @ inner.T + torch.eye(4),
+        x=draw(4),
+        item=torch.tensor([0, 0, 1, 1]),
+    )
+    K = torch.linalg.inv(model.inner)
+    K[0], K[:, 0] = 0.0, 0.0
+    assert score_rows(model, K, torch.tensor([0, 1]), torch.tensor([2])).isfinite().all()
+
+
+# Eight items, of which the last two have no group.
+GROUP, MOST = torch.tensor([0, 0, 0, 1, 1, 2, -1, -1]), torch.tensor([2, 1, 0])
+
+
+def keeps_groups(chosen):
+    """Whether a support keeps the limits of the groups, counted in NumPy."""
+    counts = [int(((GROUP.numpy() == g) & chosen.numpy()).sum()) for g in range(3)]
+    return all(count <= most for count, most in zip(counts, MOST.tolist(), strict=True))
+
+
+def grouped(kappa):
+    return of_size(8, kappa).with_groups(GROUP, MOST)
+
+
+def every_support(size):
+    for bits in itertools.product([False, True], repeat=size):
+        yield torch.tensor(bits)
+
+
+def test_supports_that_groups_allow():
+    domain = grouped(4)
+    assert not domain.counts_only
+    assert of_size(8, 4).counts_only
+    inside, outside = torch.zeros(2, 1, 8, dtype=torch.bool)
+    inside[0, 1] = outside[0, 6] = True
+    decided = domain.decide(inside, outside)
+    for chosen in every_support(8):
+        rules = keeps_groups(chosen) and int(chosen.sum()) <= 4
+        assert domain.allows(chosen) == rules
+        assert decided.allows(chosen) == (rules and bool(chosen[1]) and not bool(chosen[6]))
+        assert of_size(8, 4).allows(chosen) == (int(chosen.sum()) <= 4)
+
+
+def test_items_of_full_groups_are_closed():
+    for chosen in every_support(8):
+        assert not of_size(8, 4).closed(chosen).any()
+        if keeps_groups(chosen):
+            one = torch.eye(8, dtype=torch.bool)
+            closed = [not keeps_groups(chosen | one[j]) for j in range(8)]
+            assert grouped(8).closed(chosen)[~chosen].tolist() == [c for c, inside in zip(closed, chosen) if not inside]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_support_is_filled_with_the_largest_keys_that_are_allowed(seed):
+    generator = torch.Generator().manual_seed(seed)
+    keys = torch.randint(0, 5, (8,), generator=generator).double()
+    keys[seed % 8] = -torch.inf
+    outside = torch.zeros(1, 8, dtype=torch.bool)
+    outside[0, (seed + 3) % 6] = True
+    for domain in (of_size(8, 8), grouped(8)):
+        domain = domain.decide(torch.zeros_like(outside), outside)
+        for count in range(8):
+            chosen = expected = torch.eye(8, dtype=torch.bool)[6]
+            for _ in range(count):
+                # Ties go to the smaller index.
+                for j in sorted(range(8), key=lambda j: (-float(keys[j]), j)):
+                    more = expected | torch.eye(8, dtype=torch.bool)[j]
+                    if not expected[j] and keys[j] > -torch.inf and domain.allows(more):
+                        expected = more
+                        break
+            assert torch.equal(domain.fill(chosen, keys, count), expected)
+
+
+def test_the_largest_items_keep_the_rules_of_every_row():
+    generator = torch.Generator().manual_seed(0)
+    packed = torch.randn(5, 8, generator=generator, dtype=torch.float64)
+    limits = torch.tensor([[1], [2], [3], [4], [8]])
+    domain = Domain.of(OutputItems(8, 1, 0), limits, torch.device("cpu")).with_groups(GROUP, MOST)
+    supports = domain.largest(packed)
+    for row, limit in enumerate(limits.flatten().tolist()):
+        options = [s for s in every_support(8) if keeps_groups(s) and int(s.sum()) <= limit]
+        best = max(options, key=lambda s: float(packed[row].abs()[s].sum()))
+        assert torch.equal(supports[row], best)
+
+
+@pytest.mark.parametrize("index", [[0, 2, 3, 5, 7], [1], [0, 1, 2, 3, 4, 5, 6, 7]])
+def test_the_domain_of_some_items(index):
+    inside, outside = torch.zeros(2, 1, 8, dtype=torch.bool)
+    inside[0, 0] = outside[0, 5] = True
+    domain = grouped(3).decide(inside, outside)
+    part = domain.restrict(torch.tensor(index))
+    assert part.items.size == len(index) == part.inside.shape[1]
+    for chosen in every_support(len(index)):
+        whole = torch.zeros(8, dtype=torch.bool).index_copy(0, torch.tensor(index), chosen)
+        # An item that is forced in and left out of the part is nothing to the part.
+        whole |= inside[0] if 0 not in index else torch.zeros_like(whole)
+        assert part.allows(chosen) == domain.allows(whole)
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 12])
+def test_the_domain_of_some_entries_and_rows(count):
+    index = torch.arange(count)
+    entries = Domain.of(EntryItems(4, 3, 1), 5, torch.device("cpu")).restrict(index)
+    assert entries.items.size == count
+    assert entries.items.width == 1
+    rows = Domain.of(RowItems(12, 3, 1), 5, torch.device("cpu")).restrict(index)
+    assert rows.items.size == count
+    assert rows.items.width == 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_exchanges_and_additions_keep_the_groups(seed):
+    H, q, rows = quadratic(seed, 8, 1)
+    chosen = torch.zeros(8, dtype=torch.bool)
+    chosen[[0, 1, 3]] = True
+    model = model_at(H, q, rows, [0, 1, 3], 1)
+    one = torch.eye(8, dtype=torch.bool)
+    plain, domain = of_size(8, 3), grouped(3)
+    free = [(float(g), o, i) for gs, out, into in plain.swap_scores(model, chosen) for g, o, i in pairs(gs, out, into)]
+    kept = [(float(g), o, i) for gs, out, into in domain.swap_scores(model, chosen) for g, o, i in pairs(gs, out, into)]
+    assert len(free) == len(kept) == 15
+    for (gain, out, into), (found, *_) in zip(free, kept, strict=True):
+        assert found == (gain if keeps_groups((chosen & ~one[out]) | one[into]) else -np.inf)
+    gains, found = plain.addition_scores(model, chosen), domain.addition_scores(model, chosen)
+    expected = [gain if keeps_groups(chosen | one[j]) else 0.0 for j, gain in enumerate(gains.tolist())]
+    assert found.tolist() == expected
+
+
+def pairs(gains, leaving, joining):
+    for a, out in enumerate(leaving.tolist()):
+        for b, into in enumerate(joining.tolist()):
+            yield gains[a, b], out, into

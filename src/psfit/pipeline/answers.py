@@ -10,6 +10,7 @@ from psfit.admm.record import Record
 from psfit.admm.setup import Setup
 from psfit.common.status import Status
 from psfit.problem.instance import Instance
+from psfit.search.explore import Contribution
 from psfit.search.refit import Fit
 
 
@@ -37,7 +38,8 @@ class Iteration:
 @dataclass(frozen=True)
 class Answers:
     """Coefficients ``Z (K, n, c)`` in float64 for each limit, optimal on their supports up to `residual`, and the
-    ``objectives (K, problems)``; `candidates` is the number of features that were fitted.
+    ``objectives (K, problems)``; `candidates` is the number of features that were fitted, and
+    `contributions` tell what each kind of start led to.
     """
 
     Z: Tensor
@@ -45,9 +47,16 @@ class Answers:
     residual: float
     iteration: Iteration
     candidates: int
+    contributions: tuple[Contribution, ...] = ()
 
     @classmethod
-    def of(cls, inst: Instance, fits: Sequence[Sequence[Fit]], iteration: Iteration) -> "Answers":
+    def of(
+        cls,
+        inst: Instance,
+        fits: Sequence[Sequence[Fit]],
+        iteration: Iteration,
+        contributions: Sequence[Contribution] = (),
+    ) -> "Answers":
         """From the fits of each problem, one for each limit."""
         items, limits = inst.items, len(fits[0])
         Z = torch.zeros(limits, len(inst.ridge), items.outputs, dtype=torch.float64, device=inst.ridge.device)
@@ -56,7 +65,7 @@ class Answers:
             Z[:, :, outputs] = torch.stack([fit.Z[:, outputs] for fit in own])
         objectives = torch.tensor([[fit.value for fit in own] for own in fits], dtype=torch.float64).T
         residual = max(fit.residual for own in fits for fit in own)
-        return cls(Z, objectives, residual, iteration, items.features)
+        return cls(Z, objectives, residual, iteration, items.features, tuple(contributions))
 
     @property
     def objective(self) -> float:

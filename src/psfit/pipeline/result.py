@@ -6,6 +6,7 @@ import numpy as np
 
 from psfit.admm.record import Record
 from psfit.common.status import CLOSED_GAP, CUT_SHORT, Status, relative_gap
+from psfit.search.explore import Contribution
 
 # A good refit has a far smaller relative residual than this. With a larger one, the coefficients are not the best of
 # their support.
@@ -55,6 +56,9 @@ class Result:
         The penalties rho_c, rho_b and rho_l that were used, in internal coordinates.
     history : tuple of Record
         A record for every outer iteration.
+    starts : tuple of Contribution
+        What each kind of start led to: its `kind`, the number of its `problem`, the objective on its support (`start`)
+        and after the search from there (`end`).
     """
 
     coef: np.ndarray
@@ -79,6 +83,7 @@ class Result:
     candidates: int
     passes: float
     history: tuple[Record, ...] = field(repr=False, default=())
+    starts: tuple[Contribution, ...] = field(repr=False, default=())
 
     @property
     def objective(self) -> float:
@@ -132,6 +137,14 @@ class Result:
         text = f", on {self.candidates:,} candidate features" if self.candidates < self.coef.shape[0] else ""
         return text + (f", data read {self.passes:.1f} times" if self.passes else "")
 
+    def _describe_starts(self) -> str:
+        """Which kind of start led to the answer of a single problem first, and how many were tried."""
+        if len(self.kappa) > 1 or not self.starts:
+            return ""
+        best = min(self.starts, key=lambda one: one.end)
+        tried = len({one.kind for one in self.starts})
+        return f"{best.kind}, the best of {tried} kinds of starts" if tried > 1 else best.kind
+
     @property
     def support(self) -> np.ndarray:
         """Sorted indices of the features with a nonzero coefficient in any output."""
@@ -144,7 +157,7 @@ class Result:
         unit = "rows" if self.sparsity == "feature" and c > 1 else "nonzero coefficients"
         each = f" in each of {len(self.kappa)} problems" if len(self.kappa) > 1 else ""
         outputs = f" x {c} outputs" if c > 1 else ""
-        reading, refit = self._describe_reading(), self._describe_refit()
+        reading, refit, found = self._describe_reading(), self._describe_refit(), self._describe_starts()
         return "\n".join(
             [
                 f"Sparse {self.loss} fit: {self.samples:,} samples x {p:,} features{outputs}, "
@@ -152,6 +165,7 @@ class Result:
                 f"  objective  {self.objective:.8g}",
                 f"  proved     {self._describe_proof()}",
                 f"  support    {len(self.support)} features, at most {limit} {unit}{each}: {shown}",
+                *([f"  found by   {found}"] if found else []),
                 f"  iterations {self.n_iter} in {self.seconds:.2f} s, local solver {self.local}{reading}",
                 f"  status     {self.status.name}: {self.status.value}",
                 *([f"  refit      {refit}"] if refit else []),

@@ -1,7 +1,7 @@
 """The stages from posed data to answers. A fit is a path of one limit and has the same stages."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -84,8 +84,10 @@ def run(
 def find_answers(inst: Instance, method: Method, prover: Prover | None) -> Answers:
     """Find starts for all problems by the iteration; then search, refit and prove for each problem."""
     iteration = method.iterate()
-    fits = [solve_problem(inst, number, method.search(number), prover) for number in range(inst.items.problems)]
-    return Answers.of(inst, fits, iteration)
+    searches = [method.search(number) for number in range(inst.items.problems)]
+    fits = [solve_problem(inst, number, search, prover) for number, search in enumerate(searches)]
+    made = [replace(one, problem=number) for number, search in enumerate(searches) for one in search.contributions]
+    return Answers.of(inst, fits, iteration, made)
 
 
 def solve_problem(inst: Instance, number: int, search: Search, prover: Prover | None) -> list[Fit]:

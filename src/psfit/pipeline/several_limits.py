@@ -15,6 +15,7 @@ from psfit.common.status import CUT_SHORT, Status
 from psfit.pipeline.answers import Iteration
 from psfit.pipeline.task import Task
 from psfit.problem.instance import Instance
+from psfit.search.explore import Contribution
 from psfit.search.joint_refit import refit_together
 from psfit.search.neighbours import pass_on, restart_limits, search_limits
 from psfit.search.objective import objective_of
@@ -39,7 +40,7 @@ class SeveralLimits:
     def iterate(self) -> Iteration:
         """Iterate for some limits that are spread over the path; with known supports there is no iteration."""
         if self.known is not None:
-            self.starts = [{} for _ in range(self.inst.items.problems)]
+            self.starts: list[dict[int, Tensor]] = [{} for _ in range(self.inst.items.problems)]
             return Iteration.none()
         self.inst.watch.begin("the iteration")
         return self._iterate_batch() if self.inst.items.separate else self._iterate_in_turn()
@@ -88,6 +89,8 @@ class SeveralLimitsSearch:
     ) -> None:
         self.inst, self.number, self.kappas, self.starts, self.task = inst, number, kappas, starts, task
         self.objective = objective_of(inst, number)
+        # What kinds of starts contribute is recorded for single limits only.
+        self.contributions: list[Contribution] = []
         self.found: dict[int, SupportFit] = {}
         self.restarted = False
         self.fits: list[Fit] = []

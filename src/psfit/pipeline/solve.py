@@ -93,4 +93,5 @@ def _describe(inst: Instance, outcome: Outcome) -> Result:
         candidates=answers.candidates,
         passes=inst.source.matrix.rows_read / inst.source.matrix.shape[0],
         history=answers.iteration.history,
+        starts=answers.contributions,
     )

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from psfit.data.quadratic_form import Minimum, QuadraticForm
 from psfit.problem.exchanges import score_additions, score_swaps
-from psfit.problem.items import Items
+from psfit.problem.items import Items, OutputItems
 from psfit.problem.local_model import LocalModel
 
 
@@ -79,9 +79,12 @@ class Domain:
 
     def restrict(self, index: Tensor) -> "Domain":
         """The domain of some of the items ``(k,)``; the others are outside."""
+        items = self.items
+        # Some entries of several outputs are no table any more, only a list.
+        listed = items.size > items.features
         return replace(
             self,
-            items=replace(self.items, features=len(index) // (self.items.size // self.items.features)),
+            items=OutputItems(len(index), 1, items.free) if listed else replace(items, features=len(index)),
             inside=self.inside[:, index],
             outside=self.outside[:, index],
             group=None if self.group is None else self.group[index],

@@ -77,7 +77,7 @@ class Instance:
         if self.kept is None:
             return self.problem.domain(items, limit, self.ridge.device)
         whole = self.problem.domain(replace(items, features=self.all_features), limit, self.ridge.device)
-        return whole.restrict(items.items_of(self.kept))
+        return replace(whole.restrict(items.items_of(self.kept)), items=items)
 
     @cached_property
     def costs(self) -> Costs:

@@ -30,8 +30,15 @@ class BatchFit:
     promised: Tensor
 
 
-def fit_batch(inst: Instance, problem: int, local: LocalForm, supports: list[np.ndarray], target: float) -> BatchFit:
-    """Fits on supports in the items of a local form, each until it is close, or cannot get below `target`."""
+def fit_batch(
+    inst: Instance,
+    problem: int,
+    local: LocalForm,
+    supports: list[np.ndarray],
+    target: float,
+    close: float = CLOSE,
+) -> BatchFit:
+    """Fits on supports in the items of a local form, each until it is `close`, or cannot get below `target`."""
     batch = _Batch(inst, problem, local, supports)
     x = batch.start()
     best_x, values, gradient = x, *batch.evaluate(x)
@@ -39,7 +46,7 @@ def fit_batch(inst: Instance, problem: int, local: LocalForm, supports: list[np.
     for _ in range(MOST_STEPS):
         promised = 0.5 * (gradient * step).sum(dim=1)
         lowest = min(target, float(values.nan_to_num(nan=torch.inf).min()))
-        open_ = (promised > CLOSE * values.abs()) & (values - HOPE * promised < lowest)
+        open_ = (promised > close * values.abs()) & (values - HOPE * promised < lowest)
         if not bool(open_.any()):
             break
         trial = best_x - open_.unsqueeze(1) * step
@@ -110,8 +117,9 @@ class _Batch:
             ]
             value, slope = torch.cat([v for v, _ in each], dim=1), torch.stack([s for _, s in each], dim=2)
         else:
-            b = self.target.expand(-1, count)
-            value, slope = loss.value(eta[:, 0], b), loss.gradient(eta[:, 0], b).unsqueeze(1)
+            each_eta, b = eta.flatten(1), self.target.repeat_interleave(count, dim=1)
+            value = loss.value(each_eta, b).view_as(eta).sum(dim=1)
+            slope = loss.gradient(each_eta, b).view_as(eta)
         local = (source.weight * value).sum(dim=0)
         slope = (source.weight.unsqueeze(2) * slope).flatten(1).to(self.matrix.dtype)
         sums = self.matrix.rmv(slope).double().view(len(self.rows), self.c, count)

@@ -44,11 +44,12 @@ EFFORTS = {
 
 @dataclass(frozen=True)
 class Contribution:
-    """What a start of some kind led to: the objective on its support, and after the search from there."""
+    """What a start of some kind led to: the objective of a problem on its support, and after the search from there."""
 
     kind: str
     start: float
     end: float
+    problem: int = 0
 
 
 def explore(
@@ -152,8 +153,7 @@ def _restart_models(objective: Objective, best: SupportFit, exploration: Explora
     """Searches from perturbations of the best support, each with models of its own."""
     watch, generator, failures = objective.inst.watch, np.random.default_rng(0), 0
     local = objective.local_form(best)
-    product = 2.0 * objective.inst.samples * objective.inst.source.matrix.shape[1] ** 2
-    patience = exploration.patience // (4 if product < FREE_WORK else 8)
+    patience = exploration.patience // 8
     for number in range(MODEL_RESTARTS * exploration.patience):
         if failures >= patience or watch.must_stop():
             break

@@ -118,6 +118,8 @@ class FormSearch:
     def descend(self, starts: Iterable[np.ndarray]) -> list[End]:
         """Swap from each start ``(size,)``, on its own, until no swap helps."""
         starts = list(starts)
+        if not starts:
+            return []
         each = [
             lambda start=start: self._descend_from(start, start[None], [MOST_SWAPS * int(start.sum())])[0]
             for start in starts
@@ -145,7 +147,7 @@ class FormSearch:
     def single_swaps(self, base: np.ndarray, count: int) -> list[End]:
         """The supports after the best swap of each of the `count` best newcomers, with a gain."""
         state = self._build(base)
-        size, n = self._size(base), len(self.H) // self.width if self.width > 1 else len(self.H)
+        size, n = self._size(base), self.items if self.width > 1 else len(self.H)
         gains, partners = np.empty(n), np.empty(n, dtype=np.int64)
         self._kernels.score_newcomers(self.H, state, size, self._rules, gains, partners)
         value, found = self._kernels.value_of(self.Q, state, size) + self.form.constant, []
@@ -182,7 +184,7 @@ class FormSearch:
         """Exchange a share of the chosen items for others at random, as far as the domain allows."""
         fixed = self._fixed
         removable, newcomers = np.flatnonzero(chosen & ~fixed), np.flatnonzero(~chosen & ~fixed)
-        count = min(max(1, round(share * len(removable))), len(newcomers))
+        count = min(max(1, round(share * len(removable))), len(removable), len(newcomers))
         start = chosen.copy()
         start[generator.permutation(removable)[:count]] = False
         order = generator.permutation(newcomers)

@@ -36,6 +36,8 @@ def pick_items(inst: Instance, problem: int, found: SupportFit) -> Tensor | None
     inside = int(found.chosen.sum())
     per_feature = items.size // items.features
     count = max(features * per_feature, inside + int(LEAST_SHARE * inside) + LEAST_OTHERS)
+    # A domain has the same number of items for each feature.
+    count += -count % per_feature
     if count >= items.size:
         return None
     gradient, blocks = _derivatives(inst, problem, found)
@@ -58,6 +60,9 @@ def make_form(inst: Instance, problem: int, found: SupportFit, index: Tensor | N
     dtype = _precision(inst, len(inst.ridge) if rows is None else len(rows))
     ridge = inst.ridge if rows is None else inst.ridge[rows]
     Z = (found.fit.Z if rows is None else found.fit.Z[rows])[:, outputs]
+    if loss.joint and inst.items.width > 1:
+        # The loss does not change if all outputs of a row move together. `_pin_shifts` expects rows with sum zero.
+        Z = Z - Z.mean(dim=1, keepdim=True)
     size = len(ridge)
     H = ridge.new_zeros(size, c, size, c)
     for k in range(c):
@@ -71,7 +76,8 @@ def make_form(inst: Instance, problem: int, found: SupportFit, index: Tensor | N
             H[:, q, :, k] = H[:, k, :, q]
     H = H.view(size * c, size * c)
     H.diagonal().add_(ridge.expand(-1, c).reshape(-1))
-    _pin_intercepts(inst, H, c)
+    _pin_shifts(inst, H, c)
+    _pin_idle_intercepts(inst, H, c)
     return _assemble(inst, found, H, gradient, Z, rows, index, dtype)
 
 
@@ -146,12 +152,23 @@ def _derivatives(inst: Instance, problem: int, found: SupportFit) -> tuple[Tenso
     return gradient, blocks
 
 
-def _pin_intercepts(inst: Instance, H: Tensor, outputs: int) -> None:
-    """Make the Hessian regular in the intercepts; see `Restriction`."""
+def _pin_shifts(inst: Instance, H: Tensor, outputs: int) -> None:
+    """Make the Hessian regular where all outputs of the intercept, or of a whole row, move together.
+
+    A joint loss does not change there, and the ridge may be too small to matter. On every support the minimiser is the
+    same as before, since it has no component in these directions.
+    """
+    if inst.problem.loss.joint:
+        blocks = H.view(-1, outputs, len(H) // outputs, outputs).diagonal(dim1=0, dim2=2)
+        if inst.items.width == 1:
+            blocks = blocks[..., blocks.shape[2] - inst.items.free :]
+        blocks.add_(blocks.diagonal(dim1=0, dim2=1).mean(dim=1))
+
+
+def _pin_idle_intercepts(inst: Instance, H: Tensor, outputs: int) -> None:
+    """Give curvature to an intercept that has none; see `Restriction`."""
     if inst.items.free:
         last = torch.arange(len(H) - outputs, len(H), device=H.device)
-        if inst.problem.loss.joint:
-            H[last.unsqueeze(1), last] += H[last, last].mean()
         curvature = inst.problem.loss.typical_curvature(inst.mean_target, outputs)
         most = inst.coordinates.column_norm**2 * curvature
         H[last, last] += most * (H[last, last] <= 1e-12 * most)

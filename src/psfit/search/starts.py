@@ -10,16 +10,20 @@ import torch
 from torch import Tensor
 
 from psfit.comm import even_bounds
+from psfit.search.batch_refit import CLOSE, fit_batch
 from psfit.search.form_search import End
-from psfit.search.objective import Objective
+from psfit.search.local_form import LocalForm
+from psfit.search.objective import SEARCH_TOL, Objective
+from psfit.search.refit import Fit
 from psfit.search.support_fit import SupportFit
 
 # Stages of forward selection; the share of the items that a stage of backward elimination keeps.
-FORWARD_STAGES = 5
-KEPT = 0.6
-# Backward elimination begins with this many times the limit, at least LEAST_BEGIN, or with all items.
+FORWARD_STAGES = 4
+KEPT = 0.5
+# Backward elimination begins with this many times the limit, at least LEAST_BEGIN, or with all items; with fewer items
+# if each has several coefficients, but with twice the limit.
 BEGIN = 4
-LEAST_BEGIN = 200
+LEAST_BEGIN = 100
 # The accuracy of fits that only rank items.
 ROUGH = 1e-2
 
@@ -29,49 +33,74 @@ def select_forward(objective: Objective, limit: int, Z: Tensor) -> SupportFit:
     chosen = objective.domain.inside[0]
     found = SupportFit(chosen, objective.fit(chosen, Z, tol=ROUGH))
     have = int(chosen.sum())
+    if have >= limit:
+        return refit_end(objective, chosen, Z)
     stages = even_bounds(limit - have, min(limit - have, 1 if objective.exact else FORWARD_STAGES))[1:]
     for bound in stages:
-        found = grow(objective, found, have + bound, ROUGH if have + bound < limit else None)
+        found = grow(objective, found, have + bound, have + bound < limit)
     return found
 
 
 def eliminate_backward(objective: Objective, limit: int, Z: Tensor) -> SupportFit:
-    """Begin with all items, or with many of the best; take out those that cost least, a share at a time."""
+    """Begin with all items, or with many of the best; take out those that cost least, a share at a time.
+
+    With groups the items at the beginning are those that forward selection allows, since all items together would
+    exceed what a group may have.
+    """
     size, inside = objective.domain.items.size, objective.domain.inside[0]
-    begin = max(BEGIN * limit, LEAST_BEGIN) // objective.domain.items.width
+    begin = max(max(BEGIN * limit, LEAST_BEGIN) // objective.domain.items.width, 2 * limit)
     if objective.exact:
         begin = min(begin, 2 * limit)
-    if begin >= size:
+    if begin >= size and objective.domain.group is None:
         chosen = ~objective.domain.outside[0]
         found = SupportFit(chosen, objective.fit(chosen, Z, tol=ROUGH))
     else:
         found = SupportFit(inside, objective.fit(inside, Z, tol=ROUGH))
-        found = grow(objective, found, begin, ROUGH)
+        found = grow(objective, found, min(begin, size), True)
+    if int(found.chosen.sum()) <= limit:
+        return refit_end(objective, found.chosen, found.fit.Z)
     while (count := int(found.chosen.sum())) > limit:
         kept = limit if objective.exact else max(limit, ceil(KEPT * count))
-        found = shrink(objective, found, kept, ROUGH if kept > limit else None)
+        found = shrink(objective, found, kept, kept > limit)
     return found
 
 
-def grow(objective: Objective, found: SupportFit, limit: int, tol: float | None = None) -> SupportFit:
-    """The support with the items that help most, and its fit."""
+def grow(objective: Objective, found: SupportFit, limit: int, rough: bool = False) -> SupportFit:
+    """The support with the items that help most, and its fit; in stages where a model has too few items."""
     local = objective.local_form(found)
     base = local.pack(found.chosen)
     (end,) = local.find(lambda search: [End(search.grow(base, [limit])[0], 0.0)], 1)
-    return refit_end(objective, local.unpack(end.chosen), found.fit.Z, tol)
+    if local.index is None or int(end.chosen.sum()) in (limit, int(base.sum())):
+        return _fit_end(objective, local, end, found, rough)
+    return grow(objective, _fit_end(objective, local, end, found, True), limit, rough)
 
 
-def shrink(objective: Objective, found: SupportFit, limit: int, tol: float | None = None) -> SupportFit:
+def shrink(objective: Objective, found: SupportFit, limit: int, rough: bool = False) -> SupportFit:
     """The support without the items that cost least, and its fit."""
     local = objective.local_form(found)
     base = local.pack(found.chosen)
     (end,) = local.find(lambda search: [End(search.shrink(base, [limit])[0], 0.0)], 1)
-    return refit_end(objective, local.unpack(end.chosen), found.fit.Z, tol)
+    return _fit_end(objective, local, end, found, rough)
 
 
-def refit_end(objective: Objective, chosen: Tensor, Z: Tensor, tol: float | None = None) -> SupportFit:
+def _fit_end(objective: Objective, local: LocalForm, end: End, found: SupportFit, rough: bool) -> SupportFit:
+    """The fit on a support that a form has led to; a `rough` one makes only a few steps with the form's own Hessian."""
+    chosen, Z = local.unpack(end.chosen), found.fit.Z
+    if objective.exact or not objective.inst.problem.loss.smooth:
+        return SupportFit(chosen, objective.fit(chosen, Z, tol=ROUGH if rough else SEARCH_TOL))
+    inst = objective.inst
+    batch = fit_batch(inst, objective.problem, local, [end.chosen], float("inf"), ROUGH**2 if rough else CLOSE)
+    moved = Z.clone()
+    moved[:, objective.outputs] = batch.Z[0].to(Z.dtype)
+    value, promised = float(batch.values[0]), float(batch.promised[0])
+    if rough and promised <= ROUGH * abs(value):
+        return SupportFit(chosen, Fit(moved, value, 0.0))
+    return SupportFit(chosen, objective.fit(chosen, moved, tol=ROUGH if rough else SEARCH_TOL))
+
+
+def refit_end(objective: Objective, chosen: Tensor, Z: Tensor) -> SupportFit:
     """A support with its fit."""
-    return SupportFit(chosen, objective.fit(chosen, Z) if tol is None else objective.fit(chosen, Z, tol=tol))
+    return SupportFit(chosen, objective.fit(chosen, Z))
 
 
 def drop_repeats(starts: list[tuple[str, Tensor]]) -> list[tuple[str, Tensor]]:

@@ -20,6 +20,7 @@ from psfit.estimators.registry import LOSSES, entry_for, losses_of
 from psfit.estimators.targets import Target
 from psfit.losses import Loss
 from psfit.pipeline.result import Result
+from psfit.search.explore import Contribution
 
 SETTINGS: dict[str, type] = {"solver": BiCADMM, "grid": GridSpec}
 # Parts of a result that are stored as arrays, not in the JSON.
@@ -209,6 +210,8 @@ def check_labels(value: Any, count: int | None, test: Callable[[Any], bool], wha
 def check_result(model: SparseModel, stored: Any, shape: tuple[int, int], arrays: dict[str, np.ndarray]) -> Result:
     """The result of the fit; its values must agree with each other and with the kind of model."""
     p, c = shape
+    # Files of older versions say nothing about starts.
+    stored = {"starts": []} | stored if isinstance(stored, dict) else stored
     _check_facts(model, stored)
     joint, by_rows = LOSSES[stored["loss"]].loss.joint, stored["sparsity"] == "feature" and c > 1
     problems, most = 1 if joint or by_rows else c, p * c if joint and not by_rows else p
@@ -225,6 +228,7 @@ def check_result(model: SparseModel, stored: Any, shape: tuple[int, int], arrays
     require(bool((bounds <= objectives + SLACK * np.abs(objectives)).all()), "its bound lies above its objective")
     made: dict[str, Any] = {"coef": coef, "intercept": intercept, "objectives": objectives, "lower_bounds": bounds}
     made |= {"status": Status[stored["status"]], "kappa": tuple(kappa), "history": _history(arrays, stored["n_iter"])}
+    made["starts"] = tuple(Contribution(**one) for one in stored["starts"])
     return Result(**stored | made)
 
 
@@ -244,6 +248,7 @@ def _check_facts(model: SparseModel, stored: Any) -> None:
         "sparsity": _one_of(("element", "feature")),
         "status": _one_of(Status.__members__),
         "local": is_text,
+        "starts": lambda value: isinstance(value, list) and all(map(_is_start, value)),
         "residual": is_number,
         "penalties": lambda value: isinstance(value, dict) and all(map(is_number, value.values())),
         **dict.fromkeys(("samples", "nodes", "blocks"), lambda value: is_count(value, 1)),
@@ -252,6 +257,14 @@ def _check_facts(model: SparseModel, stored: Any) -> None:
     }
     for name, test in tests.items():
         require(test(stored[name]), f"{name}={_short(stored[name])} is not possible for a {type(model).__name__}")
+
+
+def _is_start(value: Any) -> bool:
+    """Whether this is what a kind of start led to."""
+    if not isinstance(value, dict) or value.keys() != {field.name for field in fields(Contribution)}:
+        return False
+    numbers = is_number(value["start"]) and is_number(value["end"])
+    return is_text(value["kind"]) and is_count(value["problem"]) and numbers
 
 
 def _coefficients(arrays: dict[str, np.ndarray], shape: tuple[int, int]) -> np.ndarray:

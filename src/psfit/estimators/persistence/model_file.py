@@ -1,6 +1,6 @@
 """Model files: a zip of JSON and NumPy arrays with all that prediction and reports need, and no code."""
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from psfit.estimators.results import Selection
 from psfit.estimators.selecting import SelectingModel
 from psfit.estimators.targets import Labels, Target
 from psfit.pipeline.result import Result
+from psfit.search.explore import Contribution
 
 FORMAT = 3
 # Endings of the model files that commands write.
@@ -257,4 +258,6 @@ def _json_value(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, Status):
         return value.name
+    if isinstance(value, Contribution):
+        return asdict(value)
     raise ModelFileError(f"a model file cannot hold {value!r}")

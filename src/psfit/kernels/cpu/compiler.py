@@ -22,6 +22,11 @@ def compiled_sums(function: Callable[..., Any]) -> Any:
     return _compile(function, fastmath={"reassoc", "contract", "nsz"})
 
 
+def inner_sums(function: Callable[..., Any]) -> Any:
+    """As `compiled_sums`, for a function that only compiled ones call: an entry for Python takes long to compile."""
+    return _compile(function, fastmath={"reassoc", "contract", "nsz"}, no_cfunc_wrapper=True, no_cpython_wrapper=True)
+
+
 def _compile(function: Callable[..., Any], **options: Any) -> Any:
     try:
         return njit(cache=True, nogil=True, error_model="numpy", **options)(function)

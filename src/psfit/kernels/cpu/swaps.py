@@ -89,10 +89,13 @@ def copy_state(source, target, size):  # type: ignore[no-untyped-def]
 
 @compiled_sums
 def join(H, state, i, size, rules):  # type: ignore[no-untyped-def]
-    """Put variable `i` in the place `size`, after the last one."""
+    """Put variable `i` in the place `size`, after the last one.
+
+    One that depends on those inside gets as much curvature as rounding may have, so that all numbers stay finite.
+    """
     places, inside, K, T, x, d, left, taken = state
     n, c = d.shape
-    s = left[i]
+    s = max(left[i], rules.accuracy * H[i, i])
     u, h, step = np.empty(size), np.empty(size), np.empty(c)
     for o in range(c):
         step[o] = -d[i, o] / s
@@ -389,11 +392,22 @@ def search_rows(H, Q, base, work, size, starts, most_swaps, rules, constant, rel
                 t = work.T[i, a]
                 if work.left[i] + t * t / work.K[a, a] > rules.accuracy * H[i, i]:
                     exchange(H, work, a, i, size, rules)
+        if exceeds_groups(work, rules):
+            copy_state(base, work, size)
         value, count = descend(H, Q, work, size, rules, constant, rel_tol, most_swaps[row])
         values[row] = value
         swaps[row] = count
         for a in range(size):
             starts[row, a] = work.places[a]
+
+
+@compiled_sums
+def exceeds_groups(state, rules):  # type: ignore[no-untyped-def]
+    """Whether a group has too many variables inside, because some exchanges to a start were left out."""
+    excess = 0
+    for g in range(len(state.taken)):
+        excess = max(excess, state.taken[g] - rules.most[g])
+    return excess > 0
 
 
 @compiled_sums
