@@ -122,7 +122,9 @@ def test_expensive_products_in_single_precision(monkeypatch):
     assert value == pytest.approx(found.value, rel=1e-10)
 
 
-@pytest.mark.parametrize(("loss", "sparsity"), [(Logistic(), "element"), (Softmax(), "element"), (Softmax(), "feature")])
+@pytest.mark.parametrize(
+    ("loss", "sparsity"), [(Logistic(), "element"), (Softmax(), "element"), (Softmax(), "feature")]
+)
 def test_items_of_a_model_are_those_that_promise_most(loss, sparsity, monkeypatch):
     inst = posed(loss, 3, sparsity=sparsity, features=30)
     found = fitted(inst, [0, 12, 29])
