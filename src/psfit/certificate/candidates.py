@@ -8,45 +8,66 @@ join the candidates.
 import torch
 from torch import Tensor
 
-from psfit.certificate.data_relaxation import DataRelaxation
-from psfit.certificate.dual import dual_bound
+from psfit.certificate.data_relaxation import DataRelaxation, count_iterations
+from psfit.certificate.dual import dual_bound, trivial_bound
+from psfit.certificate.model_ascent import raise_by_models, serves
 from psfit.problem.instance import Instance
 
-ROUNDS = 5
-# Another round follows only if this one closed at least this share of the gap.
+# The most rounds. A round that closes less than this share of the gap is the last.
+ROUNDS = 4
 WORTHWHILE = 0.02
 
 
-def bound_by_candidates(inst: Instance, Z: Tensor, objective: float, iterations: int) -> tuple[Tensor, Tensor]:
+def bound_by_candidates(inst: Instance, Z: Tensor, objective: float) -> tuple[Tensor, Tensor]:
     """A lower bound ``(1,)`` of one problem at its answer ``Z (n, c)``, and the scores behind it."""
     source = inst.source
-    support = (Z[: inst.items.features] != 0).any(dim=1).nonzero().flatten()
-    eta = inst.restrict(support).source.matrix.mv(inst.pick_rows(Z, support).to(source.matrix.dtype))
+    index = _used(inst, Z)
+    eta = inst.restrict(index).source.matrix.mv(inst.pick_rows(Z, index).to(source.matrix.dtype))
     slopes = inst.problem.loss.gradient(eta, source.working_target)
     best, scores = dual_bound(inst, slopes, inst.domain)
-    index, found = support, scores
+    # Below the bound that needs no data a gain is no gain.
+    floor, found = trivial_bound(inst), scores
     for _ in range(ROUNDS):
-        larger = _add_candidates(inst, index, found)
-        if inst.watch.must_stop() or len(larger) == len(index):
+        index, grown = _choose_candidates(inst, Z, found)
+        if inst.watch.must_stop() or not grown:
             break
-        index = larger
-        relaxation = DataRelaxation(inst.restrict(index))
-        start = relaxation.start(inst.pick_rows(Z, index))
-        state = relaxation.bound(relaxation.root, start, objective, iterations).state
-        value, found = dual_bound(inst, state[1][0], inst.domain)
-        gain = float(value) - float(best)
-        if gain > 0:
+        slopes, part = _improve_slopes(inst.restrict(index), inst.pick_rows(Z, index), objective)
+        Z = inst.fill_rows(part, index)
+        value, found = dual_bound(inst, slopes, inst.domain)
+        known = max(float(best), floor)
+        if float(value) > float(best):
             best, scores = value, found
-        if not gain > WORTHWHILE * (objective - float(best)):
+        gain = float(value) - known
+        if inst.grid.follow_first_rank(not gain > WORTHWHILE * (objective - max(known, float(value)))):
             break
     return best, scores
 
 
-def _add_candidates(inst: Instance, index: Tensor, scores: Tensor) -> Tensor:
-    """The features in `index` and the others with the largest scores, as many as memory allows."""
-    by_feature = inst.items.by_feature(scores).amax(dim=1)
-    by_feature[index] = torch.inf
-    size = min(inst.sizes.column_room, inst.items.features, len(index) + inst.costs.first_candidates)
-    if size <= len(index):
-        return index
-    return by_feature.topk(size).indices.sort().values
+def _used(inst: Instance, Z: Tensor) -> Tensor:
+    return (Z[: inst.items.features] != 0).any(dim=1).nonzero().flatten()
+
+
+def _improve_slopes(inst: Instance, Z: Tensor, objective: float) -> tuple[Tensor, Tensor]:
+    """Slopes ``(m, c)`` that prove a good bound for a problem with few columns, and coefficients at the end."""
+    if serves(inst):
+        ascent = raise_by_models(inst, Z, objective, inst.domain)
+        return ascent.slopes, ascent.Z
+    relaxation = DataRelaxation(inst)
+    state = relaxation.bound(relaxation.root, relaxation.start(Z), objective, count_iterations(inst)).state
+    return state[1][0], state[0][0].double()
+
+
+def _choose_candidates(inst: Instance, Z: Tensor, scores: Tensor) -> tuple[Tensor, bool]:
+    """The features that `Z` uses, and others whose scores are among the largest; tell if there are any others.
+
+    At most as many as memory allows.
+    """
+    by_feature, used = inst.items.by_feature(scores).amax(dim=1), _used(inst, Z)
+    size = min(inst.sizes.column_room, inst.items.features, len(used) + inst.costs.first_candidates)
+    places = min(inst.problem.kappa[0], len(by_feature))
+    least = by_feature.topk(places).values[-1]
+    others = by_feature.index_fill(0, used, -torch.inf)
+    ranked = others.topk(max(0, size - len(used)))
+    new = ranked.indices[ranked.values > 0]
+    grown = bool((ranked.values >= least).any())
+    return torch.cat([used, new]).sort().values, inst.grid.follow_first_rank(grown)

@@ -9,17 +9,16 @@ from torch import Tensor
 
 from psfit.certificate import extraction
 from psfit.certificate.candidates import bound_by_candidates
-from psfit.certificate.data_relaxation import DataRelaxation
+from psfit.certificate.data_relaxation import DataRelaxation, count_iterations
 from psfit.certificate.dual import gradient_bound, trivial_bound
 from psfit.certificate.form_ascent import raise_bound
 from psfit.certificate.form_bound import FormBound
+from psfit.certificate.model_ascent import raise_by_models, serves, serves_all_columns
 from psfit.certificate.quadratic import LimitedForm
 from psfit.data.form_elimination import complete, rounding_of, single_optima
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
-# The most iterations of a certificate where each is two passes over the data.
-PASS_BUDGET = 60
 # A bound from a quadratic form is proved again from the data if rounding takes more than this share of its gap.
 ROUNDING_SHARE = 0.01
 
@@ -54,12 +53,15 @@ class Certifier:
             lower, domain = self._by_quadratic_form(Z[: inst.items.features], objective, enough, domain)
         elif inst.problem.loss.quadratic and inst.costs.tall_nodes and inst.costs.squares_fit:
             lower, domain = self._by_one_gradient(Z[: inst.items.features], objective, domain)
-        elif inst.costs.uses_candidates:
-            bound, scores = bound_by_candidates(inst, Z, objective, PASS_BUDGET)
+        elif inst.costs.uses_candidates and not serves_all_columns(inst):
+            bound, scores = bound_by_candidates(inst, Z, objective)
             lower, domain = float(bound), domain.screen(scores, bound, objective)[0]
+        elif serves(inst):
+            ascent = raise_by_models(inst, Z, enough, domain)
+            lower, domain = float(ascent.lower), domain.screen(ascent.scores, ascent.lower, objective)[0]
         else:
             relaxation = self._relaxation
-            bounds = relaxation.bound(domain, relaxation.start(Z), enough, PASS_BUDGET)
+            bounds = relaxation.bound(domain, relaxation.start(Z), enough, count_iterations(inst))
             lower, domain = float(bounds.lower), domain.screen(bounds.scores, bounds.lower, objective)[0]
         # Numbers that overflow prove nothing.
         lower = min(max(trivial_bound(inst), lower if lower == lower else -torch.inf), objective)

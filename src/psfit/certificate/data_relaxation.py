@@ -20,7 +20,10 @@ from psfit.kernels.cuda_graph import Replay, Tensors
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
-POWER_STEPS = 12
+# Steps of two passes over the data: for small data, and for data so large that a pass takes milliseconds.
+POWER_STEPS, FEW_POWER_STEPS = 12, 4
+ITERATIONS, FEW_ITERATIONS = 60, 8
+SMALL = 1 << 20
 # The ratio of the steps in slopes and in coefficients, as a share of the ratio of their sizes.
 BALANCE = 0.3
 # With fewer steps than this, recording them would take longer than it saves.
@@ -30,6 +33,15 @@ LONG_RUN, CHECK_EVERY_IN_LONG_RUN = 30, 10
 
 # The least objective on a support ``(size,)``, and the slopes ``(m, c)`` of the samples' losses there.
 Fit = Callable[[Tensor], tuple[float, Tensor]]
+
+
+def count_iterations(inst: Instance) -> int:
+    """How many iterations a certificate of an answer may take: about 20 passes over large data, more over small."""
+    return max(FEW_ITERATIONS, min(ITERATIONS, ITERATIONS * SMALL // _count_numbers(inst)))
+
+
+def _count_numbers(inst: Instance) -> int:
+    return max(1, inst.samples * inst.source.matrix.shape[1])
 
 
 class DataRelaxation(Relaxation):
@@ -51,7 +63,7 @@ class DataRelaxation(Relaxation):
         source, nodes = self.inst.source, self.inst.grid.nodes
         generator = torch.Generator().manual_seed(0)
         v = torch.randn(source.matrix.shape[1], 1, generator=generator).to(source.matrix.device, source.matrix.dtype)
-        for _ in range(POWER_STEPS):
+        for _ in range(POWER_STEPS if _count_numbers(self.inst) <= 4 * SMALL else FEW_POWER_STEPS):
             v = nodes.total(source.matrix.rmv(source.working_weight * source.matrix.mv(v / v.norm())))
         return 1.05 * float(v.norm()) ** 0.5
 

@@ -9,19 +9,39 @@ has
 provided g vanishes on the intercept, which has no ridge. `balance_slopes` changes the slopes so that it does.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from psfit.comm import Grid
-from psfit.data import DesignMatrix
+from psfit.data import Affine, DesignMatrix
 from psfit.data.curvature import EPS
 from psfit.losses import Loss
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
+# Products with raw entries round more than those with centred ones. Up to this factor it does not matter.
+MOST_RAW_ROUNDING = 32.0
+
+
+@dataclass(frozen=True)
+class DualPoint:
+    """What slopes prove: bounds ``lower (problems,)``, the scores of the items behind them, and ``g (p, c)``."""
+
+    lower: Tensor
+    scores: Tensor
+    g: Tensor
+
 
 def dual_bound(inst: Instance, slopes: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:
     """Lower bounds ``(problems,)`` at ``slopes (m, c)``, less all rounding errors; and the scores behind them."""
+    point = prove_slopes(inst, slopes, domain)
+    return point.lower, point.scores
+
+
+def prove_slopes(inst: Instance, slopes: Tensor, domain: Domain) -> DualPoint:
+    """What ``slopes (m, c)`` prove, less all rounding errors."""
     source, items, loss = inst.source, inst.items, inst.problem.loss
     weight, target = source.weight, source.target
     slopes = loss.nearest_slope(slopes.double(), target)
@@ -30,8 +50,8 @@ def dual_bound(inst: Instance, slopes: Tensor, domain: Domain) -> tuple[Tensor, 
     n, c = source.matrix.shape[1], source.outputs
     local = slopes.new_zeros(n + 3, c)
     own, mine = source.matrix.own
-    for at, strip in mine.strips(torch.float64):
-        local[own] += strip.rmv(weight[at] * slopes[at])
+    raw = _raw_rounding(inst)
+    local[own] = _sum_columns(mine, weight * slopes, raw is not None)
     conjugate = loss.conjugate(slopes, target)
     sizes = conjugate.abs() + slopes.abs() * (1 + target.abs()) + slopes.square()
     local[n] = (weight * conjugate).sum(dim=0) / (c if loss.joint else 1)
@@ -42,12 +62,40 @@ def dual_bound(inst: Instance, slopes: Tensor, domain: Domain) -> tuple[Tensor, 
     # A sum of m products is off by at most m roundings of the sum of their sizes, which Cauchy and Schwarz bound.
     rounding = 2 * (inst.samples + 32) * EPS
     p = items.features
-    g_error = rounding * inst.coordinates.rounding_norm[:p] * summed[n + 2].sqrt()
+    norm = inst.coordinates.rounding_norm[:p] if raw is None else raw
+    g_error = rounding * norm * summed[n + 2].sqrt()
     g = summed[:p].abs() + g_error
     scores = inst.items.pack_scores(g.square() / (2 * inst.ridge[:p]))
     ridge_conjugate = domain.conjugate(scores)
     error = rounding * (inst.items.sum_outputs(summed[n + 1]) + ridge_conjugate)
-    return -inst.items.sum_outputs(summed[n]) - ridge_conjugate - error, scores
+    return DualPoint(-inst.items.sum_outputs(summed[n]) - ridge_conjugate - error, scores, summed[:p])
+
+
+def _raw_rounding(inst: Instance) -> Tensor | None:
+    """The norms ``(p, 1)`` that bound the rounding of sums of raw entries, from which means are subtracted afterwards.
+
+    None if the columns must be centred first: their means are too large, or strips are centred at no cost.
+    """
+    matrix, common = inst.source.matrix, inst.coordinates.column_norm
+    if not isinstance(matrix, Affine) or matrix.device.type != "cpu" or not matrix.centres_entries:
+        return None
+    # The raw column has a norm of at most `common + common |shift| / scale`, and what is subtracted has the last part.
+    norm = (common + 2 * common * matrix.shift.abs() / matrix.scale).unsqueeze(1)
+    known = inst.coordinates.rounding_norm[: len(norm)]
+    return torch.maximum(norm, known) if bool((norm <= MOST_RAW_ROUNDING * common).all()) else None
+
+
+def _sum_columns(matrix: DesignMatrix, R: Tensor, raw: bool) -> Tensor:
+    """``A' R (n, c)`` in float64, by `raw` entries if that is asked for."""
+    if not raw:
+        total = R.new_zeros(matrix.shape[1], R.shape[1])
+        for at, strip in matrix.strips(torch.float64):
+            total += strip.rmv(R[at])
+        return total
+    assert isinstance(matrix, Affine)
+    base, rest = _sum_columns(matrix.base, R, False), R.sum(dim=0, keepdim=True)
+    centred = (base - matrix.shift.unsqueeze(1) * rest) / matrix.scale.unsqueeze(1)
+    return torch.cat([centred, matrix.constant * rest]) if matrix.constant else centred
 
 
 def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:

@@ -5,8 +5,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from psfit.certificate.certify import PASS_BUDGET
-from psfit.certificate.data_relaxation import DataRelaxation
+from psfit.certificate.data_relaxation import DataRelaxation, count_iterations
 from psfit.certificate.dual import gradient_bound, trivial_bound
 from psfit.certificate.form_ascent import ITERATIONS
 from psfit.certificate.quadratic import LimitedForm
@@ -36,7 +35,7 @@ class PathBounds:
             relaxation = DataRelaxation(inst)
             starts = [relaxation.start(part) for part in Z]
             state = tuple(torch.cat(column) for column in zip(*starts, strict=True))
-            bounds = relaxation.bound(domain, state, enough, PASS_BUDGET).lower
+            bounds = relaxation.bound(domain, state, enough, count_iterations(inst)).lower
         least = torch.full_like(bounds, trivial_bound(inst))
         return torch.minimum(torch.maximum(least, bounds.nan_to_num(nan=-torch.inf)), objectives)
 

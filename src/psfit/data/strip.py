@@ -13,6 +13,9 @@ from torch import Tensor
 # From this many columns on, a Gram matrix is computed in blocks, and those above the diagonal are transposes.
 BLOCKS_FROM = 2048
 BLOCKS = 4
+# With at most this many columns, compiled loops are faster than a library: on one thread, or if the work is small.
+FEW_COLUMNS = 64
+SMALL_WORK = 1 << 25
 
 
 class Strip(ABC):
@@ -88,6 +91,8 @@ class DenseStrip(Strip):
 
     def gram(self, weights: Tensor) -> Tensor:
         n = self.shape[1]
+        if self._suits_loops:
+            return self._gram_by_loops(weights)
         if n < BLOCKS_FROM:
             return self.cross([self], weights)
         # Only the blocks on and below the diagonal: five eighths of the work.
@@ -98,6 +103,20 @@ class DenseStrip(Strip):
             for right in blocks[: i + 1]:
                 torch.mm(self.values[:, low].T, weighted[:, right], out=total[low, right])
                 total[right, low] = total[low, right].T
+        return total
+
+    @property
+    def _suits_loops(self) -> bool:
+        values, (h, n) = self.values, self.shape
+        if values.device.type != "cpu" or values.dtype != torch.float64 or not 0 < n <= FEW_COLUMNS:
+            return False
+        return values.is_contiguous() and (h * n * n <= SMALL_WORK or torch.get_num_threads() == 1)
+
+    def _gram_by_loops(self, weights: Tensor) -> Tensor:
+        from psfit.kernels.cpu.weighted_gram import add_weighted_gram
+
+        total = self.values.new_zeros(self.shape[1], self.shape[1])
+        add_weighted_gram(self.values.numpy(), weights[:, 0].contiguous().numpy(), total.numpy())
         return total
 
     def sums(self, R: Tensor, about: Tensor) -> Tensor:
@@ -118,9 +137,10 @@ class DenseStrip(Strip):
         return DenseStrip(self.values[index])
 
     def standardise(self, shift: Tensor, scale: Tensor, constant: float) -> "DenseStrip":
-        values = (self.values - shift.to(self.values)).div_(scale.to(self.values))
-        if constant:
-            values = torch.cat([values, values.new_full((len(values), 1), constant)], dim=1)
+        h, n = self.shape
+        values = self.values.new_empty(h, n + (constant != 0))
+        values[:, n:] = constant
+        torch.sub(self.values, shift.to(self.values), out=values[:, :n]).div_(scale.to(self.values))
         return DenseStrip(values)
 
     def dense(self) -> Tensor:

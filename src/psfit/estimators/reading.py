@@ -116,9 +116,11 @@ def place(values: Any, grid: Grid) -> DesignMatrix:
 
 def _place_array(values: np.ndarray, grid: Grid) -> DesignMatrix:
     dtype = grid.dtype or (torch.float32 if values.dtype == np.float32 else torch.float64)
+    if grid.device.type == "cpu" and not isinstance(values, np.memmap):
+        return Dense(to_tensor(values, grid))
     room = memory.budget(grid.device)
     large = values.shape[0] * values.shape[1] * dtype.itemsize > room
-    if grid.device.type == "cpu" and not (large and isinstance(values, np.memmap)):
+    if grid.device.type == "cpu" and not large:
         return Dense(to_tensor(values, grid))
     path = Path(str(getattr(values, "filename", "X")))
     rows = CheckedRows(ArrayRows(values), path, None) if large else ArrayRows(values)

@@ -103,10 +103,11 @@ def _by_newton(view: Restriction, Z: Tensor, give_up: float, tol: float, steps: 
 
 def _better_start(view: Restriction, x: Tensor) -> Tensor:
     """The variables ``x``, or zero if that is better: the coefficients of another support can be a poor start."""
-    zero = torch.zeros_like(x)
-    if view.loss.quadratic or bool(view.value(x) <= view.value(zero)):
+    if view.loss.quadratic or not bool(x.any()):
         return x
-    return zero
+    # Newton's method begins with this evaluation, which is then known.
+    value = view.evaluate(x)[0] if view.loss.smooth else view.value(x)
+    return x if bool(value <= view.value_at_zero) else torch.zeros_like(x)
 
 
 def optimal_slopes(inst: Instance, problem: int, chosen: Tensor, fit: Fit) -> Tensor:

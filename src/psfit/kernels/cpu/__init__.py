@@ -4,7 +4,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 # Modules of this package; `compile_kernels` of each calls every compiled function once, with tiny arrays.
-KERNELS = ["block_scores", "block_swaps", "perspective", "sparsify", "summarise", "swaps"]
+KERNELS = ["block_scores", "block_swaps", "perspective", "sparsify", "summarise", "swaps", "weighted_gram"]
 
 
 def compile_all(report: Callable[[str], None]) -> None:
