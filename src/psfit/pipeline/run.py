@@ -7,6 +7,7 @@ from torch import Tensor
 
 from psfit.admm.checkpoint import Store
 from psfit.common.status import Status
+from psfit.kernels import cpu
 from psfit.pipeline.answers import Answers
 from psfit.pipeline.candidates import search_candidates
 from psfit.pipeline.checks import require_served
@@ -52,6 +53,7 @@ def run(
         Where checkpoints of a single limit are kept.
     """
     require_served(inst, task.exact)
+    _prepare_kernels(inst)
     begin = None if start is None else inst.coordinates.from_user(*start).to(inst.source.matrix.dtype)
     limits = [] if kappas is None or (len(kappas) == 1 and not task.brief) else list(kappas)
     prover: Prover | None = None
@@ -79,6 +81,14 @@ def run(
     if inst.watch.ended is not None and status is not Status.PROVED:
         status = inst.watch.ended
     return Outcome(answers, proofs, status)
+
+
+def _prepare_kernels(inst: Instance) -> None:
+    """Compile what a fit on a CPU needs; the first fit on a machine reports that it waits for it."""
+    if inst.source.matrix.device.type == "cpu":
+        names = ["sparsify", "summarise", "perspective" if inst.problem.loss.quadratic else "weighted_gram"]
+        names += ["swaps"] if inst.items.width == 1 else ["block_swaps"]
+        cpu.prepare(names, lambda: inst.watch.begin("the compilation of kernels, once on this machine"))
 
 
 def find_answers(inst: Instance, method: Method, prover: Prover | None) -> Answers:

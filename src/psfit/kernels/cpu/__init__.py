@@ -1,10 +1,30 @@
 """Kernels for CPUs: plain loops that Numba compiles on first use and keeps on disk."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
+from pathlib import Path
 
 # Modules of this package; `compile_kernels` of each calls every compiled function once, with tiny arrays.
 KERNELS = ["block_scores", "block_swaps", "perspective", "sparsify", "summarise", "swaps", "weighted_gram"]
+
+
+# Modules that this process has compiled or loaded.
+_PREPARED: set[str] = set()
+
+
+def prepare(names: Iterable[str], announce: Callable[[], None]) -> None:
+    """Compile some modules, or load them from the disk; `announce` is called before if that takes seconds."""
+    missing = [name for name in names if name not in _PREPARED]
+    if any(not _is_kept(name) for name in missing):
+        announce()
+    for name in missing:
+        import_module(f"{__name__}.{name}").compile_kernels()
+        _PREPARED.add(name)
+
+
+def _is_kept(name: str) -> bool:
+    """Whether compiled functions of a module are on the disk."""
+    return any(next(Path(folder).glob(f"{name}.*.nbi"), None) for folder in _folders([name]))
 
 
 def compile_all(report: Callable[[str], None]) -> None:
@@ -19,9 +39,13 @@ def cache_folders() -> list[str]:
 
     There is none if no folder can be written.
     """
+    return _folders(KERNELS)
+
+
+def _folders(names: Iterable[str]) -> list[str]:
     from numba.core.dispatcher import Dispatcher
 
-    modules = [import_module(f"{__name__}.{name}") for name in KERNELS]
+    modules = [import_module(f"{__name__}.{name}") for name in names]
     functions = [value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)]
     found = {function.stats.cache_path for function in functions}
     return sorted(folder for folder in found if folder is not None)
