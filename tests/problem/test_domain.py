@@ -216,11 +216,11 @@ def test_supports_that_groups_allow():
 
 def test_items_of_full_groups_are_closed():
     for chosen in every_support(8):
-        assert not of_size(8, 4).closed(chosen).any()
+        assert not of_size(8, 4).find_closed(chosen).any()
         if keeps_groups(chosen):
             one = torch.eye(8, dtype=torch.bool)
             closed = [not keeps_groups(chosen | one[j]) for j in range(8)]
-            assert grouped(8).closed(chosen)[~chosen].tolist() == torch.tensor(closed)[~chosen].tolist()
+            assert grouped(8).find_closed(chosen)[~chosen].tolist() == torch.tensor(closed)[~chosen].tolist()
 
 
 @pytest.mark.parametrize("seed", range(10))

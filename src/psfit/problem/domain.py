@@ -90,7 +90,7 @@ class Domain:
             group=None if self.group is None else self.group[index],
         )
 
-    def closed(self, chosen: Tensor) -> Tensor:
+    def find_closed(self, chosen: Tensor) -> Tensor:
         """Items ``(size,)`` whose group is full in a support ``chosen (size,)``."""
         if self.group is None or self.most is None:
             return torch.zeros_like(chosen)
@@ -139,7 +139,7 @@ class Domain:
     def _fill_groups(self, chosen: Tensor, keys: Tensor, count: int) -> Tensor:
         """One item after the other, since each may close its group."""
         for _ in range(count):
-            keys = torch.where(chosen | self.closed(chosen), -torch.inf, keys)
+            keys = torch.where(chosen | self.find_closed(chosen), -torch.inf, keys)
             best = int(keys.argmax())
             if keys[best] == -torch.inf:
                 break
@@ -165,7 +165,7 @@ class Domain:
         The domain must be a batch of one.
         """
         kept = self.inside[0] if self.decided else None
-        closed = None if self.group is None else self.closed(chosen)
+        closed = None if self.group is None else self.find_closed(chosen)
         for gains, leaving, joining in score_swaps(model, kept, self._newcomers(chosen), self.items.width > 1):
             if closed is not None and self.group is not None:
                 same = self.group[leaving].unsqueeze(1) == self.group[joining]
@@ -175,7 +175,7 @@ class Domain:
     def addition_scores(self, model: LocalModel, chosen: Tensor) -> Tensor:
         """By how much each item would lower the model if it joined ``chosen (size,)``; zero where it must not."""
         gains = score_additions(model, self._newcomers(chosen), chosen.numel(), self.items.width > 1)
-        return gains if self.group is None else torch.where(self.closed(chosen), 0.0, gains)
+        return gains if self.group is None else torch.where(self.find_closed(chosen), 0.0, gains)
 
     def _newcomers(self, chosen: Tensor) -> Tensor:
         """The numbers of the items that may join a support ``(size,)``."""
