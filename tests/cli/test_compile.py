@@ -33,7 +33,7 @@ def test_a_folder_that_cannot_be_written_has_a_remedy(call, monkeypatch):
 
 def test_functions_are_compiled_where_no_folder_can_be_written(monkeypatch):
     monkeypatch.setattr("numba.core.caching.CacheImpl._locator_classes", [])
-    double = compiler.compiled(lambda x: 2 * x)
+    double = compiler.compile_loops(lambda x: 2 * x)
     assert double(3) == 6
     assert double.stats.cache_path is None
 

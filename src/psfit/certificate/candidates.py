@@ -21,7 +21,7 @@ WORTHWHILE = 0.02
 def bound_by_candidates(inst: Instance, Z: Tensor, objective: float) -> tuple[Tensor, Tensor]:
     """A lower bound ``(1,)`` of one problem at its answer ``Z (n, c)``, and the scores behind it."""
     source = inst.source
-    index = _used(inst, Z)
+    index = _find_used(inst, Z)
     eta = inst.restrict(index).source.matrix.mv(inst.pick_rows(Z, index).to(source.matrix.dtype))
     slopes = inst.problem.loss.gradient(eta, source.working_target)
     best, scores = dual_bound(inst, slopes, inst.domain)
@@ -43,7 +43,7 @@ def bound_by_candidates(inst: Instance, Z: Tensor, objective: float) -> tuple[Te
     return best, scores
 
 
-def _used(inst: Instance, Z: Tensor) -> Tensor:
+def _find_used(inst: Instance, Z: Tensor) -> Tensor:
     return (Z[: inst.items.features] != 0).any(dim=1).nonzero().flatten()
 
 
@@ -62,7 +62,7 @@ def _choose_candidates(inst: Instance, Z: Tensor, scores: Tensor) -> tuple[Tenso
 
     At most as many as memory allows.
     """
-    by_feature, used = inst.items.by_feature(scores).amax(dim=1), _used(inst, Z)
+    by_feature, used = inst.items.by_feature(scores).amax(dim=1), _find_used(inst, Z)
     size = min(inst.sizes.column_room, inst.items.features, len(used) + inst.costs.first_candidates)
     places = min(inst.problem.kappa[0], len(by_feature))
     least = by_feature.topk(places).values[-1]

@@ -263,8 +263,7 @@ def _is_start(value: Any) -> bool:
     """Whether this is what a kind of start led to."""
     if not isinstance(value, dict) or value.keys() != {field.name for field in fields(Contribution)}:
         return False
-    numbers = is_number(value["start"]) and is_number(value["end"])
-    return is_text(value["kind"]) and is_count(value["problem"]) and numbers
+    return is_text(value["kind"]) and is_count(value["problem"]) and all(is_number(value[k]) for k in ("start", "end"))
 
 
 def _coefficients(arrays: dict[str, np.ndarray], shape: tuple[int, int]) -> np.ndarray:

@@ -13,7 +13,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from psfit.kernels.cpu.compiler import compiled_sums, inner_sums
+from psfit.kernels.cpu.compiler import compile_sums, compile_inner_sums
 from psfit.kernels.cpu.states import build, make_rules
 
 # An item stays inside if a pivot of its block of the inverse is below this share of the diagonal.
@@ -24,7 +24,7 @@ LEAST_PIVOT = 1e-13
 Room = namedtuple("Room", ["h", "schur", "block", "factor", "v", "floor"])
 
 
-@inner_sums
+@compile_inner_sums
 def _make_room(size, width):  # type: ignore[no-untyped-def]
     block = (width, width)
     return Room(
@@ -32,7 +32,7 @@ def _make_room(size, width):  # type: ignore[no-untyped-def]
     )
 
 
-@inner_sums
+@compile_inner_sums
 def _factor(A, floor):  # type: ignore[no-untyped-def]
     """Replace the lower half of a block by its Cholesky factor, with inverse pivots; false if one is too small."""
     for o in range(len(A)):
@@ -49,7 +49,7 @@ def _factor(A, floor):  # type: ignore[no-untyped-def]
     return True
 
 
-@inner_sums
+@compile_inner_sums
 def _solve(A, v):  # type: ignore[no-untyped-def]
     """Replace `v` by ``L^-1 v``, where `A` holds the factor L; return half its square."""
     square = 0.0
@@ -62,7 +62,7 @@ def _solve(A, v):  # type: ignore[no-untyped-def]
     return 0.5 * square
 
 
-@inner_sums
+@compile_inner_sums
 def _score_addition(H, state, size, item, accuracy, room):  # type: ignore[no-untyped-def]
     """What an item gains if it joins, or -1 if it depends on the support; `room` gets its Schur block."""
     width = len(room.v)
@@ -81,7 +81,7 @@ def _score_addition(H, state, size, item, accuracy, room):  # type: ignore[no-un
     return _solve(room.factor, room.v) if _factor(room.factor, room.floor) else -1.0
 
 
-@compiled_sums
+@compile_sums
 def score_removals(state, size, rules, L, y, cost):  # type: ignore[no-untyped-def]
     """For each item inside: the factor L of ``K_JJ``, ``y = L^-1 x_J``, and what it costs to leave.
 
@@ -100,7 +100,7 @@ def score_removals(state, size, rules, L, y, cost):  # type: ignore[no-untyped-d
         cost[J] = np.inf if rules.fixed[state.places[a]] or not regular else _solve(L[J], y[J])
 
 
-@inner_sums
+@compile_inner_sums
 def _may_join(state, item, width, rules):  # type: ignore[no-untyped-def]
     """Whether an item is outside and free, and the group that it may not enter, or -1."""
     first = item * width
@@ -109,7 +109,7 @@ def _may_join(state, item, width, rules):  # type: ignore[no-untyped-def]
     return not (state.inside[first] or rules.fixed[first]), g if full else -1
 
 
-@compiled_sums
+@compile_sums
 def score_additions(H, state, size, rules, width, gains):  # type: ignore[no-untyped-def]
     """What each item gains if it joins, to ``gains (items,)``; -1 where it may not, or depends on the support."""
     room = _make_room(size, width)
@@ -118,7 +118,7 @@ def score_additions(H, state, size, rules, width, gains):  # type: ignore[no-unt
         gains[item] = _score_addition(H, state, size, item, rules.accuracy, room) if may and full < 0 else -1.0
 
 
-@inner_sums
+@compile_inner_sums
 def _score_swap(state, item, place, L, y, room):  # type: ignore[no-untyped-def]
     """What the newcomer of `room` gains once the item at `place` has left; -1 if its block is singular."""
     width = len(room.v)
@@ -140,7 +140,7 @@ def _score_swap(state, item, place, L, y, room):  # type: ignore[no-untyped-def]
     return _solve(room.factor, room.v) if _factor(room.factor, room.floor) else -1.0
 
 
-@compiled_sums
+@compile_sums
 def score_swaps(H, state, size, rules, known, least, rising, gains, partners):  # type: ignore[no-untyped-def]
     """For every item the gain of its best swap, and the place of its partner; -1 where none gains more than `least`.
 

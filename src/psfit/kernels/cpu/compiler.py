@@ -9,12 +9,12 @@ from typing import Any
 from numba import njit
 
 
-def compiled(function: Callable[..., Any]) -> Any:
+def compile_loops(function: Callable[..., Any]) -> Any:
     """Compile a function with the exact order of its operations."""
     return _compile(function)
 
 
-def compiled_sums(function: Callable[..., Any]) -> Any:
+def compile_sums(function: Callable[..., Any]) -> Any:
     """Compile a function that may make its sums in any order, which lets loops use vector instructions.
 
     NaN and infinity keep their meaning.
@@ -22,8 +22,8 @@ def compiled_sums(function: Callable[..., Any]) -> Any:
     return _compile(function, fastmath={"reassoc", "contract", "nsz"})
 
 
-def inner_sums(function: Callable[..., Any]) -> Any:
-    """As `compiled_sums`, for a function that only compiled ones call: an entry for Python takes long to compile."""
+def compile_inner_sums(function: Callable[..., Any]) -> Any:
+    """As `compile_sums`, for a function that only compiled ones call: an entry for Python takes long to compile."""
     return _compile(function, fastmath={"reassoc", "contract", "nsz"}, no_cfunc_wrapper=True, no_cpython_wrapper=True)
 
 

@@ -8,14 +8,14 @@ from math import inf, sqrt
 
 import numpy as np
 
-from psfit.kernels.cpu.compiler import compiled
+from psfit.kernels.cpu.compiler import compile_loops
 
 # The share of an item's place to which the shares are made to fill the limit, and the most steps towards that.
 FILLED = 1e-10
 MOST_STEPS = 100
 
 
-@compiled
+@compile_loops
 def ascend(
     inverse: np.ndarray,
     Q: np.ndarray,
@@ -67,7 +67,7 @@ def ascend(
     return best
 
 
-@compiled
+@compile_loops
 def _multiply(Q: np.ndarray, z: np.ndarray, u: np.ndarray, rho: float, symmetric: np.ndarray, x: np.ndarray) -> None:
     """``x = (Q + rho (z - u)) symmetric``, four rows of the symmetric matrix at a time."""
     c, n = Q.shape
@@ -85,7 +85,7 @@ def _multiply(Q: np.ndarray, z: np.ndarray, u: np.ndarray, rho: float, symmetric
                 x[o, i] += right[j] * symmetric[j, i]
 
 
-@compiled
+@compile_loops
 def _measure(
     x: np.ndarray, z: np.ndarray, u: np.ndarray, Q: np.ndarray, ridge: np.ndarray, rho: float, scores: np.ndarray
 ) -> float:
@@ -102,7 +102,7 @@ def _measure(
     return total
 
 
-@compiled
+@compile_loops
 def _shrink(
     x: np.ndarray, z: np.ndarray, u: np.ndarray, ridge: np.ndarray, left: int, rho: float, theta: float
 ) -> float:
@@ -126,7 +126,7 @@ def _shrink(
     return theta
 
 
-@compiled
+@compile_loops
 def find_theta(slope: np.ndarray, offset: np.ndarray, left: int, start: float) -> float:
     """The number for which the sum of ``slope_j theta - offset_j``, clipped to [0, 1], is `left`.
 
@@ -157,7 +157,7 @@ def find_theta(slope: np.ndarray, offset: np.ndarray, left: int, start: float) -
     return theta
 
 
-@compiled
+@compile_loops
 def _next_kink(slope: np.ndarray, offset: np.ndarray, low: float) -> float:
     """The least theta above `low` at which another share reaches one."""
     least = inf
@@ -167,7 +167,7 @@ def _next_kink(slope: np.ndarray, offset: np.ndarray, low: float) -> float:
     return least
 
 
-@compiled
+@compile_loops
 def sum_largest(scores: np.ndarray, count: int) -> float:
     """The sum of the `count` largest scores."""
     n, total = len(scores), 0.0

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from psfit.kernels.cpu.compiler import compiled
+from psfit.kernels.cpu.compiler import compile_loops
 
 Array = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ def compile_kernels() -> None:
     sparsify(one, one, one, one, one)
 
 
-@compiled
+@compile_loops
 def _sparsify(
     center: Array, s: Array, v: Array, ratio: Array, kappa: NDArray[np.int64], tables: Array, numbers: Array
 ) -> None:
@@ -70,7 +70,7 @@ def _sparsify(
         numbers[2, k, 0] = abs(share * reach - t)
 
 
-@compiled
+@compile_loops
 def _threshold(center: Array, s: Array, k: int, v: float, ratio: float) -> float:
     """The root of `admm.bilinear.threshold` for row k by Newton's method; not finite if some number is not.
 
@@ -97,7 +97,7 @@ def _threshold(center: Array, s: Array, k: int, v: float, ratio: float) -> float
     return tau
 
 
-@compiled
+@compile_loops
 def _select(values: Array, count: int) -> float:
     """The number at place `count` in falling order; changes the order of `values`.
 

@@ -12,7 +12,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from psfit.kernels.cpu.compiler import compiled_sums
+from psfit.kernels.cpu.compiler import compile_sums, compile_inner_sums
 
 # The limits of a search, which do not change with its state: `fixed (n,)` variables stay in or out; a variable l of
 # the group ``group[l] >= 0`` may join only while fewer than ``most[group]`` of that group are inside; a variable with a
@@ -32,7 +32,7 @@ def make_rules(
     return Rules(np.concatenate([fixed, stay]), np.concatenate([group, alone]), most, accuracy)
 
 
-@compiled_sums
+@compile_inner_sums
 def make_state(H, Q, width, groups):  # type: ignore[no-untyped-def]
     """The state of an empty support with room for `width` variables."""
     n, c = Q.shape
@@ -50,7 +50,7 @@ def make_state(H, Q, width, groups):  # type: ignore[no-untyped-def]
     return state
 
 
-@compiled_sums
+@compile_inner_sums
 def clear(H, Q, state):  # type: ignore[no-untyped-def]
     """Empty the support."""
     for i in range(len(state.left)):
@@ -62,7 +62,7 @@ def clear(H, Q, state):  # type: ignore[no-untyped-def]
         state.taken[g] = 0
 
 
-@compiled_sums
+@compile_sums
 def copy_state(source, target, size):  # type: ignore[no-untyped-def]
     """Copy a state with `size` variables into the arrays of another one."""
     n, c = source.d.shape
@@ -83,7 +83,7 @@ def copy_state(source, target, size):  # type: ignore[no-untyped-def]
         target.taken[g] = source.taken[g]
 
 
-@compiled_sums
+@compile_sums
 def join(H, state, i, size, rules):  # type: ignore[no-untyped-def]
     """Put variable `i` in the place `size`, after the last one.
 
@@ -127,7 +127,7 @@ def join(H, state, i, size, rules):  # type: ignore[no-untyped-def]
             d[k, o] += r * step[o]
 
 
-@compiled_sums
+@compile_sums
 def leave(state, j, size, rules):  # type: ignore[no-untyped-def]
     """Take the variable in place `j` out; the last variable gets its place."""
     places, inside, K, T, x, d, left, taken = state
@@ -171,7 +171,7 @@ def leave(state, j, size, rules):  # type: ignore[no-untyped-def]
         K[j, a] = K[last, a]
 
 
-@compiled_sums
+@compile_inner_sums
 def _free(state, j, size):  # type: ignore[no-untyped-def]
     """Set what is known of the variable in place `j`, which was inside and will be outside."""
     gone = state.places[j]
@@ -183,16 +183,27 @@ def _free(state, j, size):  # type: ignore[no-untyped-def]
         state.d[gone, o] = 0.0
 
 
-@compiled_sums
+@compile_inner_sums
+def _move_groups(taken, rules, gone, joined):  # type: ignore[no-untyped-def]
+    """Count an exchange in the groups of both variables."""
+    if rules.group[gone] >= 0:
+        taken[rules.group[gone]] -= 1
+    if rules.group[joined] >= 0:
+        taken[rules.group[joined]] += 1
+
+
+@compile_sums
 def exchange(H, state, j, i, size, rules):  # type: ignore[no-untyped-def]
-    """Replace the variable in place `j` by variable `i`, in one pass over `T`."""
+    """Replace the variable in place `j` by variable `i`, in one pass over `T`.
+
+    `f` are the shares of the variable that leaves, `u` is the row of `T` of the newcomer after that.
+    """
     places, inside, K, T, x, d, left, taken = state
     n, c = d.shape
     gone = places[j]
     own = K[j, j]
     t = T[i, j]
     s = left[i] + t * t / own
-    # `f` are the shares of the variable that leaves, `u` the row of `T` of the newcomer after that.
     f, u, h, pull, step = np.empty(size), np.empty(size), np.empty(size), np.empty(c), np.empty(c)
     for a in range(size):
         f[a] = K[a, j] / own
@@ -217,12 +228,8 @@ def exchange(H, state, j, i, size, rules):  # type: ignore[no-untyped-def]
         x[j, o] = step[o]
     _free(state, j, size)
     places[j] = i
-    inside[gone] = False
-    inside[i] = True
-    if rules.group[gone] >= 0:
-        taken[rules.group[gone]] -= 1
-    if rules.group[i] >= 0:
-        taken[rules.group[i]] += 1
+    inside[gone], inside[i] = False, True
+    _move_groups(taken, rules, gone, i)
     for k in range(n):
         if inside[k]:
             continue
@@ -240,7 +247,7 @@ def exchange(H, state, j, i, size, rules):  # type: ignore[no-untyped-def]
             d[k, o] += r * step[o] - v * pull[o]
 
 
-@compiled_sums
+@compile_sums
 def value_of(Q, state, size):  # type: ignore[no-untyped-def]
     """The objective at the minimiser on the support."""
     total = 0.0
@@ -250,7 +257,7 @@ def value_of(Q, state, size):  # type: ignore[no-untyped-def]
     return total
 
 
-@compiled_sums
+@compile_sums
 def rebuild(H, Q, state, size, rules):  # type: ignore[no-untyped-def]
     """Make the state of a support again from the form."""
     clear(H, Q, state)
@@ -258,7 +265,7 @@ def rebuild(H, Q, state, size, rules):  # type: ignore[no-untyped-def]
         join(H, state, state.places[a], a, rules)
 
 
-@compiled_sums
+@compile_sums
 def build(H, Q, places, size, rules):  # type: ignore[no-untyped-def]
     """The state of a support with `size` variables, and room for as many as there are `places`."""
     state = make_state(H, Q, len(places), len(rules.most))

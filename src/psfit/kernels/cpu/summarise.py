@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from psfit.kernels.cpu.compiler import compiled
+from psfit.kernels.cpu.compiler import compile_loops
 
 Array = NDArray[np.float64]
 Three = tuple[Tensor, Tensor, Tensor]
@@ -51,7 +51,7 @@ def compile_kernels() -> None:
     summarise((x, x, x), x[0], x[0], (x[0], x[0], x[0]), (x[0], x[0], x[0]), 1.0, True)
 
 
-@compiled
+@compile_loops
 def _summarise(
     first: Array,
     second: Array,

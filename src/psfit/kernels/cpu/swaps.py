@@ -6,14 +6,14 @@ gain more than that, so most variables need no further look.
 
 import numpy as np
 
-from psfit.kernels.cpu.compiler import compiled_sums
+from psfit.kernels.cpu.compiler import compile_sums, compile_inner_sums
 from psfit.kernels.cpu.states import build, copy_state, exchange, join, leave, make_rules, rebuild, value_of
 
 # A state is made again if the value that was carried along is off by this share of what the form can gain.
 MOST_DRIFT = 1e-7
 
 
-@compiled_sums
+@compile_inner_sums
 def best_addition(H, state, rules):  # type: ignore[no-untyped-def]
     """The variable that would lower the objective most; -1 if none may join."""
     best, found = -1.0, -1
@@ -28,7 +28,7 @@ def best_addition(H, state, rules):  # type: ignore[no-untyped-def]
     return found
 
 
-@compiled_sums
+@compile_inner_sums
 def cheapest_place(state, size, rules):  # type: ignore[no-untyped-def]
     """The place whose variable costs least to leave; -1 if all must stay."""
     best, found = np.inf, -1
@@ -40,7 +40,7 @@ def cheapest_place(state, size, rules):  # type: ignore[no-untyped-def]
     return found
 
 
-@compiled_sums
+@compile_inner_sums
 def _square(x, k):  # type: ignore[no-untyped-def]
     total = 0.0
     for o in range(x.shape[1]):
@@ -48,7 +48,7 @@ def _square(x, k):  # type: ignore[no-untyped-def]
     return total
 
 
-@compiled_sums
+@compile_sums
 def best_swap(H, state, size, rules, least):  # type: ignore[no-untyped-def]
     """The place, the newcomer and the gain of the best swap that gains more than `least`; place -1 if there is none."""
     places, inside, K, T, x, d, left, taken = state
@@ -85,7 +85,7 @@ def best_swap(H, state, size, rules, least):  # type: ignore[no-untyped-def]
     return place, newcomer, best
 
 
-@compiled_sums
+@compile_inner_sums
 def descend(H, Q, state, size, rules, constant, rel_tol, most_swaps):  # type: ignore[no-untyped-def]
     """Make the best swap until none gains more than `rel_tol` of the objective; return the objective and the swaps."""
     value = value_of(Q, state, size)
@@ -105,7 +105,7 @@ def descend(H, Q, state, size, rules, constant, rel_tol, most_swaps):  # type: i
     return value, swaps
 
 
-@compiled_sums
+@compile_sums
 def grow(H, state, size, limit, rules):  # type: ignore[no-untyped-def]
     """Add the best variable again and again, up to `limit`; return the new size."""
     while size < limit:
@@ -117,7 +117,7 @@ def grow(H, state, size, limit, rules):  # type: ignore[no-untyped-def]
     return size
 
 
-@compiled_sums
+@compile_sums
 def shrink(state, size, limit, rules):  # type: ignore[no-untyped-def]
     """Take out the cheapest variable again and again, down to `limit`; return the new size."""
     while size > limit:
@@ -129,7 +129,7 @@ def shrink(state, size, limit, rules):  # type: ignore[no-untyped-def]
     return size
 
 
-@compiled_sums
+@compile_sums
 def search_rows(H, Q, base, work, size, starts, most_swaps, rules, constant, rel_tol, values, swaps):  # type: ignore[no-untyped-def]
     """Descend from each row of ``starts (B, size)``, which differ from `base` in some places.
 
@@ -152,7 +152,7 @@ def search_rows(H, Q, base, work, size, starts, most_swaps, rules, constant, rel
             starts[row, a] = work.places[a]
 
 
-@compiled_sums
+@compile_inner_sums
 def exceeds_groups(state, rules):  # type: ignore[no-untyped-def]
     """Whether a group has too many variables inside, because some exchanges to a start were left out."""
     excess = 0
@@ -161,7 +161,7 @@ def exceeds_groups(state, rules):  # type: ignore[no-untyped-def]
     return excess > 0
 
 
-@compiled_sums
+@compile_sums
 def score_newcomers(H, state, size, rules, gains, partners):  # type: ignore[no-untyped-def]
     """For every variable the gain of its best swap, and the place of its partner; -1 where there is none."""
     places, inside, K, T, x, d, left, taken = state

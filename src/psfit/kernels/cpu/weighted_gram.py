@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from psfit.kernels.cpu.compiler import compiled
+from psfit.kernels.cpu.compiler import compile_loops
 
 
-@compiled
+@compile_loops
 def add_weighted_gram(A: np.ndarray, weights: np.ndarray, total: np.ndarray) -> None:
     """Add ``A' diag(weights) A`` to ``total (n, n)``, for rows ``A (m, n)`` and ``weights (m,)``.
 
