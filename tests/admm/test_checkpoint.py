@@ -351,7 +351,8 @@ def test_a_diverged_state_is_not_kept(tmp_path, monkeypatch):
         after = plain(self, setup, state)
         if state.iteration < 7:
             return after
-        return replace(after, bilinear=replace(after.bilinear, z=after.bilinear.z * torch.nan))
+        broken = replace(after.bilinear, z=after.bilinear.z * torch.nan)
+        return replace(after, bilinear=broken, sizes=after.sizes * torch.nan)
 
     monkeypatch.setattr(BiCADMM, "step", explode)
     run(tmp_path)

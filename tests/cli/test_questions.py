@@ -32,7 +32,7 @@ def test_why_the_gap_is_wide():
     searched = SparseLinearRegression(2, gamma=10.0, solver=BiCADMM(exact=True, time_limit=60)).fit(X, y)
     for model in (wide, tight, searched):
         assert model.support_.tolist() == [3, 9]
-    assert wide.gap_ == pytest.approx(0.77, abs=0.02)
+    assert wide.gap_ == pytest.approx(0.74, abs=0.02)
     assert tight.gap_ < 1e-9
     assert searched.gap_ < 1e-4
 

@@ -13,6 +13,7 @@ from psfit.data import Streamed
 from psfit.data.streamed import ArrayRows
 from psfit.losses import Hinge, Logistic, Softmax, Squared
 from psfit.pipeline.path import solve_path
+from psfit.problem import costs
 
 KAPPAS = [1, 2, 3, 5, 8]
 
@@ -73,13 +74,15 @@ def test_rows_that_pass_by():
     assert stream.rows_read <= 8 * 300
 
 
-def test_columns_out_of_reach_are_refused(monkeypatch):
-    import psfit.problem.costs as costs
-
+@pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=lambda loss: loss.name)
+def test_a_path_on_candidate_columns(loss, monkeypatch):
+    source = make_source(loss, samples=100, features=300, nonzeros=3, seed=2)
+    problem = Problem(loss, (1,), gamma=3.0)
+    (whole,) = solve_path(problem, source, [1, 2, 4], [3.0])
     monkeypatch.setattr(costs, "MOST_NUMBERS", 1)
-    source = make_source(Squared(), samples=100, features=300, nonzeros=3, seed=2)
-    with pytest.raises(ValueError, match="300 columns are too many to factor"):
-        solve_path(Problem(Squared(), (1,), gamma=3.0), source, [1, 2], [3.0])
+    (part,) = solve_path(problem, source, [1, 2, 4], [3.0])
+    np.testing.assert_allclose(part.objectives, whole.objectives, rtol=1e-6)
+    assert (part.lower_bounds <= part.objectives).all()
 
 
 def test_several_gammas_and_targets():

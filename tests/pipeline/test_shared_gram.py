@@ -21,7 +21,9 @@ def multiplied(monkeypatch):
     product = DenseStrip.gram
 
     def counted(strip, weights):
-        rows.append(strip.shape[0])
+        # Refits multiply the columns of a support; only products of all columns are expensive.
+        if strip.shape[1] >= X.shape[1]:
+            rows.append(strip.shape[0])
         return product(strip, weights)
 
     monkeypatch.setattr(DenseStrip, "gram", counted)

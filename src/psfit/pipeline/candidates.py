@@ -31,18 +31,18 @@ MOST_LIMITS = 5
 Find = Callable[[Instance, Tensor | None, Tensor | None, Store | None], Answers]
 
 
-def search_candidates(inst: Instance, find: Find, start: Tensor | None, store: Store | None = None) -> Answers:
+def search_candidates(inst: Instance, find: Find, start: Tensor | None, store: Store | None, thorough: bool) -> Answers:
     """Answers for all limits, with only a few passes over all columns.
 
     Newcomers are first ranked by their slopes alone, which is one product with all columns. When those bring nothing,
-    all swaps are scored; when these bring nothing, the search ends.
+    or if the search is `thorough` from the beginning, all swaps are scored; when these bring nothing, the search ends.
     """
     inst.watch.begin("the choice of candidates")
     order = rank_features(inst, start)
     index = order[: inst.costs.first_candidates].sort().values
     begin = None if start is None else inst.pick_rows(start, index)
     first = find(inst.restrict(index), begin, None, None if store is None else store.inside("candidates"))
-    best, thorough = _fill(inst, first, index), inst.source.matrix.streamed
+    best = _fill(inst, first, index)
     for _ in range(ROUNDS):
         inst.watch.begin("the search for candidates")
         if inst.watch.must_stop():

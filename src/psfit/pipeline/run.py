@@ -17,6 +17,7 @@ from psfit.pipeline.proofs import OneLimitProver, Proofs, Prover, SeveralLimitsP
 from psfit.pipeline.several_limits import SeveralLimits, SeveralLimitsSearch
 from psfit.pipeline.task import Task
 from psfit.problem.instance import Instance
+from psfit.search.explore import EFFORTS
 from psfit.search.refit import Fit
 
 Method = OneLimit | SeveralLimits
@@ -61,14 +62,19 @@ def run(
         gap = task.solver.certified_gap
         prover = SeveralLimitsProver(inst, gap, limits) if limits else OneLimitProver(inst, gap)
 
+    searches = EFFORTS[task.effort] is not None
+
     def find(part: Instance, start: Tensor | None, known: Tensor | None, store: Store | None) -> Answers:
+        if known is not None and not searches:
+            # Without a search only an iteration leads from known supports to better ones.
+            start, known = known[0], None
         method: Method = OneLimit(part, task, start, None if known is None else known[0], store)
         if limits:
             method = SeveralLimits(part, limits, task, known)
         return find_answers(part, method, prover if part is inst else None)
 
     if inst.costs.uses_candidates:
-        answers = search_candidates(inst, find, begin, store)
+        answers = search_candidates(inst, find, begin, store, inst.source.matrix.streamed or not searches)
     else:
         answers = find(inst, begin, None, store)
     status, proofs = answers.iteration.status, Proofs.none(answers)

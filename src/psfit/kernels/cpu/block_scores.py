@@ -13,7 +13,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from psfit.kernels.cpu.compiler import compile_sums, compile_inner_sums
+from psfit.kernels.cpu.compiler import compile_inner_sums, compile_sums
 from psfit.kernels.cpu.states import build, make_rules
 
 # An item stays inside if a pivot of its block of the inverse is below this share of the diagonal.

@@ -12,7 +12,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from psfit.kernels.cpu.compiler import compile_sums, compile_inner_sums
+from psfit.kernels.cpu.compiler import compile_inner_sums, compile_sums
 
 # The limits of a search, which do not change with its state: `fixed (n,)` variables stay in or out; a variable l of
 # the group ``group[l] >= 0`` may join only while fewer than ``most[group]`` of that group are inside; a variable with a

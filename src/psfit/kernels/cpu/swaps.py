@@ -6,7 +6,7 @@ gain more than that, so most variables need no further look.
 
 import numpy as np
 
-from psfit.kernels.cpu.compiler import compile_sums, compile_inner_sums
+from psfit.kernels.cpu.compiler import compile_inner_sums, compile_sums
 from psfit.kernels.cpu.states import build, copy_state, exchange, join, leave, make_rules, rebuild, value_of
 
 # A state is made again if the value that was carried along is off by this share of what the form can gain.
