@@ -57,7 +57,7 @@ def test_candidates_reach_objective_and_bound_of_the_full_fit(loss, grid, monkey
     assert part.candidates < 80
     assert part.lower_bound <= full.objective
     # The squared loss in memory has a stronger bound, from its eigenvalues.
-    no_worse(full.lower_bound, part.lower_bound, 0.2 if loss.quadratic else 1e-2)
+    no_worse(full.lower_bound, part.lower_bound, 0.2 if loss.quadratic else 2e-2)
 
 
 @pytest.mark.parametrize("loss", [Squared(), Softmax()], ids=lambda loss: loss.name)

@@ -16,6 +16,7 @@ from psfit.problem.instance import Instance
 # The most rounds. A round that closes less than this share of the gap is the last.
 ROUNDS = 4
 WORTHWHILE = 0.02
+PATIENCE = 1
 
 
 def bound_by_candidates(inst: Instance, Z: Tensor, objective: float) -> tuple[Tensor, Tensor]:
@@ -25,20 +26,20 @@ def bound_by_candidates(inst: Instance, Z: Tensor, objective: float) -> tuple[Te
     eta = inst.restrict(index).source.matrix.mv(inst.pick_rows(Z, index).to(source.matrix.dtype))
     slopes = inst.problem.loss.gradient(eta, source.working_target)
     best, scores = dual_bound(inst, slopes, inst.domain)
-    # Below the bound that needs no data a gain is no gain.
+    # A bound that stays below the one that needs no data is given up.
     floor, found = trivial_bound(inst), scores
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         index, grown = _choose_candidates(inst, Z, found)
         if inst.watch.must_stop() or not grown:
             break
         slopes, part = _improve_slopes(inst.restrict(index), inst.pick_rows(Z, index), objective)
         Z = inst.fill_rows(part, index)
         value, found = dual_bound(inst, slopes, inst.domain)
-        known = max(float(best), floor)
-        if float(value) > float(best):
+        gain = float(value) - float(best)
+        if gain > 0:
             best, scores = value, found
-        gain = float(value) - known
-        if inst.grid.follow_first_rank(not gain > WORTHWHILE * (objective - max(known, float(value)))):
+        hopeless = number >= PATIENCE and float(best) < floor
+        if inst.grid.follow_first_rank(hopeless or not gain > WORTHWHILE * (objective - float(best))):
             break
     return best, scores
 
