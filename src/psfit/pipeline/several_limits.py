@@ -111,7 +111,8 @@ class SeveralLimitsSearch:
         order = sorted(self.kappas, key=lambda kappa: kappa not in spread(self.kappas, OWN_STARTS))
         limits = [kappa for kappa in order if self.kappas.index(kappa) in open_limits]
         better = restart_limits(self.objective, self.found, limits, self.task.solver.effort)
-        self.found = pass_on(self.objective, better)
+        changed = {kappa for kappa in self.kappas if better[kappa] is not self.found[kappa]}
+        self.found = pass_on(self.objective, better, changed)
         return list(self.found.values())
 
     def refit(self, found: list[SupportFit]) -> list[Fit]:

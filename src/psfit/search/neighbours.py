@@ -22,6 +22,8 @@ from psfit.search.support_fit import SupportFit
 SWEEPS = 3
 # Rounds of models at each limit of a path: neighbours improve each other.
 PATH_ROUNDS = 6
+# Restarts are made at this many limits; their neighbours then try what was found.
+MOST_RESTARTED = 10
 
 
 def search_limits(
@@ -41,11 +43,15 @@ def search_limits(
     return pass_on(objective, found)
 
 
-def pass_on(objective: Objective, found: dict[int, SupportFit]) -> dict[int, SupportFit]:
-    """Try the support of every limit at the next smaller one, and then at the next larger one."""
+def pass_on(
+    objective: Objective, found: dict[int, SupportFit], changed: set[int] | None = None
+) -> dict[int, SupportFit]:
+    """Try the support of every limit, or of those that have `changed`, at the next smaller and the next larger one."""
     found, kappas = dict(found), list(found)
+    if changed is not None and not changed:
+        return found
     if objective.exact:
-        return _pass_on_in_form(objective, found)
+        return _pass_on_in_form(objective, found, set(kappas) if changed is None else changed)
     for above, kappa in pairwise(reversed(kappas)):
         less = shrink(objective, found[above], kappa)
         if less.value < found[kappa].value - objective.rel_tol * abs(less.value):
@@ -62,10 +68,11 @@ def restart_limits(
     """Search from perturbations of the supports of `limits`, in this order.
 
     All of them together may cost as much as the restarts of a single fit, since neighbours have already improved each
-    other. At least one limit is searched. Where the form is only a model, each search needs models of its own, so there
-    are few, at different limits.
+    other. At least one limit is searched, and unless the effort is "high" only the first few. Where the form is only a
+    model, each search needs models of its own, so there are fewer.
     """
     found, exploration = dict(found), EFFORTS[effort]
+    limits = limits if effort == "high" else limits[:MOST_RESTARTED]
     if exploration is None:
         return found
     if not objective.exact:
@@ -111,27 +118,26 @@ def _search_form(
         for (kappa, _), end in zip(rows, ends, strict=True):
             if kappa not in best or end.value < best[kappa].value:
                 best[kappa] = end
-        return list(_sweep(search, {kappa: best[kappa] for kappa in kappas}).values())
+        return list(_sweep(search, {kappa: best[kappa] for kappa in kappas}, set(kappas)).values())
 
     ends = local.find(search_all, len(kappas))
     return {kappa: refit_end(objective, local.unpack(end.chosen), Z) for kappa, end in zip(kappas, ends, strict=True)}
 
 
-def _pass_on_in_form(objective: Objective, found: dict[int, SupportFit]) -> dict[int, SupportFit]:
+def _pass_on_in_form(objective: Objective, found: dict[int, SupportFit], changed: set[int]) -> dict[int, SupportFit]:
     kappas = list(found)
     local = objective.local_form(found[kappas[0]])
     known = {kappa: End(local.pack(one.chosen), one.value) for kappa, one in found.items()}
-    ends = local.find(lambda search: list(_sweep(search, known).values()), len(kappas))
+    ends = local.find(lambda search: list(_sweep(search, known, changed).values()), len(kappas))
     for kappa, end in zip(kappas, ends, strict=True):
         if not np.array_equal(end.chosen, known[kappa].chosen):
             found[kappa] = refit_end(objective, local.unpack(end.chosen), found[kappa].fit.Z)
     return found
 
 
-def _sweep(search: FormSearch, best: dict[int, End]) -> dict[int, End]:
-    """Try the support of every limit at the next smaller and the next larger one, until nothing changes."""
+def _sweep(search: FormSearch, best: dict[int, End], changed: set[int]) -> dict[int, End]:
+    """Try supports that have `changed` at the next smaller and the next larger limit, until nothing changes."""
     best, kappas = dict(best), list(best)
-    changed = set(kappas)
     for _ in range(SWEEPS):
         rows = [(low, search.shrink(best[high].chosen, [low])[0]) for low, high in pairwise(kappas) if high in changed]
         rows += [(high, search.grow(best[low].chosen, [high])[0]) for low, high in pairwise(kappas) if low in changed]
