@@ -13,6 +13,8 @@ MOST_NUMBERS = 1 << 27
 # A Gram product of so many operations is cheap, by the kind of device. Above that, with a limit that is much smaller
 # than the number of columns, only candidate columns are multiplied.
 CHEAP_PRODUCT = {"cpu": 4e9, "cuda": 4e13}
+MODEL_SHARE = 0.25
+FORM_ROWS = 500
 # Compute capabilities of the GPUs with fast double precision: A100, H100 and H200, B200.
 FAST_DOUBLE = ((8, 0), (9, 0), (10, 0))
 
@@ -97,10 +99,15 @@ class Costs:
 
     @property
     def product_is_cheap(self) -> bool:
-        """Whether a Gram product of all columns, for all pairs of outputs that a loss couples, is cheap."""
+        """Whether a Gram product of all columns, for all pairs of outputs that a loss couples, is cheap.
+
+        The matrix itself costs as much as the products of FORM_ROWS samples. Losses other than the squared one need
+        many such matrices, so less of each is cheap.
+        """
         pairs = self.outputs * (self.outputs + 1) / 2 if self.problem.loss.joint else 1.0
-        work = 2.0 * pairs * self.sizes.samples * self.matrix.shape[1] ** 2
-        return work <= CHEAP_PRODUCT[self.matrix.device.type] and self.matrix.shape[1] ** 2 <= MOST_NUMBERS
+        share = 1.0 if self.problem.loss.quadratic else MODEL_SHARE
+        work = 2.0 * pairs * (self.sizes.samples + FORM_ROWS) * self.matrix.shape[1] ** 2
+        return work <= share * CHEAP_PRODUCT[self.matrix.device.type] and self.matrix.shape[1] ** 2 <= MOST_NUMBERS
 
     @property
     def products_in_double(self) -> bool:

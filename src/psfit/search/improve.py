@@ -21,13 +21,14 @@ MOST_ROUNDS = 50
 FEW_SWAPS = (1, 2, 3, 4, 8)
 # Shares of the support that are exchanged at random for further searches.
 PERTURBED = (0.1, 0.25, 0.5, 0.25, 0.5, 0.1, 0.75, 0.5)
-SINGLE_SWAPS = 6
+SINGLE_SWAPS = 12
 MOST_PROPOSED = len(FEW_SWAPS) + 1 + len(PERTURBED) + SINGLE_SWAPS
 # How often a model is asked for proposals before it is given up.
 ATTEMPTS = 3
-# The most supports that are fitted in a round, and how many of them if the loss has kinks, where each takes longer.
+# The most supports that are fitted in a round. If the loss has kinks, models are poor, and fits are made one by one until
+# one is better.
 TRIES = 12
-KINK_TRIES = 4
+KINK_TRIES = 16
 
 
 def improve(objective: Objective, found: SupportFit, rounds: int = MOST_ROUNDS, attempts: int = ATTEMPTS) -> SupportFit:
@@ -116,11 +117,10 @@ def _try(objective: Objective, local: LocalForm, found: SupportFit, ends: list[E
 def _try_in_turn(
     objective: Objective, local: LocalForm, found: SupportFit, ends: list[End], threshold: float
 ) -> SupportFit | None:
-    """The best of a few fits, one after the other."""
-    best: SupportFit | None = None
+    """The first of some fits, one after the other, that is better than what was found."""
     for end in ends:
         support = local.unpack(end.chosen)
-        fit = objective.fit(support, found.fit.Z, found.value if best is None else best.value)
-        if fit.value < (found.value - threshold if best is None else best.value):
-            best = SupportFit(support, fit)
-    return best
+        fit = objective.fit(support, found.fit.Z, found.value)
+        if fit.value < found.value - threshold:
+            return SupportFit(support, fit)
+    return None

@@ -22,8 +22,8 @@ from psfit.search.support_fit import SupportFit
 SWEEPS = 3
 # Rounds of models at each limit of a path: neighbours improve each other.
 PATH_ROUNDS = 6
-# Restarts are made at this many limits; their neighbours then try what was found.
-MOST_RESTARTED = 10
+# Restarts are made at this many limits, and at others if that is cheap; their neighbours then try what was found.
+FIRST_RESTARTED = 10
 
 
 def search_limits(
@@ -68,11 +68,10 @@ def restart_limits(
     """Search from perturbations of the supports of `limits`, in this order.
 
     All of them together may cost as much as the restarts of a single fit, since neighbours have already improved each
-    other. At least one limit is searched, and unless the effort is "high" only the first few. Where the form is only a
-    model, each search needs models of its own, so there are fewer.
+    other. After the first limits others follow only while little work was done. Where the form is only a model, each
+    search needs models of its own, so there are fewer.
     """
     found, exploration = dict(found), EFFORTS[effort]
-    limits = limits if effort == "high" else limits[:MOST_RESTARTED]
     if exploration is None:
         return found
     if not objective.exact:
@@ -86,9 +85,12 @@ def restart_limits(
     bases = [End(local.pack(found[kappa].chosen), found[kappa].value) for kappa in limits]
 
     def restart(search: FormSearch) -> list[End]:
-        stop, ends, enough = lambda: any(inst.watch.reasons), [], search.work + allowed
-        for base in bases:
-            ends.append(search.restart(base, exploration.patience, allowed / 4, stop) if search.work < enough else base)
+        stop, ends, before = lambda: any(inst.watch.reasons), [], search.work
+        for number, base in enumerate(bases):
+            enough = allowed if number < FIRST_RESTARTED else exploration.work * FREE_WORK
+            if search.work < before + enough:
+                base = search.restart(base, exploration.patience, allowed / 4, stop)
+            ends.append(base)
         return ends
 
     ends = local.find(restart, len(limits))
