@@ -25,8 +25,8 @@ SINGLE_SWAPS = 12
 MOST_PROPOSED = len(FEW_SWAPS) + 1 + len(PERTURBED) + SINGLE_SWAPS
 # How often a model is asked for proposals before it is given up.
 ATTEMPTS = 3
-# The most supports that are fitted in a round. If the loss has kinks, models are poor: fits are made one by one, until one
-# is better.
+# The most supports that are fitted in a round. If the loss has kinks, models are poor, and fits follow each other until
+# one of them is better.
 TRIES = 12
 KINK_TRIES = 16
 
