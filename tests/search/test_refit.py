@@ -13,7 +13,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
 from psfit import Dense, GridSpec, Problem, Source
-from psfit.losses import Hinge, Logistic
+from psfit.losses import Hinge, Logistic, Poisson
 from psfit.problem.pose import pose
 from psfit.search.refit import refit
 
@@ -65,6 +65,17 @@ def test_refit_gradient_vanishes(loss):
     at_answer, at_zero = gradient(coef, intercept), gradient(0 * coef, 0 * intercept)
     scale = torch.cat([at_zero[0][mask], at_zero[1]]).norm()
     assert torch.cat([at_answer[0][mask], at_answer[1]]).norm() <= 1e-8 * scale
+
+
+def test_a_start_whose_curvatures_overflow_does_not_change_the_refit():
+    inst = posed(Poisson(), 3, gamma=1e4, nodes=2)
+    chosen = support(inst, [0, 2, 5])
+    start = zero(inst)
+    start[-1] = 1e6  # the intercept
+    expected = refit(inst, 0, chosen, zero(inst))
+    fit = refit(inst, 0, chosen, start)
+    assert fit.value == pytest.approx(expected.value, rel=1e-9)
+    assert fit.residual < 1e-8
 
 
 def test_refit_from_float32_data_is_exact_in_float64():

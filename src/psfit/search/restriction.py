@@ -174,8 +174,9 @@ class Restriction:
         """The Hessian at the weighted curvatures ``(m, c')`` of the samples, or the latest one if it is close."""
         if self._latest is not None:
             before, hessian = self._latest
-            changed = ((curvature - before).abs() > LARGEST_CHANGE * before).sum()
-            if bool(self.total(changed) == 0):
+            # A start far away may have infinite curvatures, of which nothing is used again.
+            close = ((curvature - before).abs() <= LARGEST_CHANGE * before) & before.isfinite()
+            if bool(self.total((~close).sum()) == 0):
                 return hessian
         hessian = self._complete(self.products(curvature, [])[0])
         self._latest = curvature, hessian
