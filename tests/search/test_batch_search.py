@@ -175,6 +175,21 @@ def test_dependent_columns_do_not_join_together(device):
 
 
 @devices
+def test_starts_with_dependent_columns_are_mended_as_on_the_host(device):
+    """With no swaps allowed, the ends are the starts without what depends on the others."""
+    single = make_form(12, 60, 0.5, seed=10, ridge=0.0)
+    form = SearchForm(single.H.repeat(3, 3), single.Q.repeat(3, 1), single.constant)
+    host, batch = both(device, form, make_domain(36, 8))
+    base = np.isin(np.arange(36), range(8))
+    rng = np.random.default_rng(3)
+    starts = np.stack([host.perturb(base, share, rng) for share in (0.25, 0.5, 0.5, 0.75, 1.0, 1.0)])
+    expected = host.descend_around(base, starts, [0] * 6)
+    assert any((end.chosen != start).any() for end, start in zip(expected, starts, strict=True))
+    for end, other in zip(batch.descend_around(base, starts, [0] * 6), expected, strict=True):
+        np.testing.assert_array_equal(end.chosen, other.chosen)
+
+
+@devices
 def test_digits_remain_where_variables_nearly_depend_on_each_other(device):
     """More variables than samples and hardly any ridge: the objective is a tiny difference of large numbers."""
     form, domain = make_form(60, 10, 0.9, outputs=2, ridge=1e-9, seed=9), make_domain(60, 13)

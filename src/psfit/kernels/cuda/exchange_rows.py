@@ -35,7 +35,8 @@ def exchange_rows(
         known = tuple(vars(choice).values())
         tiles = choice.gains.shape[1]
     else:
-        place, newcomer, moves = choice
+        # The kernel expects neighbours in memory; a caller may pass the column of a table.
+        place, newcomer, moves = (tensor.contiguous() for tensor in choice)
         known, tiles = (value, place, place, value, value, value, place, moves, moves, value), 1
     with torch.cuda.device(rows.T.device):
         _exchange_rows[(B,)](
