@@ -7,6 +7,8 @@ does the same work on one device and does not wait for the host, it is recorded 
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,12 +22,19 @@ class Replay:
     """A function of named tensors that is applied repeatedly to its own result.
 
     All results are in the same buffers: the next call overwrites them. Only those named in `fresh` are new tensors.
+    Those named in `constants` are only read; they are copied again only if another tensor is given.
     """
 
-    def __init__(self, function: Callable[[Tensors], Tensors], fresh: tuple[str, ...] = ()) -> None:
-        self.function, self.fresh = function, fresh
+    def __init__(
+        self,
+        function: Callable[[Tensors], Tensors],
+        fresh: tuple[str, ...] = (),
+        constants: tuple[str, ...] = (),
+    ) -> None:
+        self.function, self.fresh, self.constants = function, fresh, constants
         self.calls = 0
         self.graph: torch.cuda.CUDAGraph | None = None
+        self._given: Tensors = {}
 
     def __call__(self, tensors: Tensors) -> Tensors:
         """The results: the same names as the arguments, and possibly more."""
@@ -36,19 +45,48 @@ class Replay:
             self._record(tensors)
         assert self.graph is not None
         for name, buffer in self.inputs.items():
-            if tensors[name] is not buffer:
+            if tensors[name] is not buffer and tensors[name] is not self._given.get(name):
                 buffer.copy_(tensors[name])
+        self._given = {name: tensors[name] for name in self.constants}
         self.graph.replay()
         return {name: value.clone() if name in self.fresh else value for name, value in self.results.items()}
 
     def _record(self, tensors: Tensors) -> None:
         self.inputs = {name: value.clone() for name, value in tensors.items()}
         self.graph = torch.cuda.CUDAGraph()
-        with _without_garbage_collection(), torch.cuda.graph(self.graph):
+        device = next(iter(tensors.values())).device
+        with _without_garbage_collection(), _recording(self.graph, device):
             found = self.function(self.inputs)
             for name, buffer in self.inputs.items():
-                buffer.copy_(found[name])
+                if found[name] is not buffer:
+                    buffer.copy_(found[name])
         self.results = found | self.inputs
+
+
+@contextmanager
+def _recording(graph: torch.cuda.CUDAGraph, device: torch.device) -> Iterator[None]:
+    """Record what is launched inside.
+
+    The context manager of torch also waits for the device and gives all free memory back, which then must be allocated
+    anew. Here nothing is given back, and graphs share their memory for what they need only while they run: they run one
+    after the other.
+    """
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        graph.capture_begin(pool=_memory_pool(device))
+        try:
+            yield
+        finally:
+            graph.capture_end()
+    torch.cuda.current_stream(device).wait_stream(stream)
+
+
+@cache
+def _memory_pool(device: torch.device) -> Any:
+    """The memory that graphs on a device share."""
+    with torch.cuda.device(device):
+        return torch.cuda.graph_pool_handle()
 
 
 @contextmanager

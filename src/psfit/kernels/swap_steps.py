@@ -67,6 +67,13 @@ class Descent:
 
 
 @dataclass(frozen=True)
+class Addition:
+    """Forward selection: the most variables ``most (B,)``."""
+
+    most: Tensor
+
+
+@dataclass(frozen=True)
 class Removal:
     """Backward elimination: the fewest variables ``least (B,)``; of each variable how many were left when it had gone.
 
@@ -143,7 +150,7 @@ def mend(form: Form, rows: Rows, at: Descent) -> None:
     at.drifted.fill_(False)
 
 
-def add(form: Form, rows: Rows) -> None:
+def add(form: Form, rows: Rows, at: Addition) -> None:
     """Put the variable that lowers the objective most in the first empty place; nothing where none may join."""
     barred = (rows.spot >= 0) | form.fixed | ~(rows.left > form.floor)
     full = full_groups(form, rows)
@@ -152,7 +159,7 @@ def add(form: Form, rows: Rows) -> None:
     gains = torch.where(barred, -1.0, rows.d.square().sum(dim=1) / rows.left).nan_to_num(-1.0)
     gain, newcomer = gains.max(dim=1)
     size, room = (rows.places >= 0).sum(dim=1), rows.places.shape[1]
-    moves = (gain >= 0) & (size < room)
+    moves = (gain >= 0) & (size < at.most)
     pass_table(form, rows, exchange(form, rows, size.clamp(max=room - 1), newcomer, moves))
 
 
@@ -168,7 +175,7 @@ def remove(form: Form, rows: Rows, at: Removal) -> None:
 
 
 class Repeated:
-    """Some steps at a time, on a GPU as a graph that is recorded once.
+    """Some steps at a time, on a GPU as a graph that is recorded once for forms and states of the same shapes.
 
     Parameters
     ----------
@@ -178,20 +185,34 @@ class Repeated:
         The class of the progress.
     """
 
-    def __init__(self, step: Callable[[Rows, Any], None], kind: type, device: torch.device) -> None:
+    def __init__(self, step: Callable[[Form, Rows, Any], None], kind: type, device: torch.device) -> None:
         def function(tensors: Tensors) -> Tensors:
-            rows = Rows(**{name: tensors[name] for name in names})
-            progress = kind(**{name: value for name, value in tensors.items() if name not in names})
+            form, rows, progress = (_pick(part, tensors) for part in (Form, Rows, kind))
             for _ in range(AT_ONCE):
-                step(rows, progress)
+                step(form, rows, progress)
             return tensors
 
-        names = [field.name for field in fields(Rows)]
-        self.kind, self.names = kind, names
-        self.function: Callable[[Tensors], Tensors] = Replay(function) if device.type == "cuda" else function
+        self.kind = kind
+        constants = tuple(_name(Form, field.name) for field in fields(Form))
+        self.function: Callable[[Tensors], Tensors] = (
+            Replay(function, constants=constants) if device.type == "cuda" else function
+        )
 
-    def __call__(self, rows: Rows, progress: Any) -> tuple[Rows, Any]:
+    def __call__(self, form: Form, rows: Rows, progress: Any) -> tuple[Rows, Any]:
         """The states and the progress after the steps."""
-        found = self.function(vars(rows) | vars(progress))
-        rest = {name: value for name, value in found.items() if name not in self.names}
-        return Rows(**{name: found[name] for name in self.names}), self.kind(**rest)
+        found = self.function(_flatten(form) | _flatten(rows) | _flatten(progress))
+        return _pick(Rows, found), _pick(self.kind, found)
+
+
+def _flatten(part: Any) -> Tensors:
+    """The tensors of an object under names that tell its class."""
+    return {_name(type(part), name): value for name, value in vars(part).items() if value is not None}
+
+
+def _pick(kind: type, tensors: Tensors) -> Any:
+    """An object of a class from tensors under such names; None for those that are not there."""
+    return kind(**{field.name: tensors.get(_name(kind, field.name)) for field in fields(kind)})
+
+
+def _name(kind: type, field: str) -> str:
+    return f"{kind.__name__}.{field}"

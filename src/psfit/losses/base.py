@@ -31,7 +31,7 @@ class Loss(ABC):
     quadratic: ClassVar[bool] = False
     # Whether it depends on ``eta - b`` alone, so that the mean may be subtracted from the targets.
     of_residual: ClassVar[bool] = False
-    # Whether `prox` does the same work for all numbers, and never reads one of them on the host.
+    # Whether `dual_point` does the same work for all numbers, and never reads one of them on the host.
     steady: ClassVar[bool] = True
     # What reports and criteria need to know; all of this may be left out. What the loss fits, and the loss of a sample
     # as a formula of the predictor eta and the target y: without them, reports call the loss by its name.
@@ -66,7 +66,7 @@ class Loss(ABC):
         """``argmin_w loss(w; b) + ||w - v||^2 / (2 step)`` to machine accuracy; ``step > 0`` broadcasts."""
 
     def dual_point(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
-        """``(v - prox(v)) / step``: a slope of the loss at its prox, never outside the domain of the conjugate."""
+        """About ``(v - prox(v)) / step``: a slope of the loss near its prox, in the domain of the conjugate."""
         return self.gradient(self.prox(v, b, step), b)
 
     @abstractmethod

@@ -11,6 +11,8 @@ from psfit.losses.special import negative_entropy, wright_omega
 
 NEWTON_STEPS = 60
 CHECK_EVERY = 4
+# Steps towards a dual point, which needs no accurate prox.
+FEW_STEPS = 8
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,6 @@ class Softmax(Loss):
     curvature_vanishes: ClassVar[bool | None] = True
     most_curvature: ClassVar[float | None] = 0.5
     of_differences: ClassVar[bool] = True
-    steady: ClassVar[bool] = False
     joint: ClassVar[bool] = True
 
     def value(self, eta: Tensor, b: Tensor) -> Tensor:
@@ -55,18 +56,26 @@ class Softmax(Loss):
         ``L`` is such that the probabilities sum to one. That sum is convex and decreasing in ``L`` and at least one
         at ``max(u) - step``, so Newton's method increases to the root.
         """
+        return self._approach(v, b, step, NEWTON_STEPS, torch.finfo(v.dtype).eps ** 0.75)
+
+    def dual_point(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
+        return self.gradient(self._approach(v, b, step, FEW_STEPS), b)
+
+    def _approach(
+        self, v: Tensor, b: Tensor, step: Tensor | float, steps: int, tolerance: float | None = None
+    ) -> Tensor:
+        """The prox after so many of Newton's steps; they end before if none moves more than the relative tolerance."""
         step = torch.as_tensor(step, dtype=v.dtype, device=v.device).expand(v.shape[0], 1)
         u = v + step * b
         top = u.amax(dim=1, keepdim=True)
         shifted = u - top + step.log()
         level = -step
-        tolerance = torch.finfo(v.dtype).eps ** 0.75
-        for k in range(1, NEWTON_STEPS + 1):
+        for k in range(1, steps + 1):
             r = wright_omega(shifted - level)
             slope = (r / (1 + r)).sum(dim=1, keepdim=True)
             move = (r.sum(dim=1, keepdim=True) - step) / slope
             level = level + move
-            if k % CHECK_EVERY == 0 and bool((move.abs() <= tolerance * (1 + level.abs())).all()):
+            if tolerance and k % CHECK_EVERY == 0 and bool((move.abs() <= tolerance * (1 + level.abs())).all()):
                 break
         return u - wright_omega(shifted - level)
 

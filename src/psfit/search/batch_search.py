@@ -1,7 +1,7 @@
 """Searches in a quadratic form on its own device: all searches of a call are rows of one batch."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from math import ceil
 from typing import Any
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from psfit.kernels.swap_rows import Form, Rows, are_sound, build, exchange, pass_table, swap_gains, values_of
-from psfit.kernels.swap_steps import AT_ONCE, Descent, Removal, Repeated, add, begin, mend, remove, swap
+from psfit.kernels.swap_steps import AT_ONCE, Addition, Descent, Removal, Repeated, add, begin, mend, remove, swap
 from psfit.problem import Domain
 from psfit.search.form_search import MOST_SWAPS, End, FormSearch, SearchForm
 
@@ -21,25 +21,28 @@ LEAST_TABLE = 1e5
 MOST_BYTES = 2**30
 
 
-@dataclass(frozen=True)
-class Nothing:
-    """The progress of forward selection, which the states tell."""
+# Steps that were recorded, by what they do and the shapes of what they work on.
+Recordings = dict[tuple[object, ...], Repeated]
 
 
-def make_search(form: SearchForm, domain: Domain, rel_tol: float) -> FormSearch:
+def make_search(form: SearchForm, domain: Domain, rel_tol: float, recordings: Recordings | None = None) -> FormSearch:
     """Searches on the form's own device where that is faster; else by compiled loops on the host."""
     table = len(form.H) * int(domain.limit)
-    fast = form.H.device.type == "cuda" and form.width == 1 and table >= LEAST_TABLE
-    return (BatchSearch if fast else FormSearch)(form, domain, rel_tol)
+    if form.H.device.type == "cuda" and form.width == 1 and table >= LEAST_TABLE:
+        return BatchSearch(form, domain, rel_tol, recordings)
+    return FormSearch(form, domain, rel_tol)
 
 
 class BatchSearch(FormSearch):
-    """Searches in one form of items with one variable each, as batches on its device; see `FormSearch`."""
+    """Searches in one form of items with one variable each, as batches on its device; see `FormSearch`.
 
-    def __init__(self, form: SearchForm, domain: Domain, rel_tol: float) -> None:
+    A recording takes time, so forms of the same shapes share their `recordings`.
+    """
+
+    def __init__(self, form: SearchForm, domain: Domain, rel_tol: float, recordings: Recordings | None = None) -> None:
         super().__init__(form, domain, rel_tol)
         self.device = form.H.device
-        self._last: tuple[tuple[object, ...], Repeated] | None = None
+        self.recordings = {} if recordings is None else recordings
 
     @cached_property
     def rows_form(self) -> Form:
@@ -56,14 +59,13 @@ class BatchSearch(FormSearch):
 
     def grow(self, chosen: np.ndarray, limits: Sequence[int]) -> list[np.ndarray]:
         size, form = self._size(chosen), self.rows_form
-        rows = build(form, self._rows_of([chosen], max(size, self._variables(limits[-1]))))
-
-        def step(rows: Rows, at: Nothing) -> None:
-            add(form, rows)
-
-        repeated = self._repeat("grow", rows, step, Nothing)
-        for _ in range(ceil((self._variables(limits[-1]) - size) / AT_ONCE)):
-            rows, _ = repeated(rows, Nothing())
+        last = self._variables(limits[-1])
+        # Stages of one selection have tables of the same shape.
+        rows = build(form, self._rows_of([chosen], max(size, last, self._variables(int(self.domain.limit)))))
+        at = Addition(torch.full((1,), last, device=self.device))
+        repeated = self._repeat(rows, add, Addition)
+        for _ in range(ceil((last - size) / AT_ONCE)):
+            rows, at = repeated(form, rows, at)
         places = rows.places[0].cpu().numpy()
         self._count(int((places >= 0).sum()), limits[-1])
         return [self._chosen(_drop_empty(places[: max(size, self._variables(limit))])) for limit in limits]
@@ -75,13 +77,9 @@ class BatchSearch(FormSearch):
         least = self._variables(limits[-1])
         remained = torch.full_like(rows.spot, -1)
         at = Removal(torch.full((1,), least, device=self.device), remained)
-
-        def step(rows: Rows, at: Removal) -> None:
-            remove(form, rows, at)
-
-        repeated = self._repeat("shrink", rows, step, Removal)
+        repeated = self._repeat(rows, remove, Removal)
         for _ in range(ceil((size - least) / AT_ONCE)):
-            rows, at = repeated(rows, at)
+            rows, at = repeated(form, rows, at)
         gone = at.remained[0, : self.items].cpu().numpy()
         return [chosen & (gone < self._variables(limit)) for limit in limits]
 
@@ -153,14 +151,10 @@ class BatchSearch(FormSearch):
     def _search(self, rows: Rows, most_swaps: Sequence[int]) -> list[End]:
         """Swap in all rows until no swap helps."""
         form = self.rows_form
-
-        def step(rows: Rows, at: Descent) -> None:
-            swap(form, rows, at)
-
         at = begin(form, rows, torch.tensor(most_swaps, device=self.device), self.form.constant, self.rel_tol)
-        repeated = self._repeat("descend", rows, step, Descent)
+        repeated = self._repeat(rows, swap, Descent)
         while True:
-            rows, at = repeated(rows, at)
+            rows, at = repeated(form, rows, at)
             drifted, active = torch.stack([at.drifted.any(), at.active.any()]).tolist()
             if drifted:
                 mend(form, rows, at)
@@ -170,12 +164,13 @@ class BatchSearch(FormSearch):
         supports = [self._chosen(_drop_empty(places)) for places in rows.places.cpu().numpy()]
         return [End(*found) for found in zip(supports, values, at.swaps.tolist(), strict=True)]
 
-    def _repeat(self, name: str, rows: Rows, step: Callable[[Rows, Any], None], kind: type) -> Repeated:
-        """The steps of the last call if the shapes are the same, since a recording takes time."""
-        key = (name, *rows.T.shape)
-        if self._last is None or self._last[0] != key:
-            self._last = key, Repeated(step, kind, self.device)
-        return self._last[1]
+    def _repeat(self, rows: Rows, step: Callable[[Form, Rows, Any], None], kind: type) -> Repeated:
+        """The steps for states of these shapes."""
+        form = self.rows_form
+        key = (kind, *rows.T.shape, len(form.Q), len(form.most), form.group is None)
+        if key not in self.recordings:
+            self.recordings[key] = Repeated(step, kind, self.device)
+        return self.recordings[key]
 
     def _rows_of(self, supports: Sequence[np.ndarray], width: int) -> Tensor:
         """The places ``(B, width)`` of supports; -1 for those that are empty."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from psfit.comm import Grid
 from psfit.problem import Domain
-from psfit.search.batch_search import make_search
+from psfit.search.batch_search import Recordings, make_search
 from psfit.search.form_search import End, FormSearch, SearchForm
 
 
@@ -19,10 +19,18 @@ class LocalForm:
     differently, and might end elsewhere.
     """
 
-    def __init__(self, form: SearchForm, domain: Domain, index: Tensor | None, grid: Grid, rel_tol: float) -> None:
+    def __init__(
+        self,
+        form: SearchForm,
+        domain: Domain,
+        index: Tensor | None,
+        grid: Grid,
+        rel_tol: float,
+        recordings: Recordings | None = None,
+    ) -> None:
         self.form, self.index, self.grid, self.size = form, index, grid, domain.items.size
         self.device = form.H.device
-        self.search = make_search(form, domain if index is None else domain.restrict(index), rel_tol)
+        self.search = make_search(form, domain if index is None else domain.restrict(index), rel_tol, recordings)
 
     def pack(self, chosen: Tensor) -> np.ndarray:
         """A support ``(size,)`` of the problem in the form's items, on the host."""

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from psfit.problem import LocalModel
 from psfit.problem.instance import Instance
+from psfit.search.batch_search import Recordings
 from psfit.search.form_search import SearchForm
 from psfit.search.local_form import LocalForm
 from psfit.search.model_form import make_form, pick_items
@@ -39,6 +40,7 @@ class Objective(ABC):
         self.inst, self.problem = inst, problem
         self.outputs = inst.items.outputs_of(problem)
         self.domain = inst.domain_of(problem)
+        self._recordings: Recordings = {}
         # Supports from which searches have found nothing better.
         self._finished: set[bytes] = set()
 
@@ -75,7 +77,7 @@ class DataObjective(Objective):
     def local_form(self, found: SupportFit) -> LocalForm:
         index = pick_items(self.inst, self.problem, found)
         form = make_form(self.inst, self.problem, found, index)
-        return LocalForm(form, self.domain, index, self.inst.grid, self.rel_tol)
+        return LocalForm(form, self.domain, index, self.inst.grid, self.rel_tol, self._recordings)
 
     def model(self, fit: Fit, chosen: Tensor) -> LocalModel:
         """The model of all items around the support, by one pass over the data, without products of other pairs."""
@@ -113,7 +115,7 @@ class FormObjective(Objective):
         """The form of all items, which is the same everywhere."""
         assert self.form.hessian is not None
         form = SearchForm(self.form.hessian, self.form.Q, self.power)
-        return LocalForm(form, self.domain, None, self.inst.grid, self.rel_tol)
+        return LocalForm(form, self.domain, None, self.inst.grid, self.rel_tol, self._recordings)
 
 
 def objective_of(inst: Instance, problem: int, search: bool = True) -> Objective:
