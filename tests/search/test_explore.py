@@ -131,7 +131,7 @@ def test_starts_of_the_squared_loss_against_loops():
 
 @pytest.mark.parametrize("loss", [Logistic(), Softmax()], **NAMED)
 def test_supports_grow_to_the_limit_although_a_model_has_few_items(loss, monkeypatch):
-    monkeypatch.setattr(model_form, "FREE_PRODUCT", {"cpu": 0.0})
+    monkeypatch.setattr(model_form, "CHEAP_PRODUCT", {"cpu": 0.0})
     monkeypatch.setattr(model_form, "LEAST_OTHERS", 2)
     inst = posed(loss, 12, features=40, samples=100)
     objective = DataObjective(inst, 0)

@@ -72,7 +72,7 @@ class Restriction:
         self.basis, self._kept_strips = basis, None
 
     @cached_property
-    def _intercepts(self) -> Tensor:
+    def intercepts(self) -> Tensor:
         """Where the intercepts are among the variables, if there are any."""
         return torch.tensor([s.stop - 1 for s in self.slices], device=self.ridge.device)
 
@@ -187,7 +187,7 @@ class Restriction:
         hessian = hessian + self.ridge_matrix
         if self.basis is None:
             self.pin_common_shift(hessian)
-            self.pin_idle_intercepts(hessian)
+            pin_idle_intercepts(self.inst, hessian, self.intercepts)
         return hessian
 
     def _add_hessian(self, H: Tensor, parts: list[Strip], eta: Tensor, b: Tensor, weight: Tensor) -> None:
@@ -206,19 +206,8 @@ class Restriction:
         The gradient has no component in that direction, so Newton's direction stays the same.
         """
         if self.loss.joint and self.inst.items.free:
-            last = self._intercepts
+            last = self.intercepts
             H[last.unsqueeze(1), last] += H[last, last].mean()
-
-    def pin_idle_intercepts(self, H: Tensor) -> None:
-        """Give curvature to an intercept that has none: it has no ridge, and losses may be linear between kinks.
-
-        It gets the curvature that all samples together typically give it, so that a step does not go too far.
-        """
-        if self.inst.items.free:
-            last = self._intercepts
-            curvature = self.loss.typical_curvature(self.inst.mean_target, len(self.outputs))
-            most = self.inst.coordinates.column_norm**2 * curvature
-            H[last, last] += most * (H[last, last] <= IDLE * most)
 
     def _penalty(self, x: Tensor) -> Tensor:
         return 0.5 * (self.ridge * self.coefficients(x).square()).sum(dim=1)
@@ -274,3 +263,15 @@ class Restriction:
     def predictors(self, x: Tensor) -> Tensor:
         """``(m, c')`` on this rank's samples."""
         return torch.cat([eta for _, _, eta, _, _ in self._passes(x)])
+
+
+def pin_idle_intercepts(inst: Instance, H: Tensor, places: Tensor) -> None:
+    """Give curvature to an intercept that has none: it has no ridge, and losses may be linear between kinks.
+
+    It gets the curvature that all samples together typically give it, so that a step does not go too far. `places` are
+    those of the intercepts of a problem in its Hessian.
+    """
+    if inst.items.free:
+        curvature = inst.problem.loss.typical_curvature(inst.mean_target, len(places))
+        most = inst.coordinates.column_norm**2 * curvature
+        H[places, places] += most * (H[places, places] <= IDLE * most)
