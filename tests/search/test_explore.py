@@ -202,7 +202,11 @@ def test_few_supports_are_all_tried(loss):
     masks = [inst.items.mask_one(support(inst, pair)).numpy() for pair in pairs]
     assert found.value == pytest.approx(min(_fit(inst.problem, base, target, mask) for mask in masks), rel=1e-6)
     assert int(found.chosen.sum()) == 2
-    assert run_search(inst)[0][-1].value == pytest.approx(found.value, rel=1e-9)
+    stages, (contribution,) = run_search(inst, start=worst)
+    assert stages[-1].value == pytest.approx(found.value, rel=1e-9)
+    assert contribution.kind == "all supports"
+    assert contribution.start == pytest.approx(max(_fit(inst.problem, base, target, mask) for mask in masks), rel=1e-6)
+    assert contribution.end == stages[-1].value
 
 
 @SOME
