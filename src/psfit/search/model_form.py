@@ -42,7 +42,7 @@ def pick_items(inst: Instance, problem: int, found: SupportFit) -> Tensor | None
     own = blocks.diagonal(dim1=1, dim2=2)
     scores = items.pack_scores(gradient[: items.features].square() / own[: items.features].clamp(min=1e-300))[0]
     keys = torch.where(found.chosen, torch.inf, scores)
-    return keys.argsort(descending=True, stable=True)[:count].sort().values
+    return inst.grid.agree(keys.argsort(descending=True, stable=True)[:count].sort().values)[0]
 
 
 def make_form(inst: Instance, problem: int, found: SupportFit, index: Tensor | None) -> SearchForm:
