@@ -131,7 +131,7 @@ def test_starts_of_the_squared_loss_against_loops():
 
 @pytest.mark.parametrize("loss", [Logistic(), Softmax()], **NAMED)
 def test_supports_grow_to_the_limit_although_a_model_has_few_items(loss, monkeypatch):
-    monkeypatch.setattr(model_form, "FREE_PRODUCT", {"cpu": 0.0})
+    monkeypatch.setattr(model_form, "CHEAP_PRODUCT", {"cpu": 0.0})
     monkeypatch.setattr(model_form, "LEAST_OTHERS", 2)
     inst = posed(loss, 12, features=40, samples=100)
     objective = DataObjective(inst, 0)
@@ -202,7 +202,11 @@ def test_few_supports_are_all_tried(loss):
     masks = [inst.items.mask_one(support(inst, pair)).numpy() for pair in pairs]
     assert found.value == pytest.approx(min(_fit(inst.problem, base, target, mask) for mask in masks), rel=1e-6)
     assert int(found.chosen.sum()) == 2
-    assert run_search(inst)[0][-1].value == pytest.approx(found.value, rel=1e-9)
+    stages, (contribution,) = run_search(inst, start=worst)
+    assert stages[-1].value == pytest.approx(found.value, rel=1e-9)
+    assert contribution.kind == "all supports"
+    assert contribution.start == pytest.approx(max(_fit(inst.problem, base, target, mask) for mask in masks), rel=1e-6)
+    assert contribution.end == stages[-1].value
 
 
 @SOME

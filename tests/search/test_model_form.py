@@ -135,7 +135,7 @@ def test_items_of_a_model_are_those_that_promise_most(loss, sparsity, monkeypatc
     inst = posed(loss, 3, sparsity=sparsity, features=30)
     found = fitted(inst, [0, 12, 29])
     assert pick_items(inst, 0, found) is None
-    monkeypatch.setattr(model_form, "FREE_PRODUCT", {"cpu": 0.0})
+    monkeypatch.setattr(model_form, "CHEAP_PRODUCT", {"cpu": 0.0})
     monkeypatch.setattr(model_form, "LEAST_OTHERS", 8)
     index = pick_items(inst, 0, found)
     assert index.tolist() == sorted(set(index.tolist()))

@@ -60,7 +60,7 @@ def test_whole_rows_have_a_regular_model(gamma):
 @pytest.mark.parametrize("sparsity", ["element", "feature"])
 def test_models_of_some_candidates_find_the_best_support(sparsity, monkeypatch):
     """The least number of candidates is no multiple of the number of outputs."""
-    monkeypatch.setattr(model_form, "FREE_PRODUCT", {"cpu": 1.0})
+    monkeypatch.setattr(model_form, "CHEAP_PRODUCT", {"cpu": 1.0})
     monkeypatch.setattr(model_form, "LEAST_OTHERS", 3)
     objective, problem, source = make_objective(8, 2, 1.0, sparsity)
     start = select_forward(objective, 2, objective.inst.ridge.new_zeros(9, objective.inst.items.outputs))

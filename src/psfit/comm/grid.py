@@ -183,6 +183,21 @@ class Grid:
         """The decision of the first rank, on all ranks: for decisions that depend on a clock."""
         return bool(self.world.broadcast(torch.tensor([float(decision)])))
 
+    def agree(self, *numbers: Tensor) -> tuple[Tensor, ...]:
+        """The numbers of the first rank, on all ranks: for those that each rank has computed and that decide something.
+
+        Processors of different kinds round differently, even if all of them begin with the same numbers.
+        """
+        if self.world.size == 1:
+            return numbers
+        joined = self.world.broadcast(torch.cat([part.flatten().double() for part in numbers]))
+        parts = joined.split([part.numel() for part in numbers])
+        return tuple(part.view(like.shape).to(like.dtype) for part, like in zip(parts, numbers, strict=True))
+
+    def total_of_nodes(self, local: Tensor) -> Tensor:
+        """The sum over the nodes of what each rank of a node's blocks has computed for it; the same on all ranks."""
+        return self.blocks.comm.broadcast(self.nodes.total(local))
+
     def rows(self, count: int) -> slice:
         """The range of `count` rows, divided evenly, that belongs to the nodes hosted here."""
         return self.nodes.hosted_part(count)

@@ -147,7 +147,7 @@ class QuadraticForm:
         factor = cholesky(H)
         x = torch.cholesky_solve(q, factor)
         value = float(self.constant.sum() - 0.5 * (q * x).sum())
-        return Minimum(rows, x, value, smallest_pivot(factor, H) if len(rows) else 1.0)
+        return Minimum(rows, x, value, float(smallest_pivot(factor, H)) if len(rows) else 1.0)
 
     def subtract_level(self, level: Tensor, constant: Tensor) -> "QuadraticForm":
         """The form for targets less ``level (c,)``, where the last column holds ones.

@@ -20,6 +20,7 @@ NEAR = 0.3
 CLOSE = 0.3
 
 Evaluation = tuple[Tensor, Tensor, Tensor]
+Agreement = Callable[..., tuple[Tensor, ...]]
 
 
 def cholesky(H: Tensor) -> Tensor:
@@ -81,6 +82,11 @@ def is_hopeless(value: Tensor, residual: Tensor, give_up: float) -> Tensor:
     return (residual < CLOSE) & (value - 2 * decrement > give_up)
 
 
+def keep_own(*numbers: Tensor) -> tuple[Tensor, ...]:
+    """The agreement of a rank that works for itself."""
+    return numbers
+
+
 def newton(
     evaluate: Callable[[Tensor], Evaluation],
     value: Callable[[Tensor], Tensor],
@@ -90,6 +96,7 @@ def newton(
     max_iter: int,
     give_up: float = float("inf"),
     least_pivot: float = 0.0,
+    agree: Agreement = keep_own,
 ) -> NewtonResult:
     """Damped Newton's method for a batch of convex problems.
 
@@ -109,6 +116,9 @@ def newton(
     least_pivot : float
         Stop if a pivot of the Hessian's factor is less than this share of its diagonal entry: then the variables are
         almost dependent, and steps are not reliable.
+    agree : callable
+        Gives all ranks the same numbers, if several ranks make the same steps: see `Grid.agree`. Values must be the
+        same on all ranks, too.
     """
     damping = x.new_zeros(len(x))
     ended = torch.zeros_like(damping, dtype=torch.bool)
@@ -119,17 +129,19 @@ def newton(
         scale = current.abs()
         factor = cholesky(hessian)
         direction = -torch.cholesky_solve(gradient.unsqueeze(-1), factor).squeeze(-1)
-        decrement = -(gradient * direction).sum(dim=-1)
+        direction, decrement = agree(direction, -(gradient * direction).sum(dim=-1))
         residual = (decrement.clamp(min=0) / scale.clamp(min=torch.finfo(x.dtype).tiny)).sqrt()
         at_rounding = (residual < torch.finfo(x.dtype).eps ** 0.5) & (residual > previous / 4)
         done = (residual <= tol) | at_rounding | ended | is_hopeless(current, residual, give_up)
-        if k == max_iter or bool(done.all()) or (least_pivot and smallest_pivot(factor, hessian) < least_pivot):
+        if k == max_iter or bool(done.all()):
+            break
+        if least_pivot and float(agree(smallest_pivot(factor, hessian))[0]) < least_pivot:
             break
         previous = residual
         if bool((damping > 0).any()):
             shifted = hessian + torch.diag_embed(damping.unsqueeze(-1) * _diagonal_unit(hessian))
             direction = -solve_spd(shifted, gradient.unsqueeze(-1)).squeeze(-1)
-            decrement = -(gradient * direction).sum(dim=-1)
+            direction, decrement = agree(direction, -(gradient * direction).sum(dim=-1))
         # The full step is almost always accepted, so the next point is evaluated with its Hessian at once.
         ahead = evaluate(x + direction)
         step = _backtrack(value, x, ahead[0], current, direction, decrement, scale)
@@ -148,10 +160,10 @@ def newton(
     return NewtonResult(x, current, residual, evaluations)
 
 
-def smallest_pivot(factor: Tensor, H: Tensor) -> float:
+def smallest_pivot(factor: Tensor, H: Tensor) -> Tensor:
     """The smallest pivot of the factor, as a share of its diagonal entry in `H`."""
     pivots = factor.diagonal(dim1=-2, dim2=-1).square()
-    return float((pivots / H.diagonal(dim1=-2, dim2=-1).clamp(min=torch.finfo(H.dtype).tiny)).min())
+    return (pivots / H.diagonal(dim1=-2, dim2=-1).clamp(min=torch.finfo(H.dtype).tiny)).min()
 
 
 def _diagonal_unit(H: Tensor) -> Tensor:

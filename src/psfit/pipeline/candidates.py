@@ -95,7 +95,7 @@ def rank_features(inst: Instance, start: Tensor | None) -> Tensor:
     scores[needed.any(dim=1)] = torch.inf
     if start is not None:
         scores[(start[:p] != 0).any(dim=1)] = torch.inf
-    return scores.argsort(descending=True, stable=True)
+    return inst.grid.agree(scores)[0].argsort(descending=True, stable=True)
 
 
 def _find_newcomers(inst: Instance, best: Answers, index: Tensor, thorough: bool) -> Tensor:
@@ -110,6 +110,7 @@ def _find_newcomers(inst: Instance, best: Answers, index: Tensor, thorough: bool
         for problem, value in enumerate(best.objectives[place].tolist()):
             score = _score_newcomers if thorough else _score_slopes
             gains = torch.maximum(gains, score(inst, part, best.Z[place], problem, value, index))
+    (gains,) = inst.grid.agree(gains)
     gains[index.cpu()] = 0.0
     order = gains.argsort(descending=True, stable=True)
     return order[gains[order] > inst.resolution].to(index.device)[: inst.costs.first_candidates]

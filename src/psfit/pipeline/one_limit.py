@@ -53,7 +53,7 @@ class OneLimit:
     def set_starts(self, many: Instance, z: Tensor, copies: int) -> None:
         """Set the starts of the searches: the largest items of ``z (n, c)``, where an iteration on `copies` ended."""
         items, Z = many.items, z.double()
-        supports = many.domain.largest(items.pack(Z))
+        Z, supports = many.grid.agree(Z, many.domain.largest(items.pack(Z)))
         self.many = many
         self.Z = torch.cat([torch.where(items.mask(supports), Z[: items.features], 0.0), Z[items.features :]])
         problems = items.problems // copies

@@ -6,7 +6,7 @@ import numpy as np
 
 from psfit.admm.record import Record
 from psfit.common.status import CLOSED_GAP, CUT_SHORT, Status, relative_gap
-from psfit.search.explore import Contribution
+from psfit.search.explore import RESTARTS, Contribution
 
 # A good refit has a far smaller relative residual than this. With a larger one, the coefficients are not the best of
 # their support.
@@ -58,7 +58,8 @@ class Result:
         A record for every outer iteration.
     starts : tuple of Contribution
         What each kind of start led to: its `kind`, the number of its `problem`, the objective on its support (`start`)
-        and after the search from there (`end`).
+        and after the search from there (`end`). Of the kind "restarts" are searches from perturbations of the best
+        support, of the kind "all supports" are fits on all supports, where they are few.
     """
 
     coef: np.ndarray
@@ -138,12 +139,16 @@ class Result:
         return text + (f", data read {self.passes:.1f} times" if self.passes else "")
 
     def _describe_starts(self) -> str:
-        """Which kind of start led to the answer of a single problem first, and how many were tried."""
+        """Which kind of start led to the answer of a single problem first, and how many were tried.
+
+        Restarts are no kind of start: they begin where the search from the best start ended.
+        """
         if len(self.kappa) > 1 or not self.starts:
             return ""
         best = min(self.starts, key=lambda one: one.end)
-        tried = len({one.kind for one in self.starts})
-        return f"{best.kind}, the best of {tried} kinds of starts" if tried > 1 else best.kind
+        tried = len({one.kind for one in self.starts} - {RESTARTS})
+        origin = "from the best" if best.kind == RESTARTS else "the best"
+        return f"{best.kind}, {origin} of {tried} kinds of starts" if tried > 1 else best.kind
 
     @property
     def support(self) -> np.ndarray:

@@ -60,7 +60,7 @@ class SeveralLimits:
         solver = replace(self.task.solver, portfolio=False)
         setup, state = solver.init(many)
         state, status, history = iterate(solver, setup, state)
-        chosen = many.domain.largest(many.items.pack(state.bilinear.z))
+        (chosen,) = many.grid.agree(many.domain.largest(many.items.pack(state.bilinear.z)))
         self.starts = [dict(zip(own, chosen[number::problems], strict=True)) for number in range(problems)]
         return Iteration.of(setup, status, history)
 
@@ -75,7 +75,7 @@ class SeveralLimits:
             setup, state = self.task.solver.init(one, start)
             state, status, history = iterate(self.task.solver, setup, state)
             start = state.bilinear.z
-            found[kappa] = one.domain.largest(one.items.pack(start))[0]
+            found[kappa] = one.grid.agree(one.domain.largest(one.items.pack(start))[0])[0]
             ended = status if ended not in CUT_SHORT else ended
         self.starts = [found]
         return Iteration.of(setup, ended, history)

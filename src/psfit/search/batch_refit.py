@@ -42,9 +42,8 @@ def fit_batch(
     batch = _Batch(inst, problem, local, supports)
     x = batch.start()
     best_x, values, gradient = x, *batch.evaluate(x)
-    step = batch.newton_step(gradient)
+    step, promised = batch.newton_step(gradient)
     for _ in range(MOST_STEPS):
-        promised = 0.5 * (gradient * step).sum(dim=1)
         lowest = min(target, float(values.nan_to_num(nan=torch.inf).min()))
         open_ = (promised > close * values.abs()) & (values - HOPE * promised < lowest)
         if not bool(open_.any()):
@@ -55,8 +54,10 @@ def fit_batch(
         best_x = torch.where(fell.unsqueeze(1), trial, best_x)
         gradient = torch.where(fell.unsqueeze(1), slope, gradient)
         values = torch.where(fell, moved, values)
-        step = torch.where(fell.unsqueeze(1), batch.newton_step(gradient), step * torch.where(open_, 0.5, 1.0)[:, None])
-    promised = 0.5 * (gradient * batch.newton_step(gradient)).sum(dim=1)
+        whole, shorter = batch.newton_step(gradient), torch.where(open_, 0.5, 1.0)
+        step = torch.where(fell.unsqueeze(1), whole[0], step * shorter.unsqueeze(1))
+        promised = torch.where(fell, whole[1], promised * shorter)
+    promised = batch.newton_step(gradient)[1]
     return BatchFit(batch.coefficients(best_x), values.nan_to_num(nan=torch.inf), promised)
 
 
@@ -100,13 +101,16 @@ class _Batch:
 
     def start(self) -> Tensor:
         """The minimisers of the form."""
-        return torch.cholesky_solve(self.q.unsqueeze(2), self.factor).squeeze(2)
+        return self.inst.grid.agree(torch.cholesky_solve(self.q.unsqueeze(2), self.factor).squeeze(2))[0]
 
-    def newton_step(self, gradient: Tensor) -> Tensor:
-        return torch.cholesky_solve(gradient.unsqueeze(2), self.factor).squeeze(2)
+    def newton_step(self, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """Steps ``(B, d)``, which are subtracted, and the decrease ``(B,)`` that each promises."""
+        step = torch.cholesky_solve(gradient.unsqueeze(2), self.factor).squeeze(2)
+        step, promised = self.inst.grid.agree(step, 0.5 * (gradient * step).sum(dim=1))
+        return step, promised
 
     def evaluate(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Objectives ``(B,)`` and gradients ``(B, d)``."""
+        """Objectives ``(B,)`` and gradients ``(B, d)``, the same on all ranks where the variables are."""
         count, source, loss = len(x), self.inst.source, self.inst.problem.loss
         X = self._spread(x)
         eta = self.matrix.mv(X.permute(1, 2, 0).reshape(len(self.rows), -1).to(self.matrix.dtype)).double()
@@ -124,9 +128,10 @@ class _Batch:
         slope = (source.weight.unsqueeze(2) * slope).flatten(1).to(self.matrix.dtype)
         sums = self.matrix.rmv(slope).double().view(len(self.rows), self.c, count)
         sums = sums.permute(2, 0, 1).reshape(count, -1).gather(1, self.place)
-        summed = self.inst.grid.nodes.total(torch.cat([local.unsqueeze(1), sums], dim=1))
-        values = summed[:, 0] + 0.5 * (self.ridge * x.square()).sum(dim=1)
-        return values, summed[:, 1:] + self.ridge * x
+        if self.inst.grid.nodes.comm.rank == 0:
+            local = local + 0.5 * (self.ridge * x.square()).sum(dim=1)
+        summed = self.inst.grid.total_of_nodes(torch.cat([local.unsqueeze(1), sums], dim=1))
+        return summed[:, 0], summed[:, 1:] + self.ridge * x
 
     def _spread(self, x: Tensor) -> Tensor:
         """Coefficients ``(B, rows, c')``."""

@@ -11,8 +11,8 @@ from psfit.problem import all_supports, are_few
 from psfit.search.form_search import EXCHANGED, End, FormSearch
 from psfit.search.improve import improve
 from psfit.search.objective import Objective
-from psfit.search.starts import drop_repeats, eliminate_backward, refit_end, select_forward
-from psfit.search.support_fit import SupportFit
+from psfit.search.starts import eliminate_backward, refit_end, select_forward
+from psfit.search.support_fit import SupportFit, drop_repeats
 
 # Restarts in a form may always use this many operations, and this share of those of its Gram product.
 FREE_WORK = 4e8
@@ -20,6 +20,9 @@ GRAM_SHARE = 0.2
 # The best so many different ends of searches in a form are fitted with all digits.
 COMPARED = 3
 MODEL_RESTARTS = 4
+# Kinds of contributions besides starts: searches from perturbations of the best support, and fits on all supports.
+RESTARTS = "restarts"
+ALL_SUPPORTS = "all supports"
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,10 @@ EFFORTS = {
 
 @dataclass(frozen=True)
 class Contribution:
-    """What a start of some kind led to: the objective of a problem on its support, and after the search from there."""
+    """What a start of some kind led to: the objective of a problem on its support, and after the search from there.
+
+    The kind may also be that of restarts, which begin at the best support so far, or of fits on all supports.
+    """
 
     kind: str
     start: float
@@ -59,11 +65,12 @@ def explore(
     exploration: Exploration | None,
     contributions: list[Contribution],
 ) -> Iterator[SupportFit]:
-    """The best support after each stage of a search.
+    """The best support after each stage of a search, from ``starts``: kinds and supports ``(size,)``.
 
-    The caller asks for the next stage only if a better support may exist. Without an `exploration` only a fit on the
-    first of the ``starts`` (kinds and supports ``(size,)``) is made. What the starts led to is added to
-    `contributions`.
+    A search by models has three stages: the given starts, further starts, restarts. The caller asks for the next one
+    only if a better support may exist. A search in the form of the problem itself (squared loss) has one stage with all
+    of these, and so have fits on all supports, where they are few. Without an `exploration` only a fit on the first
+    start is made. What the starts led to is added to `contributions`.
     """
     first = starts[0][1]
     if exploration is None or bool(first.all()) or not bool(first.any()):
@@ -73,7 +80,10 @@ def explore(
         return
     limit = int(first.sum())
     if exploration.tries_all and are_few(objective.domain.items.size, limit):
-        yield try_all(objective, refit_end(objective, first, Z))
+        start = refit_end(objective, first, Z)
+        best = try_all(objective, start)
+        contributions.append(Contribution(ALL_SUPPORTS, start.value, best.value))
+        yield best
         return
     search = _search_form if objective.exact else _search_models
     yield from search(objective, starts, limit, Z, exploration, contributions)
@@ -90,13 +100,12 @@ def _search_form(
     """Searches in the form of the problem itself."""
     nothing = SupportFit(starts[0][1], objective.fit(starts[0][1], Z))
     local, watch = objective.local_form(nothing), objective.inst.watch
-    starts = drop_repeats(
-        [
-            *starts,
-            ("forward selection", select_forward(objective, limit, Z).chosen),
-            ("backward elimination", eliminate_backward(objective, limit, Z).chosen),
-        ]
-    )
+    starts = [
+        *starts,
+        ("forward selection", select_forward(objective, limit, Z).chosen),
+        ("backward elimination", eliminate_backward(objective, limit, Z).chosen),
+    ]
+    starts = drop_repeats(starts, lambda start: local.pack(start[1]))
     supports = [local.pack(support) for _, support in starts]
     ends = local.find(lambda search: search.descend(supports), len(starts))
     for (kind, support), end in zip(starts, ends, strict=True):
@@ -110,10 +119,10 @@ def _search_form(
 
     if not watch.must_stop():
         (better,) = local.find(restart, 1)
-        contributions.append(Contribution("restarts", best.value, better.value))
+        contributions.append(Contribution(RESTARTS, best.value, better.value))
         ends = [better, *ends]
-    compared = drop_repeats([("", local.unpack(end.chosen)) for end in sorted(ends, key=lambda end: end.value)])
-    fits = [refit_end(objective, support, Z) for _, support in compared[:COMPARED]]
+    compared = drop_repeats(sorted(ends, key=lambda end: end.value), lambda end: end.chosen)
+    fits = [refit_end(objective, local.unpack(end.chosen), Z) for end in compared[:COMPARED]]
     yield min(fits, key=lambda found: found.value)
 
 
@@ -145,7 +154,7 @@ def _search_models(
     yield best
     before = best.value
     best = restart_models(objective, best, exploration.patience // 8, MODEL_RESTARTS * exploration.patience)
-    contributions.append(Contribution("restarts", before, best.value))
+    contributions.append(Contribution(RESTARTS, before, best.value))
     yield best
 
 

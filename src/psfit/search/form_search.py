@@ -97,10 +97,9 @@ class FormSearch:
     def _rules(self) -> Any:
         """What the domain says about single variables, in the form that the kernels need."""
         domain = self.domain
-        fixed = (domain.inside | domain.outside)[0].cpu().numpy()
         group = np.full(self.items, -1) if domain.group is None else domain.group.cpu().numpy()
         most = np.zeros(1, dtype=np.int64) if domain.most is None else domain.most.cpu().numpy()
-        return self._kernels.make_rules(fixed, group, most, len(self.H), self.width, self.form.accuracy)
+        return self._kernels.make_rules(self._fixed, group, most, len(self.H), self.width, self.form.accuracy)
 
     def grow(self, chosen: np.ndarray, limits: Sequence[int]) -> list[np.ndarray]:
         """Add the best item again and again; the supports ``(size,)`` at each of the rising `limits`."""
@@ -207,6 +206,7 @@ class FormSearch:
 
     @cached_property
     def _fixed(self) -> np.ndarray:
+        """The items that stay in or out."""
         fixed: np.ndarray = (self.domain.inside | self.domain.outside)[0].cpu().numpy()
         return fixed
 

@@ -6,15 +6,13 @@ true objective is lower. Supports that are a few swaps away are among the propos
 much is often still right about them.
 """
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from psfit.search.batch_refit import fit_batch
 from psfit.search.form_search import MOST_SWAPS, End, FormSearch
 from psfit.search.local_form import LocalForm
 from psfit.search.objective import Objective
-from psfit.search.support_fit import SupportFit
+from psfit.search.support_fit import SupportFit, drop_repeats
 
 MOST_ROUNDS = 50
 # How many swaps the short searches make.
@@ -70,26 +68,14 @@ def _propose(search: FormSearch, base: np.ndarray, seed: int) -> list[End]:
     """Ends of searches around a support, without repeats, the most promising first."""
     generator = np.random.default_rng(seed)
     most = MOST_SWAPS * int(base.sum())
-    starts, swaps, singles = (
-        [search.perturb(base, share, generator) for share in PERTURBED],
-        [most] * len(PERTURBED),
-        [],
-    )
+    starts, swaps = [search.perturb(base, share, generator) for share in PERTURBED], [most] * len(PERTURBED)
+    singles: list[End] = []
     if seed == 0:
-        starts, swaps = [*starts, *[base] * (len(FEW_SWAPS) + 1)], [*swaps, *FEW_SWAPS, most]
+        starts += [base] * (len(FEW_SWAPS) + 1)
+        swaps += [*FEW_SWAPS, most]
         singles = search.single_swaps(base, SINGLE_SWAPS)
     ends = search.descend_around(base, np.stack(starts), swaps)
-    return _drop_repeats(sorted([*ends, *singles], key=lambda end: end.value), base)
-
-
-def _drop_repeats(ends: Iterable[End], known: np.ndarray) -> list[End]:
-    seen, different = {known.tobytes()}, []
-    for end in ends:
-        key = end.chosen.tobytes()
-        if key not in seen:
-            seen.add(key)
-            different.append(end)
-    return different
+    return drop_repeats(sorted([*ends, *singles], key=lambda end: end.value), lambda end: end.chosen)
 
 
 def _try(objective: Objective, local: LocalForm, found: SupportFit, ends: list[End]) -> SupportFit | None:

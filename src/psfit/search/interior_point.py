@@ -105,10 +105,10 @@ class Interior:
         proved = torch.where(view.ridge > 0, 0.5 * left.square() / view.ridge, 0.0)
         size = 2 * coefficients.abs() + coefficients.abs().amax()
         gap_of_x = torch.minimum(proved, left.abs() * size).sum()
-        value, missing = float(sums[0] + penalty), float(sums[1])
-        return InteriorResult(
-            x, value, missing + float(gap_of_x), value - missing - float(proved.sum()), state.a, steps
-        )
+        value, missing = sums[0] + penalty, sums[1]
+        agreed = view.agree(value, missing + gap_of_x, value - missing - proved.sum())
+        value_of_x, gap, lower = (float(number) for number in agreed)
+        return InteriorResult(x, value_of_x, gap, lower, state.a, steps)
 
     def _step(self, x: Tensor, eta: Tensor, state: _Slack) -> tuple[Tensor, Tensor, _Slack]:
         box, view, w = self.box, self.view, self.weight
@@ -120,7 +120,7 @@ class Interior:
 
         def direction(rhs: Tensor, up: Tensor | float, down: Tensor | float) -> tuple[Tensor, Tensor, _Slack]:
             """The step after which the two products of slack and distance would be `up` and `down`."""
-            dx = torch.cholesky_solve(rhs.unsqueeze(1), factor).T
+            (dx,) = view.agree(torch.cholesky_solve(rhs.unsqueeze(1), factor).T)
             deta = view.predictors(dx)
             da = (deta + e - up / above + down / below) / D
             return (
@@ -148,7 +148,8 @@ class Interior:
         left = torch.stack([self.box.high - state.a, state.a - self.box.low, state.up, state.down])
         use = torch.stack([move.a, -move.a, -move.up, -move.down])
         most = (use / left).max().clamp(min=BOUNDARY_SHARE).reshape(1)
-        return 1 / float(self.view.inst.grid.nodes.maximum(most))
+        grid = self.view.inst.grid
+        return 1 / float(grid.blocks.comm.broadcast(grid.nodes.maximum(most)))
 
     def _complementarity(self, *states: _Slack) -> list[float]:
         """The weighted sums of all products of slack and distance."""

@@ -33,6 +33,7 @@ def refit_together(inst: Instance, problem: int, supports: list[SupportFit]) -> 
         moves = steps(gradient)
         left = (gradient * moves).sum(dim=0).clamp(min=0)
         residuals = (left / values.abs().clamp(min=torch.finfo(values.dtype).tiny)).sqrt()
+        moves, values, residuals = inst.grid.agree(moves, values, residuals)
         if step == REFIT_STEPS or float(residuals.max()) <= REFIT_TOL:
             break
         Z -= moves

@@ -7,16 +7,14 @@ by their own derivatives.
 import torch
 from torch import Tensor
 
+from psfit.problem.costs import CHEAP_PRODUCT
 from psfit.problem.instance import Instance
 from psfit.search.form_search import SearchForm
 from psfit.search.pass_model import curvature_at
-from psfit.search.restriction import Restriction
+from psfit.search.restriction import Restriction, pin_idle_intercepts
 from psfit.search.support_fit import SupportFit
 
-# A Gram product may always cost this many operations, by the kind of device.
-FREE_PRODUCT = {"cpu": 4e9, "cuda": 4e13}
-# The fewest items outside the support that a model has, as a share of those inside, and in all.
-LEAST_SHARE = 1.0
+# A model has at least this many more items outside the support than inside.
 LEAST_OTHERS = 50
 # Products that cost more than this are made in single precision, if no mean is farther from zero than so many standard
 # deviations. True fits decide between supports, so a model need not be accurate.
@@ -31,11 +29,11 @@ def pick_items(inst: Instance, problem: int, found: SupportFit) -> Tensor | None
     """The items of the model, sorted; None for all of them, where their products do not cost too much."""
     items, c = inst.items, len(inst.items.outputs_of(problem))
     pairs = c * (c + 1) / 2 if inst.problem.loss.joint else 1.0
-    free = FREE_PRODUCT[inst.source.matrix.device.type]
+    free = CHEAP_PRODUCT[inst.source.matrix.device.type]
     features = int((free / (2.0 * pairs * max(inst.samples, 1))) ** 0.5)
     inside = int(found.chosen.sum())
     per_feature = items.size // items.features
-    count = max(features * per_feature, inside + int(LEAST_SHARE * inside) + LEAST_OTHERS)
+    count = max(features * per_feature, 2 * inside + LEAST_OTHERS)
     # A domain has the same number of items for each feature.
     count += -count % per_feature
     if count >= items.size:
@@ -44,7 +42,7 @@ def pick_items(inst: Instance, problem: int, found: SupportFit) -> Tensor | None
     own = blocks.diagonal(dim1=1, dim2=2)
     scores = items.pack_scores(gradient[: items.features].square() / own[: items.features].clamp(min=1e-300))[0]
     keys = torch.where(found.chosen, torch.inf, scores)
-    return keys.argsort(descending=True, stable=True)[:count].sort().values
+    return inst.grid.agree(keys.argsort(descending=True, stable=True)[:count].sort().values)[0]
 
 
 def make_form(inst: Instance, problem: int, found: SupportFit, index: Tensor | None) -> SearchForm:
@@ -77,7 +75,7 @@ def make_form(inst: Instance, problem: int, found: SupportFit, index: Tensor | N
     H = H.view(size * c, size * c)
     H.diagonal().add_(ridge.expand(-1, c).reshape(-1))
     _pin_shifts(inst, H, c)
-    _pin_idle_intercepts(inst, H, c)
+    pin_idle_intercepts(inst, H, torch.arange(len(H) - c, len(H), device=H.device))
     return _assemble(inst, found, H, gradient, Z, rows, index, dtype)
 
 
@@ -163,12 +161,3 @@ def _pin_shifts(inst: Instance, H: Tensor, outputs: int) -> None:
         if inst.items.width == 1:
             blocks = blocks[..., blocks.shape[2] - inst.items.free :]
         blocks.add_(blocks.diagonal(dim1=0, dim2=1).mean(dim=1))
-
-
-def _pin_idle_intercepts(inst: Instance, H: Tensor, outputs: int) -> None:
-    """Give curvature to an intercept that has none; see `Restriction`."""
-    if inst.items.free:
-        last = torch.arange(len(H) - outputs, len(H), device=H.device)
-        curvature = inst.problem.loss.typical_curvature(inst.mean_target, outputs)
-        most = inst.coordinates.column_norm**2 * curvature
-        H[last, last] += most * (H[last, last] <= 1e-12 * most)

@@ -12,6 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from psfit.data.quadratic_form import Minimum
 from psfit.problem import LocalModel
 from psfit.problem.instance import Instance
 from psfit.search.batch_search import Recordings
@@ -95,10 +96,10 @@ class FormObjective(Objective):
     def __init__(self, inst: Instance, problem: int) -> None:
         super().__init__(inst, problem)
         self.form = inst.search_form.with_outputs(self.outputs)
-        self.power = float(self.form.constant.sum())
+        self.power = float(inst.grid.agree(self.form.constant.sum())[0])
 
     def fit(self, chosen: Tensor, Z: Tensor, give_up: float = float("inf"), tol: float = SEARCH_TOL) -> Fit:
-        found = self.domain.minimise(self.form, chosen)
+        found = self._minimise(chosen)
         if len(found.rows) and self.power > MOST_LOST * found.pivot * found.value:
             # The form has too few digits for nearly dependent columns, and for a fit with nearly no residual.
             return refit(self.inst, self.problem, chosen, Z, give_up, tol)
@@ -106,6 +107,15 @@ class FormObjective(Objective):
         answer[:, self.outputs] = 0
         answer[found.rows.unsqueeze(1), torch.tensor(self.outputs, device=Z.device)] = found.x.to(Z.dtype)
         return Fit(answer, found.value, 0.0)
+
+    def _minimise(self, chosen: Tensor) -> Minimum:
+        """The minimiser by the form, the same on all ranks."""
+        found = self.domain.minimise(self.form, chosen)
+        if self.inst.grid.world.size == 1:
+            return found
+        numbers = torch.tensor([found.value, found.pivot], dtype=torch.float64, device=found.x.device)
+        x, numbers = self.inst.grid.agree(found.x, numbers)
+        return Minimum(found.rows, x, *numbers.tolist())
 
     def local_form(self, found: SupportFit) -> LocalForm:
         return self.whole_form

@@ -11,7 +11,7 @@ from psfit.losses import Loss
 from psfit.problem import LocalModel
 from psfit.problem.instance import Instance
 from psfit.search.refit import Fit
-from psfit.search.restriction import Restriction
+from psfit.search.restriction import Restriction, pin_idle_intercepts
 
 
 def model_by_pass(inst: Instance, view: Restriction, fit: Fit) -> LocalModel:
@@ -46,7 +46,7 @@ def model_by_pass(inst: Instance, view: Restriction, fit: Fit) -> LocalModel:
     blocks = blocks + torch.diag_embed(inst.ridge.expand(n, c))
     inner = torch.cat([columns[view.rows[at], k] for k, at in enumerate(view.at)]) + torch.diag(view.ridge)
     view.pin_common_shift(inner)
-    view.pin_idle_intercepts(inner)
+    pin_idle_intercepts(inst, inner, view.intercepts)
     return LocalModel(gradient[:p], blocks[:p], columns[:p], inner, x[0], _items(inst, view))
 
 

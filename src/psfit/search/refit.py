@@ -95,6 +95,7 @@ def _by_newton(view: Restriction, Z: Tensor, give_up: float, tol: float, steps: 
         max_iter=steps,
         give_up=give_up,
         least_pivot=LEAST_PIVOT if first else 0.0,
+        agree=view.agree,
     )
     completed = not bool(is_hopeless(result.value, result.residual, give_up))
     x, value, residual = view.scatter(result.x, Z), float(result.value), float(result.residual)

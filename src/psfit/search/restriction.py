@@ -65,14 +65,15 @@ class Restriction:
         for _ in range(ROUNDS):
             self.basis, self._kept_strips = basis, None
             gram = self.products(weight, [])[0] + self.ridge_matrix
-            basis = [
+            next_basis = [
                 torch.linalg.solve_triangular(cholesky(gram[s, s]), T.T, upper=False).T
                 for T, s in zip(basis, self.slices, strict=True)
             ]
+            basis = list(self.agree(*next_basis))
         self.basis, self._kept_strips = basis, None
 
     @cached_property
-    def _intercepts(self) -> Tensor:
+    def intercepts(self) -> Tensor:
         """Where the intercepts are among the variables, if there are any."""
         return torch.tensor([s.stop - 1 for s in self.slices], device=self.ridge.device)
 
@@ -89,7 +90,7 @@ class Restriction:
         """The variables ``(1, size)`` of coefficients ``Z (n, c)``."""
         parts = [Z[self.rows[a], k].double() for a, k in zip(self.at, self.outputs, strict=True)]
         if self.basis is not None:
-            parts = [torch.linalg.solve(T, part) for T, part in zip(self.basis, parts, strict=True)]
+            parts = [*self.agree(*(torch.linalg.solve(T, part) for T, part in zip(self.basis, parts, strict=True)))]
         return torch.cat(parts).unsqueeze(0)
 
     def coefficients(self, x: Tensor) -> Tensor:
@@ -121,7 +122,7 @@ class Restriction:
 
     def scatter(self, x: Tensor, Z: Tensor) -> Tensor:
         """`Z` with this problem's outputs set to the variables ``x (1, size)``, zero elsewhere."""
-        Z, x = Z.clone(), self.coefficients(x)
+        Z, x = Z.clone(), x if self.basis is None else self.agree(self.coefficients(x))[0]
         for a, k, s in zip(self.at, self.outputs, self.slices, strict=True):
             Z[:, k] = 0
             Z[self.rows[a], k] = x[0, s]
@@ -130,7 +131,7 @@ class Restriction:
     def value(self, x: Tensor) -> Tensor:
         """The objective ``(1,)`` at ``x (1, size)``."""
         total = sum((weight * self.loss.value(eta, b)).sum() for _, _, eta, b, weight in self._passes(x))
-        return self.total(torch.as_tensor(total, device=x.device).reshape(1)) + self._penalty(x)
+        return self.total(self._add_penalty(torch.as_tensor(total, dtype=x.dtype, device=x.device).reshape(1), x))
 
     @property
     def value_at_zero(self) -> Tensor:
@@ -158,7 +159,7 @@ class Restriction:
                 curvatures.append(weight * self.loss.curvature(eta, b))
             elif known is None:
                 self._add_hessian(hessian, parts, eta, b, weight)
-        together = known is None and not later
+        value, together = self._add_penalty(value, x), known is None and not later
         total = self.total(torch.cat([value, gradient, hessian.flatten()] if together else [value, gradient]))
         if together:
             hessian = self._complete(total[1 + self.size :].view(self.size, self.size))
@@ -166,7 +167,7 @@ class Restriction:
             hessian = self._update_hessian(torch.cat(curvatures))
         self._hessian = hessian if self.loss.quadratic else None
         gradient = total[1 : 1 + self.size] + self.pull_back(self.ridge * self.coefficients(x)[0])
-        found = total[:1] + self._penalty(x), gradient.unsqueeze(0), hessian.unsqueeze(0)
+        found = total[:1], gradient.unsqueeze(0), hessian.unsqueeze(0)
         self._evaluated = x, found
         return found
 
@@ -187,7 +188,7 @@ class Restriction:
         hessian = hessian + self.ridge_matrix
         if self.basis is None:
             self.pin_common_shift(hessian)
-            self.pin_idle_intercepts(hessian)
+            pin_idle_intercepts(self.inst, hessian, self.intercepts)
         return hessian
 
     def _add_hessian(self, H: Tensor, parts: list[Strip], eta: Tensor, b: Tensor, weight: Tensor) -> None:
@@ -206,26 +207,22 @@ class Restriction:
         The gradient has no component in that direction, so Newton's direction stays the same.
         """
         if self.loss.joint and self.inst.items.free:
-            last = self._intercepts
+            last = self.intercepts
             H[last.unsqueeze(1), last] += H[last, last].mean()
 
-    def pin_idle_intercepts(self, H: Tensor) -> None:
-        """Give curvature to an intercept that has none: it has no ridge, and losses may be linear between kinks.
-
-        It gets the curvature that all samples together typically give it, so that a step does not go too far.
-        """
-        if self.inst.items.free:
-            last = self._intercepts
-            curvature = self.loss.typical_curvature(self.inst.mean_target, len(self.outputs))
-            most = self.inst.coordinates.column_norm**2 * curvature
-            H[last, last] += most * (H[last, last] <= IDLE * most)
-
-    def _penalty(self, x: Tensor) -> Tensor:
-        return 0.5 * (self.ridge * self.coefficients(x).square()).sum(dim=1)
+    def _add_penalty(self, local: Tensor, x: Tensor) -> Tensor:
+        """The objective's part of this rank: the first one has the ridge, so that all ranks get the same sum."""
+        if self.inst.grid.nodes.comm.rank > 0:
+            return local
+        return local + 0.5 * (self.ridge * self.coefficients(x).square()).sum(dim=1)
 
     def total(self, local: Tensor) -> Tensor:
-        """The sum over all nodes."""
-        return self.inst.grid.nodes.total(local)
+        """The sum over all nodes, the same on all ranks."""
+        return self.inst.grid.total_of_nodes(local)
+
+    def agree(self, *numbers: Tensor) -> tuple[Tensor, ...]:
+        """The numbers of the first rank, for those that each rank has computed."""
+        return self.inst.grid.agree(*numbers)
 
     def products(self, weights: Tensor | None, sides: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """``A' diag(weights) A (size, size)``, zero if there are no weights, and ``A' side (size,)`` for each side.
@@ -274,3 +271,15 @@ class Restriction:
     def predictors(self, x: Tensor) -> Tensor:
         """``(m, c')`` on this rank's samples."""
         return torch.cat([eta for _, _, eta, _, _ in self._passes(x)])
+
+
+def pin_idle_intercepts(inst: Instance, H: Tensor, places: Tensor) -> None:
+    """Give curvature to an intercept that has none: it has no ridge, and losses may be linear between kinks.
+
+    It gets the curvature that all samples together typically give it, so that a step does not go too far. `places` are
+    those of the intercepts of a problem in its Hessian.
+    """
+    if inst.items.free:
+        curvature = inst.problem.loss.typical_curvature(inst.mean_target, len(places))
+        most = inst.coordinates.column_norm**2 * curvature
+        H[places, places] += most * (H[places, places] <= IDLE * most)

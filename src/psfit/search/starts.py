@@ -6,7 +6,6 @@ again after each stage, and a new model made there. Which of the two is better d
 
 from math import ceil
 
-import torch
 from torch import Tensor
 
 from psfit.comm import even_bounds
@@ -101,12 +100,3 @@ def _fit_end(objective: Objective, local: LocalForm, end: End, found: SupportFit
 def refit_end(objective: Objective, chosen: Tensor, Z: Tensor) -> SupportFit:
     """A support with its fit."""
     return SupportFit(chosen, objective.fit(chosen, Z))
-
-
-def drop_repeats(starts: list[tuple[str, Tensor]]) -> list[tuple[str, Tensor]]:
-    """Starts with different supports; of equal ones the first."""
-    different: list[tuple[str, Tensor]] = []
-    for kind, start in starts:
-        if not any(torch.equal(start, other) for _, other in different):
-            different.append((kind, start))
-    return different

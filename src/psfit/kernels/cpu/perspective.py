@@ -9,6 +9,7 @@ from math import inf, sqrt
 import numpy as np
 
 from psfit.kernels.cpu.compiler import compile_loops
+from psfit.kernels.cpu.selection import move_largest_first
 
 # The share of an item's place to which the shares are made to fill the limit, and the most steps towards that.
 FILLED = 1e-10
@@ -174,25 +175,8 @@ def sum_largest(scores: np.ndarray, count: int) -> float:
     values = np.empty(n)
     for j in range(n):
         values[j] = scores[j]
-    low, high = 0, n - 1
-    while low < high and count < n:
-        # Larger values move to the left of the pivot; then only the side where the limit lies is divided further.
-        pivot = values[(low + high) // 2]
-        i, j = low, high
-        while i <= j:
-            while values[i] > pivot:
-                i += 1
-            while values[j] < pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i, j = i + 1, j - 1
-        if count - 1 <= j:
-            high = j
-        elif count - 1 >= i:
-            low = i
-        else:
-            break
+    if 0 < count < n:
+        move_largest_first(values, count)
     for j in range(min(count, n)):
         total += values[j]
     return total

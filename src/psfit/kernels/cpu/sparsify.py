@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from psfit.kernels.cpu.compiler import compile_loops
+from psfit.kernels.cpu.selection import move_largest_first
 
 Array = NDArray[np.float64]
 
@@ -107,22 +108,5 @@ def _select(values: Array, count: int) -> float:
         return -1.0
     if count < 1:
         return math.inf
-    place, low, high = count - 1, 0, len(values) - 1
-    while low < high:
-        pivot = values[(low + high) // 2]
-        i, j = low, high
-        while i <= j:
-            while values[i] > pivot:
-                i += 1
-            while values[j] < pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i, j = i + 1, j - 1
-        if place <= j:
-            high = j
-        elif place >= i:
-            low = i
-        else:
-            break
-    return values[place]
+    move_largest_first(values, count)
+    return values[count - 1]
