@@ -35,7 +35,7 @@ def local_form(inst, chosen, index=None):
 def assert_fits_are_close(inst, local, supports):
     """Every fit is close to the minimum, and its coefficients are those of its objective and its support."""
     masks = [support(inst, chosen) for chosen in supports]
-    batch = fit_batch(inst, 0, local, [local.pack(mask) for mask in masks], float("inf"))
+    batch = fit_batch(inst, 0, local, [local.pack(mask) for mask in masks], zero(inst), float("inf"))
     for k, mask in enumerate(masks):
         exact, value = refit(inst, 0, mask, zero(inst)).value, float(batch.values[k])
         assert value >= exact * (1 - 1e-9)
@@ -70,7 +70,7 @@ def test_the_best_of_all_swaps_is_among_those_that_promise_most(loss, sparsity, 
     swaps = [[*(j for j in (0, 2, 5) if j != out), into] for out in (0, 2, 5) for into in (1, 3, 4, 6, 7)]
     exact = [refit(inst, 0, support(inst, swap), zero(inst)).value for swap in swaps]
     local = local_form(inst, [0, 2, 5])
-    batch = fit_batch(inst, 0, local, [local.pack(support(inst, swap)) for swap in swaps], float("inf"))
+    batch = fit_batch(inst, 0, local, [local.pack(support(inst, swap)) for swap in swaps], zero(inst), float("inf"))
     assert (batch.values >= torch.tensor(exact, dtype=torch.float64) * (1 - 1e-9)).all()
     first, second = (batch.values - batch.promised).argsort()[:2].tolist()
     assert min(exact[first], exact[second]) == min(exact)
@@ -83,7 +83,7 @@ def test_nodes_and_blocks_give_the_same_fits(loss, sparsity):
         inst = posed(loss, 3, sparsity=sparsity, **grid)
         local = local_form(inst, [0, 2, 5])
         packed = [local.pack(support(inst, s)) for s in ([0, 2, 5], [0, 2, 6], [1, 2, 5])]
-        values.append(fit_batch(inst, 0, local, packed, float("inf")).values)
+        values.append(fit_batch(inst, 0, local, packed, zero(inst), float("inf")).values)
     for other in values[1:]:
         torch.testing.assert_close(other, values[0], rtol=1e-9, atol=0)
 
@@ -95,7 +95,9 @@ def test_a_model_of_some_items_gives_the_same_fits(loss, sparsity):
     found = []
     for index in (None, [0, 1, 2, 5, 6]):
         local = local_form(inst, [0, 2, 5], index)
-        found.append(fit_batch(inst, 0, local, [local.pack(support(inst, s)) for s in supports], float("inf")))
+        found.append(
+            fit_batch(inst, 0, local, [local.pack(support(inst, s)) for s in supports], zero(inst), float("inf"))
+        )
     torch.testing.assert_close(found[1].values, found[0].values, rtol=1e-9, atol=0)
     torch.testing.assert_close(found[1].Z, found[0].Z, rtol=1e-6, atol=1e-8)
 
@@ -118,7 +120,7 @@ def test_a_support_that_cannot_be_the_best_is_given_up(monkeypatch):
     packed = [local.pack(support(inst, s)) for s in (best, worst)]
     target = refit(inst, 0, support(inst, best), zero(inst)).value
     monkeypatch.setattr(batch_refit, "HOPE", 1.0)
-    batch = fit_batch(inst, 0, local, packed, target)
+    batch = fit_batch(inst, 0, local, packed, zero(inst), target)
     assert float(batch.values[0]) == pytest.approx(target, rel=1e-6)
     assert float(batch.values[1] - batch.promised[1]) > target
     assert float(batch.values[1]) >= refit(inst, 0, support(inst, worst), zero(inst)).value
@@ -130,7 +132,9 @@ def test_predictors_that_overflow_do_not_spoil_the_other_fits():
     wild = replace(local.form, Q=local.form.Q.clone())
     wild.Q[6] = 1e7
     local.form = wild
-    batch = fit_batch(inst, 0, local, [local.pack(support(inst, s)) for s in ([0, 2, 5], [0, 2, 6])], float("inf"))
+    batch = fit_batch(
+        inst, 0, local, [local.pack(support(inst, s)) for s in ([0, 2, 5], [0, 2, 6])], zero(inst), float("inf")
+    )
     exact = refit(inst, 0, support(inst, [0, 2, 5]), zero(inst)).value
     assert float(batch.values[0]) == pytest.approx(exact, rel=1e-6)
     assert float(batch.values[1]) >= refit(inst, 0, support(inst, [0, 2, 6]), zero(inst)).value

@@ -15,10 +15,12 @@ from psfit.problem.instance import Instance
 from psfit.search.local_form import LocalForm
 
 MOST_STEPS = 8
+# Shares of the way to the minimum of the form that are tried where the whole way is too far.
+SHORTER = (0.5, 0.25)
 # A support is done when its steps promise less than this share of its objective.
 CLOSE = 1e-6
 # A support is given up when this many times the promised decrease would not make it the best.
-HOPE = 4.0
+HOPE = 2.0
 
 
 @dataclass(frozen=True)
@@ -35,30 +37,50 @@ def fit_batch(
     problem: int,
     local: LocalForm,
     supports: list[np.ndarray],
+    Z: Tensor,
     target: float,
     close: float = CLOSE,
 ) -> BatchFit:
-    """Fits on supports in the items of a local form, each until it is `close`, or cannot get below `target`."""
+    """Fits on supports in the items of a local form at the coefficients ``Z (n, c)``.
+
+    Each goes on until it is `close`, or cannot get below `target`.
+    """
     batch = _Batch(inst, problem, local, supports)
-    x = batch.start()
-    best_x, values, gradient = x, *batch.evaluate(x)
-    step, promised = batch.newton_step(gradient)
+    every = torch.arange(len(supports), device=inst.ridge.device)
+    x, values, gradient = _begin(batch, Z, target, every)
+    step, promised = batch.newton_step(gradient, every)
     for _ in range(MOST_STEPS):
         lowest = min(target, float(values.nan_to_num(nan=torch.inf).min()))
-        open_ = (promised > close * values.abs()) & (values - HOPE * promised < lowest)
-        if not bool(open_.any()):
+        going = ((promised > close * values.abs()) & (values - HOPE * promised < lowest)).nonzero().flatten()
+        if not len(going):
             break
-        trial = best_x - open_.unsqueeze(1) * step
-        moved, slope = batch.evaluate(trial)
-        fell = open_ & (moved < values)
-        best_x = torch.where(fell.unsqueeze(1), trial, best_x)
-        gradient = torch.where(fell.unsqueeze(1), slope, gradient)
-        values = torch.where(fell, moved, values)
-        whole, shorter = batch.newton_step(gradient), torch.where(open_, 0.5, 1.0)
-        step = torch.where(fell.unsqueeze(1), whole[0], step * shorter.unsqueeze(1))
-        promised = torch.where(fell, whole[1], promised * shorter)
-    promised = batch.newton_step(gradient)[1]
-    return BatchFit(batch.coefficients(best_x), values.nan_to_num(nan=torch.inf), promised)
+        trial = x[going] - step[going]
+        moved, slope = batch.evaluate(trial, going)
+        fell = moved < values[going]
+        better, worse = going[fell], going[~fell]
+        x[better], values[better], gradient[better] = trial[fell], moved[fell], slope[fell]
+        step[better], promised[better] = batch.newton_step(slope[fell], better)
+        step[worse] *= 0.5
+        promised[worse] *= 0.5
+    promised = batch.newton_step(gradient, every)[1]
+    return BatchFit(batch.coefficients(x), values.nan_to_num(nan=torch.inf), promised)
+
+
+def _begin(batch: "_Batch", Z: Tensor, target: float, every: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Variables, objectives and gradients at the minimisers of the form, or at a part of the way where it is too far."""
+    x = batch.start()
+    values, gradient = batch.evaluate(x, every)
+    origin, whole = batch.gather(Z), x.clone()
+    for share in SHORTER:
+        far = every[~(values < target)]
+        if not len(far):
+            break
+        trial = origin[far] + share * (whole[far] - origin[far])
+        moved, slope = batch.evaluate(trial, far)
+        fell = ~(moved >= values[far])
+        better = far[fell]
+        x[better], values[better], gradient[better] = trial[fell], moved[fell], slope[fell]
+    return x, values, gradient
 
 
 class _Batch:
@@ -103,16 +125,21 @@ class _Batch:
         """The minimisers of the form."""
         return self.inst.grid.agree(torch.cholesky_solve(self.q.unsqueeze(2), self.factor).squeeze(2))[0]
 
-    def newton_step(self, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        """Steps ``(B, d)``, which are subtracted, and the decrease ``(B,)`` that each promises."""
-        step = torch.cholesky_solve(gradient.unsqueeze(2), self.factor).squeeze(2)
+    def gather(self, Z: Tensor) -> Tensor:
+        """The variables ``(B, d)`` of coefficients ``Z (n, c)``."""
+        return Z[self.rows][:, self.outputs].double().flatten()[self.place]
+
+    def newton_step(self, gradient: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Steps ``(k, d)`` of the supports in `index`, which are subtracted, and what they promise ``(k,)``."""
+        step = torch.cholesky_solve(gradient.unsqueeze(2), self.factor[index]).squeeze(2)
         step, promised = self.inst.grid.agree(step, 0.5 * (gradient * step).sum(dim=1))
         return step, promised
 
-    def evaluate(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Objectives ``(B,)`` and gradients ``(B, d)``, the same on all ranks where the variables are."""
+    def evaluate(self, x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Objectives ``(k,)`` and gradients ``(k, d)`` of the supports in `index`; the same on all ranks."""
         count, source, loss = len(x), self.inst.source, self.inst.problem.loss
-        X = self._spread(x)
+        place, ridge = self.place[index], self.ridge[index]
+        X = self._spread(x, place)
         eta = self.matrix.mv(X.permute(1, 2, 0).reshape(len(self.rows), -1).to(self.matrix.dtype)).double()
         eta = eta.view(-1, self.c, count)
         if loss.joint:
@@ -127,19 +154,19 @@ class _Batch:
         local = (source.weight * value).sum(dim=0)
         slope = (source.weight.unsqueeze(2) * slope).flatten(1).to(self.matrix.dtype)
         sums = self.matrix.rmv(slope).double().view(len(self.rows), self.c, count)
-        sums = sums.permute(2, 0, 1).reshape(count, -1).gather(1, self.place)
+        sums = sums.permute(2, 0, 1).reshape(count, -1).gather(1, place)
         if self.inst.grid.nodes.comm.rank == 0:
-            local = local + 0.5 * (self.ridge * x.square()).sum(dim=1)
+            local = local + 0.5 * (ridge * x.square()).sum(dim=1)
         summed = self.inst.grid.total_of_nodes(torch.cat([local.unsqueeze(1), sums], dim=1))
-        return summed[:, 0], summed[:, 1:] + self.ridge * x
+        return summed[:, 0], summed[:, 1:] + ridge * x
 
-    def _spread(self, x: Tensor) -> Tensor:
-        """Coefficients ``(B, rows, c')``."""
+    def _spread(self, x: Tensor, place: Tensor) -> Tensor:
+        """Coefficients ``(k, rows, c')``."""
         whole = x.new_zeros(len(x), len(self.rows) * self.c)
-        return whole.scatter(1, self.place, x).view(len(x), -1, self.c)
+        return whole.scatter(1, place, x).view(len(x), -1, self.c)
 
     def coefficients(self, x: Tensor) -> Tensor:
         """Coefficients ``(B, n, c')`` of all features."""
         whole = x.new_zeros(len(x), len(self.inst.ridge), self.c)
-        whole[:, self.rows] = self._spread(x)
+        whole[:, self.rows] = self._spread(x, self.place)
         return whole

@@ -6,6 +6,8 @@ true objective is lower. Supports that are a few swaps away are among the propos
 much is often still right about them.
 """
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 
 from psfit.search.batch_refit import fit_batch
@@ -19,13 +21,15 @@ MOST_ROUNDS = 50
 FEW_SWAPS = (1, 2, 3, 4, 8)
 # Shares of the support that are exchanged at random for further searches.
 PERTURBED = (0.1, 0.25, 0.5, 0.25, 0.5, 0.1, 0.75, 0.5)
+# The ends of searches that are tried; the single swaps that are tried together with them; and those that are tried when
+# nothing else is better.
+SEARCHED = 12
 SINGLE_SWAPS = 12
-MOST_PROPOSED = len(FEW_SWAPS) + 1 + len(PERTURBED) + SINGLE_SWAPS
+MANY_SWAPS = 128
+MOST_PROPOSED = max(SEARCHED + SINGLE_SWAPS, MANY_SWAPS)
 # How often a model is asked for proposals before it is given up.
 ATTEMPTS = 3
-# The most supports that are fitted in a round. If the loss has kinks, models are poor, and fits follow each other until
-# one of them is better.
-TRIES = 12
+# If the loss has kinks, so many supports are fitted one after the other until one of them is better.
 KINK_TRIES = 16
 
 
@@ -47,15 +51,11 @@ def improve(objective: Objective, found: SupportFit, rounds: int = MOST_ROUNDS, 
 
 
 def _improve_once(objective: Objective, found: SupportFit, attempts: int) -> SupportFit | None:
-    """A better support by the model at a fit: by its first proposals, or by those of further perturbations."""
+    """A better support by the model at a fit: by its first proposals, by single swaps, or by further perturbations."""
     local = objective.local_form(found)
     base = local.pack(found.chosen)
     tried = {base.tobytes()}
-    for attempt in range(attempts):
-
-        def propose(search: FormSearch, seed: int = attempt) -> list[End]:
-            return _propose(search, base, seed)
-
+    for propose in _list_proposals(base, attempts, objective.inst.problem.loss.smooth):
         ends = [end for end in local.find(propose, MOST_PROPOSED) if end.chosen.tobytes() not in tried]
         tried |= {end.chosen.tobytes() for end in ends}
         better = _try(objective, local, found, ends)
@@ -64,8 +64,21 @@ def _improve_once(objective: Objective, found: SupportFit, attempts: int) -> Sup
     return None
 
 
+def _list_proposals(base: np.ndarray, attempts: int, smooth: bool) -> Iterator[Callable[[FormSearch], list[End]]]:
+    """Ways to propose supports, in the order in which they are asked."""
+    yield lambda search: _propose(search, base, 0)
+    if smooth:
+        yield lambda search: search.single_swaps(base, MANY_SWAPS)
+    for seed in range(1, attempts):
+        yield lambda search, seed=seed: _propose(search, base, seed)  # type: ignore[misc]
+
+
 def _propose(search: FormSearch, base: np.ndarray, seed: int) -> list[End]:
-    """Ends of searches around a support, without repeats, the most promising first."""
+    """Ends of searches around a support, without repeats, the most promising first.
+
+    Few of the searches are asked for, since a model may promise much too much for supports that are far away. Single
+    swaps are always among the proposals.
+    """
     generator = np.random.default_rng(seed)
     most = MOST_SWAPS * int(base.sum())
     starts, swaps = [search.perturb(base, share, generator) for share in PERTURBED], [most] * len(PERTURBED)
@@ -74,8 +87,13 @@ def _propose(search: FormSearch, base: np.ndarray, seed: int) -> list[End]:
         starts += [base] * (len(FEW_SWAPS) + 1)
         swaps += [*FEW_SWAPS, most]
         singles = search.single_swaps(base, SINGLE_SWAPS)
-    ends = search.descend_around(base, np.stack(starts), swaps)
-    return drop_repeats(sorted([*ends, *singles], key=lambda end: end.value), lambda end: end.chosen)
+    ends = _sort(search.descend_around(base, np.stack(starts), swaps))
+    return _sort([*ends[:SEARCHED], *singles])
+
+
+def _sort(ends: list[End]) -> list[End]:
+    """Different ends, the most promising first."""
+    return drop_repeats(sorted(ends, key=lambda end: end.value), lambda end: end.chosen)
 
 
 def _try(objective: Objective, local: LocalForm, found: SupportFit, ends: list[End]) -> SupportFit | None:
@@ -85,15 +103,14 @@ def _try(objective: Objective, local: LocalForm, found: SupportFit, ends: list[E
         return None
     if not objective.inst.problem.loss.smooth:
         return _try_in_turn(objective, local, found, ends[:KINK_TRIES], threshold)
-    chosen = ends[:TRIES]
-    batch = fit_batch(objective.inst, objective.problem, local, [end.chosen for end in chosen], found.value)
+    batch = fit_batch(objective.inst, objective.problem, local, [end.chosen for end in ends], found.fit.Z, found.value)
     hoped = batch.values - batch.promised
     for k in hoped.argsort(stable=True).tolist()[:2]:
         if float(hoped[k]) >= found.value - threshold:
             break
         Z = found.fit.Z.clone()
         Z[:, objective.outputs] = batch.Z[k].to(Z.dtype)
-        support = local.unpack(chosen[k].chosen)
+        support = local.unpack(ends[k].chosen)
         fit = objective.fit(support, Z, found.value)
         if fit.value < found.value - threshold:
             return SupportFit(support, fit)
