@@ -14,7 +14,7 @@ from collections import namedtuple
 import numpy as np
 
 from psfit.kernels.cpu.compiler import compile_inner_sums, compile_sums
-from psfit.kernels.cpu.states import build, make_rules
+from psfit.kernels.cpu.states import make_rules, make_state
 
 # An item stays inside if a pivot of its block of the inverse is below this share of the diagonal.
 LEAST_PIVOT = 1e-13
@@ -71,12 +71,12 @@ def _score_addition(H, state, size, item, accuracy, room):  # type: ignore[no-un
         for a in range(size):
             room.h[o, a] = H[first + o, state.places[a]]
     for o in range(width):
-        room.v[o] = state.d[first + o, 0]
+        room.v[o] = state.outer[first + o, 0]
         room.floor[o] = accuracy * H[first + o, first + o]
         for q in range(o + 1):
             total = 0.0
             for a in range(size):
-                total += state.T[first + o, a] * room.h[q, a]
+                total += state.outer[first + o, 1 + a] * room.h[q, a]
             room.schur[o, q] = room.factor[o, q] = H[first + o, first + q] - total
     return _solve(room.factor, room.v) if _factor(room.factor, room.floor) else -1.0
 
@@ -92,10 +92,10 @@ def score_removals(state, size, rules, L, y, cost):  # type: ignore[no-untyped-d
     for J in range(count):
         a = size - (count - J) * width
         for o in range(width):
-            y[J, o] = state.x[a + o, 0]
-            floor[o] = LEAST_PIVOT * state.K[a + o, a + o]
+            y[J, o] = state.inner[a + o, 0]
+            floor[o] = LEAST_PIVOT * state.inner[a + o, 1 + a + o]
             for q in range(width):
-                L[J, o, q] = state.K[a + o, a + q]
+                L[J, o, q] = state.inner[a + o, 1 + a + q]
         regular = _factor(L[J], floor)
         cost[J] = np.inf if rules.fixed[state.places[a]] or not regular else _solve(L[J], y[J])
 
@@ -124,9 +124,9 @@ def _score_swap(state, item, place, L, y, room):  # type: ignore[no-untyped-def]
     width = len(room.v)
     first = item * width
     for o in range(width):
-        force = state.d[first + o, 0]
+        force = state.outer[first + o, 0]
         for b in range(width):
-            total = state.T[first + o, place + b]
+            total = state.outer[first + o, 1 + place + b]
             for e in range(b):
                 total -= L[b, e] * room.block[o, e]
             room.block[o, b] = total * L[b, b]
@@ -175,7 +175,7 @@ def compile_kernels() -> None:
     """Compile what searches call."""
     H, width, gains = np.eye(4), 2, np.empty(2)
     rules = make_rules(np.zeros(4, bool), np.full(4, -1), np.zeros(1, np.int64), 4, 1, 1e-11)
-    state = build(H, np.zeros((4, 1)), np.arange(2), width, rules)
+    state = make_state(H, np.zeros((4, 1)), width, 1)
     score_additions(H, state, width, rules, width, gains)
     known = np.empty((1, width, width)), np.empty((1, width)), np.empty(1)
     score_removals(state, width, rules, *known)

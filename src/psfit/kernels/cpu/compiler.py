@@ -27,6 +27,14 @@ def compile_inner_sums(function: Callable[..., Any]) -> Any:
     return _compile(function, fastmath={"reassoc", "contract", "nsz"}, no_cfunc_wrapper=True, no_cpython_wrapper=True)
 
 
+def insert_loops(function: Callable[..., Any]) -> Any:
+    """Mark a function that is inserted where compiled ones call it, and compiled together with them.
+
+    Numba optimises a function again in every one that calls it. Inserted at a single place it costs time only once.
+    """
+    return njit(inline="always")(function)
+
+
 def _compile(function: Callable[..., Any], **options: Any) -> Any:
     try:
         return njit(cache=True, nogil=True, error_model="numpy", **options)(function)
