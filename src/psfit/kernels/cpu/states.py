@@ -179,10 +179,9 @@ def change_state(H, state, rules, room, j, i, size):  # type: ignore[no-untyped-
             continue
         v = outer[k, c + place] if leaves else 0.0
         r = 0.0
-        if joins:
-            for b in range(c, end):
-                r += room[2, b] * outer[k, b]
-            r = H[i, k] - r + t * v / own
+        for b in range(end):
+            r += room[2, b] * outer[k, b]
+        r = H[i, k] - r + t * v / own if joins else 0.0
         g = r / s
         for b in range(end):
             outer[k, b] -= room[0, b] * v + room[1, b] * g
