@@ -179,9 +179,7 @@ def _move(H: np.ndarray, Q: np.ndarray, state: State, size: int, start: np.ndarr
             change(H, Q, state, less, rules.single, _entry(int(gone), rules))
 
 
-def _join_if_regular(
-    H: np.ndarray, Q: np.ndarray, state: State, item: int, size: int, rules: BlockRules
-) -> bool:
+def _join_if_regular(H: np.ndarray, Q: np.ndarray, state: State, item: int, size: int, rules: BlockRules) -> bool:
     """Put an item after the last one, unless it depends on the support; tell whether it joined."""
     steps = _entry(item, rules)
     for o, (_, i) in enumerate(steps):

@@ -22,8 +22,13 @@ def compile_sums(function: Callable[..., Any]) -> Any:
     return _compile(function, fastmath={"reassoc", "contract", "nsz"})
 
 
+def compile_inner_loops(function: Callable[..., Any]) -> Any:
+    """As `compile_loops`, for a function that only compiled ones call: an entry for Python takes long to compile."""
+    return _compile(function, no_cfunc_wrapper=True, no_cpython_wrapper=True)
+
+
 def compile_inner_sums(function: Callable[..., Any]) -> Any:
-    """As `compile_sums`, for a function that only compiled ones call: an entry for Python takes long to compile."""
+    """As `compile_sums`, for a function that only compiled ones call."""
     return _compile(function, fastmath={"reassoc", "contract", "nsz"}, no_cfunc_wrapper=True, no_cpython_wrapper=True)
 
 

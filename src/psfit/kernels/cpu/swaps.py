@@ -170,9 +170,7 @@ def change(
     if limit is None:
         limit = size + int((changes[:, 1] >= 0).sum() - (changes[:, 0] >= 0).sum())
     results, room = np.empty((1, 2)), np.empty((3, state.inner.shape[1]))
-    after: int = _walk(
-        H, Q, state, state, size, limit, rows, len(changes), NO_SEARCH, rules, 0.0, 0.0, results, room
-    )
+    after: int = _walk(H, Q, state, state, size, limit, rows, len(changes), NO_SEARCH, rules, 0.0, 0.0, results, room)
     return after
 
 
