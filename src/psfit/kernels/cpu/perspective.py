@@ -8,7 +8,7 @@ from math import inf, sqrt
 
 import numpy as np
 
-from psfit.kernels.cpu.compiler import compile_inner_loops, compile_loops, insert_loops
+from psfit.kernels.cpu.compiler import compile_loops, insert_loops
 
 # The share of an item's place to which the shares are made to fill the limit, and the most steps towards that.
 FILLED = 1e-10

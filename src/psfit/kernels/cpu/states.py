@@ -123,6 +123,19 @@ def copy_state(source, target, size):  # type: ignore[no-untyped-def]
         target.taken[g] = source.taken[g]
 
 
+@insert_loops
+def _free(state, rules, j, end):  # type: ignore[no-untyped-def]
+    """Set what is known of the variable in place `j`, which was inside and will be outside."""
+    gone = state.places[j]
+    state.inside[gone] = False
+    if rules.group[gone] >= 0:
+        state.taken[rules.group[gone]] -= 1
+    for b in range(end):
+        state.outer[gone, b] = 0.0
+    state.outer[gone, state.inner.shape[1] - state.inner.shape[0] + j] = 1.0
+    state.left[gone] = 0.0
+
+
 @compile_inner_sums
 def change_state(H, state, rules, room, j, i, size):  # type: ignore[no-untyped-def]
     """Take out the variable in place `j` and put in variable `i`, in one pass over `outer`; -1 stands for none.
@@ -151,14 +164,7 @@ def change_state(H, state, rules, room, j, i, size):  # type: ignore[no-untyped-
         for b in range(end):
             inner[a, b] += u * room[1, b] - f * room[0, b]
     if leaves:
-        gone = places[j]
-        inside[gone] = False
-        if rules.group[gone] >= 0:
-            taken[rules.group[gone]] -= 1
-        for b in range(end):
-            outer[gone, b] = 0.0
-        outer[gone, c + j] = 1.0
-        left[gone] = 0.0
+        _free(state, rules, j, end)
     if joins:
         places[place], inside[i] = i, True
         if rules.group[i] >= 0:
