@@ -117,14 +117,14 @@ def test_items_join_and_leave_in_the_order_of_their_gains(width, intercepts):
             if i not in have and i != 7 and not (i % 3 == 2 and sum(k % 3 == 2 for k in have) == 2)
         }
         have.append(min(after, key=after.get))
-        size = block_swaps.grow(H, state, size, intercepts + count * width, rules)
+        size = block_swaps.grow(H, Q, state, size, intercepts + count * width, rules)
         assert items_of(state.places[:size], width, n) == have
     for count in range(4, 0, -1):
         after = {j: value_on(H, Q, variables_of([k for k in have if k != j], width, n, ITEMS)) for j in have if j != 2}
         have.remove(min(after, key=after.get))
-        size = block_swaps.shrink(state, size, intercepts + count * width, rules)
+        size = block_swaps.shrink(H, Q, state, size, intercepts + count * width, rules)
         assert set(items_of(state.places[:size], width, n)) == set(have)
-    assert block_swaps.shrink(state, size, intercepts, rules) == intercepts + width
+    assert block_swaps.shrink(H, Q, state, size, intercepts, rules) == intercepts + width
     assert block_swaps.value_of(Q, state, size) == pytest.approx(value_on(H, Q, state.places[:size]))
 
 

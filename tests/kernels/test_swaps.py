@@ -58,12 +58,10 @@ def test_a_changed_state_is_that_of_a_fresh_one(intercepts):
     H, Q = make_form(12, outputs=2, intercepts=intercepts)
     state, size, rules = build(H, Q, CHOSEN, LIMITED, room=2)
     for item in (11, 0):
-        swaps.join(H, state, item, size, rules)
-        size += 1
+        size = swaps.change(H, Q, state, size, rules, np.array([[-1, item]]))
         assert_same(state, size, H, Q, LIMITED)
     for place in (intercepts, size - 2, size - 3):
-        swaps.leave(state, place, size, rules)
-        size -= 1
+        size = swaps.change(H, Q, state, size, rules, np.array([[place, -1]]))
         assert_same(state, size, H, Q, LIMITED)
 
 
@@ -116,14 +114,14 @@ def test_items_join_and_leave_in_the_order_of_their_gains():
             if i not in have and i != 9 and not (i % 3 == 2 and sum(k % 3 == 2 for k in have) == 2)
         }
         have.append(min(after, key=after.get))
-        size = swaps.grow(H, state, size, limit, rules)
+        size = swaps.grow(H, Q, state, size, limit, rules)
         assert state.places[:size].tolist() == [12, *have]
     for limit in range(6, 1, -1):
         after = {j: value_on(H, Q, variables_of([k for k in have if k != j], 1, 13, 12)) for j in have if j != 2}
         have.remove(min(after, key=after.get))
-        size = swaps.shrink(state, size, limit, rules)
+        size = swaps.shrink(H, Q, state, size, limit, rules)
         assert set(state.places[:size]) == {12, *have}
-    assert swaps.shrink(state, size, 0, rules) == 2
+    assert swaps.shrink(H, Q, state, size, 0, rules) == 2
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-7, 1e-5])

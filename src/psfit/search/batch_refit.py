@@ -67,7 +67,7 @@ def fit_batch(
 
 
 def _begin(batch: "_Batch", Z: Tensor, target: float, every: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Variables, objectives and gradients at the minimisers of the form, or at a part of the way where it is too far."""
+    """Variables, objectives and gradients at the minimisers of the form, or at a part of the way there."""
     x = batch.start()
     values, gradient = batch.evaluate(x, every)
     origin, whole = batch.gather(Z), x.clone()

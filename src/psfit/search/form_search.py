@@ -107,7 +107,7 @@ class FormSearch:
         size, supports = self._size(chosen), []
         state = self._kernels.build(self.H, self.Q, places, size, self._rules)
         for limit in limits:
-            size = self._kernels.grow(self.H, state, size, self._variables(limit), self._rules)
+            size = self._kernels.grow(self.H, self.Q, state, size, self._variables(limit), self._rules)
             supports.append(self._chosen(state.places[:size]))
         self._count(size, limits[-1])
         return supports
@@ -118,7 +118,7 @@ class FormSearch:
         state = self._kernels.build(self.H, self.Q, places, size, self._rules)
         self._count(size, 2 * int(chosen.sum()))
         for limit in limits:
-            size = self._kernels.shrink(state, size, self._variables(limit), self._rules)
+            size = self._kernels.shrink(self.H, self.Q, state, size, self._variables(limit), self._rules)
             supports.append(self._chosen(state.places[:size]))
         return supports
 

@@ -14,7 +14,7 @@ from collections import namedtuple
 import numpy as np
 
 from psfit.kernels.cpu.compiler import compile_inner_sums, compile_sums
-from psfit.kernels.cpu.states import build, make_rules
+from psfit.kernels.cpu.states import Rules, State, make_rules, make_state
 
 # An item stays inside if a pivot of its block of the inverse is below this share of the diagonal.
 LEAST_PIVOT = 1e-13
@@ -71,12 +71,12 @@ def _score_addition(H, state, size, item, accuracy, room):  # type: ignore[no-un
         for a in range(size):
             room.h[o, a] = H[first + o, state.places[a]]
     for o in range(width):
-        room.v[o] = state.d[first + o, 0]
+        room.v[o] = state.outer[first + o, 0]
         room.floor[o] = accuracy * H[first + o, first + o]
         for q in range(o + 1):
             total = 0.0
             for a in range(size):
-                total += state.T[first + o, a] * room.h[q, a]
+                total += state.outer[first + o, 1 + a] * room.h[q, a]
             room.schur[o, q] = room.factor[o, q] = H[first + o, first + q] - total
     return _solve(room.factor, room.v) if _factor(room.factor, room.floor) else -1.0
 
@@ -92,10 +92,10 @@ def score_removals(state, size, rules, L, y, cost):  # type: ignore[no-untyped-d
     for J in range(count):
         a = size - (count - J) * width
         for o in range(width):
-            y[J, o] = state.x[a + o, 0]
-            floor[o] = LEAST_PIVOT * state.K[a + o, a + o]
+            y[J, o] = state.inner[a + o, 0]
+            floor[o] = LEAST_PIVOT * state.inner[a + o, 1 + a + o]
             for q in range(width):
-                L[J, o, q] = state.K[a + o, a + q]
+                L[J, o, q] = state.inner[a + o, 1 + a + q]
         regular = _factor(L[J], floor)
         cost[J] = np.inf if rules.fixed[state.places[a]] or not regular else _solve(L[J], y[J])
 
@@ -109,24 +109,15 @@ def _may_join(state, item, width, rules):  # type: ignore[no-untyped-def]
     return not (state.inside[first] or rules.fixed[first]), g if full else -1
 
 
-@compile_sums
-def score_additions(H, state, size, rules, width, gains):  # type: ignore[no-untyped-def]
-    """What each item gains if it joins, to ``gains (items,)``; -1 where it may not, or depends on the support."""
-    room = _make_room(size, width)
-    for item in range(len(gains)):
-        may, full = _may_join(state, item, width, rules)
-        gains[item] = _score_addition(H, state, size, item, rules.accuracy, room) if may and full < 0 else -1.0
-
-
 @compile_inner_sums
 def _score_swap(state, item, place, L, y, room):  # type: ignore[no-untyped-def]
     """What the newcomer of `room` gains once the item at `place` has left; -1 if its block is singular."""
     width = len(room.v)
     first = item * width
     for o in range(width):
-        force = state.d[first + o, 0]
+        force = state.outer[first + o, 0]
         for b in range(width):
-            total = state.T[first + o, place + b]
+            total = state.outer[first + o, 1 + place + b]
             for e in range(b):
                 total -= L[b, e] * room.block[o, e]
             room.block[o, b] = total * L[b, b]
@@ -141,21 +132,20 @@ def _score_swap(state, item, place, L, y, room):  # type: ignore[no-untyped-def]
 
 
 @compile_sums
-def score_swaps(H, state, size, rules, known, least, rising, gains, partners):  # type: ignore[no-untyped-def]
-    """For every item the gain of its best swap, and the place of its partner; -1 where none gains more than `least`.
-
-    If it is `rising`, a swap must gain more than all those before. `known` is the result of `score_removals`.
-    """
+def _score(H, state, size, rules, known, alone, least, rising, gains, partners):  # type: ignore[no-untyped-def]
+    """Both scores below, because what they share would be compiled twice; those of additions if they join `alone`."""
     L, y, cost = known
     count, width = y.shape
     room = _make_room(size, width)
     for item in range(len(gains)):
         gains[item], partners[item] = -np.inf, -1
         may, full = _may_join(state, item, width, rules)
-        if not may:
+        if not may or (alone and full >= 0):
             continue
         bound = _score_addition(H, state, size, item, rules.accuracy, room)
-        if 0 <= bound <= least:
+        if alone:
+            gains[item] = bound
+        if alone or 0 <= bound <= least:
             continue
         best = least
         for J in range(count):
@@ -171,12 +161,35 @@ def score_swaps(H, state, size, rules, known, least, rising, gains, partners):  
             least = best
 
 
+def score_additions(H: np.ndarray, state: State, size: int, rules: Rules, width: int, gains: np.ndarray) -> None:
+    """What each item gains if it joins, to ``gains (items,)``; negative where it may not, or depends on the support."""
+    nothing = np.empty((0, width, width)), np.empty((0, width)), np.empty(0)
+    _score(H, state, size, rules, nothing, True, 0.0, False, gains, np.empty(len(gains), np.int64))
+
+
+def score_swaps(
+    H: np.ndarray,
+    state: State,
+    size: int,
+    rules: Rules,
+    known: tuple[np.ndarray, np.ndarray, np.ndarray],
+    least: float,
+    rising: bool,
+    gains: np.ndarray,
+    partners: np.ndarray,
+) -> None:
+    """For every item the gain of its best swap, and the place of its partner; -1 where none gains more than `least`.
+
+    If it is `rising`, a swap must gain more than all those before. `known` is the result of `score_removals`.
+    """
+    _score(H, state, size, rules, known, False, least, rising, gains, partners)
+
+
 def compile_kernels() -> None:
     """Compile what searches call."""
     H, width, gains = np.eye(4), 2, np.empty(2)
     rules = make_rules(np.zeros(4, bool), np.full(4, -1), np.zeros(1, np.int64), 4, 1, 1e-11)
-    state = build(H, np.zeros((4, 1)), np.arange(2), width, rules)
-    score_additions(H, state, width, rules, width, gains)
+    state = make_state(H, np.zeros((4, 1)), width, 1)
     known = np.empty((1, width, width)), np.empty((1, width)), np.empty(1)
     score_removals(state, width, rules, *known)
     score_swaps(H, state, width, rules, known, 0.0, True, gains, np.empty(2, np.int64))

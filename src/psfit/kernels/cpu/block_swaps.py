@@ -15,8 +15,8 @@ import numpy as np
 
 from psfit.kernels.cpu import block_scores, swaps
 from psfit.kernels.cpu.block_scores import score_additions, score_removals, score_swaps
-from psfit.kernels.cpu.states import Rules, State, copy_state, join, leave, rebuild, value_of
-from psfit.kernels.cpu.swaps import MOST_DRIFT
+from psfit.kernels.cpu.states import Rules, State, value_of
+from psfit.kernels.cpu.swaps import MOST_DRIFT, change
 
 __all__ = ["build", "grow", "make_rules", "score_newcomers", "search_rows", "shrink", "value_of"]
 
@@ -49,7 +49,7 @@ def build(H: np.ndarray, Q: np.ndarray, places: np.ndarray, size: int, rules: Bl
     return swaps.build(H, Q, places, size, rules.single)
 
 
-def grow(H: np.ndarray, state: State, size: int, limit: int, rules: BlockRules) -> int:
+def grow(H: np.ndarray, Q: np.ndarray, state: State, size: int, limit: int, rules: BlockRules) -> int:
     """Add the best item again and again, up to `limit` variables; return the new size."""
     gains = np.empty(rules.items)
     while size < limit:
@@ -57,18 +57,18 @@ def grow(H: np.ndarray, state: State, size: int, limit: int, rules: BlockRules) 
         item = int(gains.argmax())
         if gains[item] < 0:
             break
-        size = _join(H, state, item, size, rules)
+        size = change(H, Q, state, size, rules.single, _entry(item, rules))
     return size
 
 
-def shrink(state: State, size: int, limit: int, rules: BlockRules) -> int:
+def shrink(H: np.ndarray, Q: np.ndarray, state: State, size: int, limit: int, rules: BlockRules) -> int:
     """Take out the cheapest item again and again, down to `limit` variables; return the new size."""
     while size > limit:
         cost = _removals(state, size, rules)[2]
         J = int(cost.argmin())
         if cost[J] == np.inf:
             break
-        size = _leave(state, size - (len(cost) - J) * rules.width, size, rules)
+        size = change(H, Q, state, size, rules.single, _exit(size - (len(cost) - J) * rules.width, rules))
     return size
 
 
@@ -96,18 +96,20 @@ def _removals(state: State, size: int, rules: BlockRules) -> tuple[np.ndarray, n
     return known
 
 
-def _join(H: np.ndarray, state: State, item: int, size: int, rules: BlockRules) -> int:
-    """Put an item after the last one; the new size."""
-    for o in range(rules.width):
-        join(H, state, item * rules.width + o, size + o, rules.single)
-    return size + rules.width
+def _entry(item: int, rules: BlockRules) -> np.ndarray:
+    """The changes that put an item after the last one."""
+    variables = np.arange(item * rules.width, (item + 1) * rules.width)
+    return np.stack([np.full(rules.width, -1), variables], axis=1)
 
 
-def _leave(state: State, place: int, size: int, rules: BlockRules) -> int:
-    """Take the item at a place out; the last one gets its place. The new size."""
-    for o in range(rules.width):
-        leave(state, place + rules.width - 1 - o, size - o, rules.single)
-    return size - rules.width
+def _exit(place: int, rules: BlockRules) -> np.ndarray:
+    """The changes that take the item at a place out; the last one gets its place."""
+    return np.stack([np.arange(place + rules.width - 1, place - 1, -1), np.full(rules.width, -1)], axis=1)
+
+
+def _copy_state(source: State, target: State) -> None:
+    for array, copy in zip(source, target, strict=True):
+        np.copyto(copy, array)
 
 
 def descend(
@@ -126,10 +128,10 @@ def descend(
         place, newcomer, gain = best_swap(H, state, size, rules, rel_tol * abs(constant + value))
         if place < 0:
             return value, count
-        _join(H, state, newcomer, _leave(state, place, size, rules), rules)
+        change(H, Q, state, size, rules.single, np.concatenate([_exit(place, rules), _entry(newcomer, rules)]))
         before, value = value, value_of(Q, state, size)
         if not abs(value - (before - gain)) <= MOST_DRIFT * abs(value):
-            rebuild(H, Q, state, size, rules.single)
+            _copy_state(build(H, Q, state.places, size, rules), state)
             value = value_of(Q, state, size)
             if not value < before:
                 return value, count + 1
@@ -155,15 +157,15 @@ def search_rows(
     The ends replace the starts; their objectives and numbers of swaps are written to `values` and `counts`.
     """
     for row, start in enumerate(starts):
-        copy_state(base, work, size)
-        _move(H, work, size, start, rules)
+        _copy_state(base, work)
+        _move(H, Q, work, size, start, rules)
         if (work.taken > rules.single.most).any():
-            copy_state(base, work, size)
+            _copy_state(base, work)
         values[row], counts[row] = descend(H, Q, work, size, rules, constant, rel_tol, int(most_swaps[row]))
         start[:] = work.places[:size]
 
 
-def _move(H: np.ndarray, state: State, size: int, start: np.ndarray, rules: BlockRules) -> None:
+def _move(H: np.ndarray, Q: np.ndarray, state: State, size: int, start: np.ndarray, rules: BlockRules) -> None:
     """Exchange items until the support is that of ``start (size,)``; those that depend on the support stay out."""
     width, place = rules.width, _begin(state, rules)
     wanted = start[place::width] // width
@@ -172,20 +174,19 @@ def _move(H: np.ndarray, state: State, size: int, start: np.ndarray, rules: Bloc
             continue
         while (gone := state.places[place] // width) in wanted:
             place += width
-        less = _leave(state, place, size, rules)
-        if not _join_if_regular(H, state, item, less, rules):
-            _join(H, state, int(gone), less, rules)
+        less = change(H, Q, state, size, rules.single, _exit(place, rules))
+        if not _join_if_regular(H, Q, state, item, less, rules):
+            change(H, Q, state, less, rules.single, _entry(int(gone), rules))
 
 
-def _join_if_regular(H: np.ndarray, state: State, item: int, size: int, rules: BlockRules) -> bool:
+def _join_if_regular(H: np.ndarray, Q: np.ndarray, state: State, item: int, size: int, rules: BlockRules) -> bool:
     """Put an item after the last one, unless it depends on the support; tell whether it joined."""
-    for o in range(rules.width):
-        i = item * rules.width + o
+    steps = _entry(item, rules)
+    for o, (_, i) in enumerate(steps):
         if state.left[i] <= rules.single.accuracy * H[i, i]:
-            for k in reversed(range(o)):
-                leave(state, size + k, size + k + 1, rules.single)
+            change(H, Q, state, size + o, rules.single, _exit(size, rules)[rules.width - o :])
             return False
-        join(H, state, i, size + o, rules.single)
+        change(H, Q, state, size + o, rules.single, steps[o : o + 1])
     return True
 
 
@@ -196,11 +197,5 @@ def _begin(state: State, rules: BlockRules) -> int:
 
 def compile_kernels() -> None:
     """Compile what searches call."""
+    swaps.compile_kernels()
     block_scores.compile_kernels()
-    H, Q = np.eye(4), np.zeros((4, 1))
-    rules = make_rules(np.zeros(2, bool), np.full(2, -1), np.zeros(1, np.int64), 4, 2, 1e-11)
-    state = build(H, Q, np.zeros(2, np.int64), 0, rules)
-    size = grow(H, state, 0, 2, rules)
-    most, values, counts = np.ones(1, np.int64), np.empty(1), np.empty(1, np.int64)
-    search_rows(H, Q, state, state, size, np.array([[2, 3]]), most, rules, 1.0, 0.0, values, counts)
-    shrink(state, size, 0, rules)

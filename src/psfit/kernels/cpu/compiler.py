@@ -22,9 +22,22 @@ def compile_sums(function: Callable[..., Any]) -> Any:
     return _compile(function, fastmath={"reassoc", "contract", "nsz"})
 
 
+def compile_inner_loops(function: Callable[..., Any]) -> Any:
+    """As `compile_loops`, for a function that only compiled ones call: an entry for Python takes long to compile."""
+    return _compile(function, no_cfunc_wrapper=True, no_cpython_wrapper=True)
+
+
 def compile_inner_sums(function: Callable[..., Any]) -> Any:
-    """As `compile_sums`, for a function that only compiled ones call: an entry for Python takes long to compile."""
+    """As `compile_sums`, for a function that only compiled ones call."""
     return _compile(function, fastmath={"reassoc", "contract", "nsz"}, no_cfunc_wrapper=True, no_cpython_wrapper=True)
+
+
+def insert_loops(function: Callable[..., Any]) -> Any:
+    """Mark a function that is inserted where compiled ones call it, and compiled together with them.
+
+    Numba optimises a function again in every one that calls it. Inserted at a single place it costs time only once.
+    """
+    return njit(inline="always")(function)
 
 
 def _compile(function: Callable[..., Any], **options: Any) -> Any:

@@ -8,7 +8,7 @@ from math import inf, sqrt
 
 import numpy as np
 
-from psfit.kernels.cpu.compiler import compile_loops
+from psfit.kernels.cpu.compiler import compile_loops, insert_loops
 from psfit.kernels.cpu.selection import move_largest_first
 
 # The share of an item's place to which the shares are made to fill the limit, and the most steps towards that.
@@ -68,7 +68,7 @@ def ascend(
     return best
 
 
-@compile_loops
+@insert_loops
 def _multiply(Q: np.ndarray, z: np.ndarray, u: np.ndarray, rho: float, symmetric: np.ndarray, x: np.ndarray) -> None:
     """``x = (Q + rho (z - u)) symmetric``, four rows of the symmetric matrix at a time."""
     c, n = Q.shape
@@ -86,7 +86,7 @@ def _multiply(Q: np.ndarray, z: np.ndarray, u: np.ndarray, rho: float, symmetric
                 x[o, i] += right[j] * symmetric[j, i]
 
 
-@compile_loops
+@insert_loops
 def _measure(
     x: np.ndarray, z: np.ndarray, u: np.ndarray, Q: np.ndarray, ridge: np.ndarray, rho: float, scores: np.ndarray
 ) -> float:
@@ -103,7 +103,7 @@ def _measure(
     return total
 
 
-@compile_loops
+@insert_loops
 def _shrink(
     x: np.ndarray, z: np.ndarray, u: np.ndarray, ridge: np.ndarray, left: int, rho: float, theta: float
 ) -> float:
@@ -113,7 +113,8 @@ def _shrink(
     for j in range(n):
         square = 0.0
         for o in range(c):
-            square += (x[o, j] + u[o, j]) ** 2
+            w = x[o, j] + u[o, j]
+            square += w * w
         slope[j] = sqrt(square * ridge[j])
         offset[j] = ridge[j] / rho
     theta = find_theta(slope, offset, left, theta)
@@ -127,7 +128,7 @@ def _shrink(
     return theta
 
 
-@compile_loops
+@insert_loops
 def find_theta(slope: np.ndarray, offset: np.ndarray, left: int, start: float) -> float:
     """The number for which the sum of ``slope_j theta - offset_j``, clipped to [0, 1], is `left`.
 
@@ -158,7 +159,7 @@ def find_theta(slope: np.ndarray, offset: np.ndarray, left: int, start: float) -
     return theta
 
 
-@compile_loops
+@insert_loops
 def _next_kink(slope: np.ndarray, offset: np.ndarray, low: float) -> float:
     """The least theta above `low` at which another share reaches one."""
     least = inf
@@ -168,7 +169,7 @@ def _next_kink(slope: np.ndarray, offset: np.ndarray, low: float) -> float:
     return least
 
 
-@compile_loops
+@insert_loops
 def sum_largest(scores: np.ndarray, count: int) -> float:
     """The sum of the `count` largest scores."""
     n, total = len(scores), 0.0

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from psfit.kernels.cpu.compiler import compile_loops
+from psfit.kernels.cpu.compiler import compile_inner_loops, compile_loops
 from psfit.kernels.cpu.selection import move_largest_first
 
 Array = NDArray[np.float64]
@@ -71,7 +71,7 @@ def _sparsify(
         numbers[2, k, 0] = abs(share * reach - t)
 
 
-@compile_loops
+@compile_inner_loops
 def _threshold(center: Array, s: Array, k: int, v: float, ratio: float) -> float:
     """The root of `admm.bilinear.threshold` for row k by Newton's method; not finite if some number is not.
 
@@ -98,7 +98,7 @@ def _threshold(center: Array, s: Array, k: int, v: float, ratio: float) -> float
     return tau
 
 
-@compile_loops
+@compile_inner_loops
 def _select(values: Array, count: int) -> float:
     """The number at place `count` in falling order; changes the order of `values`.
 

@@ -77,15 +77,16 @@ def _summarise(
             one = two = three = 0.0
             for j in range(n):
                 for q in range(low, high):
-                    one += first[i, j, q] ** 2
-                    two += second[i, j, q] ** 2
-                    three += third[i, j, q] ** 2
+                    one += first[i, j, q] * first[i, j, q]
+                    two += second[i, j, q] * second[i, j, q]
+                    three += third[i, j, q] * third[i, j, q]
             squares[0, i, k], squares[1, i, k], squares[2, i, k] = one, two, three
         length = moved = 0.0
         for j in range(n):
             for q in range(low, high):
-                length += z[j, q] ** 2
-                moved += (z[j, q] - before[j, q]) ** 2
+                length += z[j, q] * z[j, q]
+                step = z[j, q] - before[j, q]
+                moved += step * step
         nonzeros, same = 0, residual[k, 0] <= tol * size[k, 0]
         for j in range(packed.shape[1]):
             nonzeros += packed[k, j] != 0

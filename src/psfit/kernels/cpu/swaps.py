@@ -2,199 +2,244 @@
 
 A variable l that joins would lower the objective by ``add_l = |d_l|^2 / (2 left_l)``. A swap that brings it in cannot
 gain more than that, so most variables need no further look.
+
+All searches are one compiled function. To compile several, which share their parts, would take several times as long.
 """
 
 import numpy as np
 
-from psfit.kernels.cpu.compiler import compile_inner_sums, compile_sums
-from psfit.kernels.cpu.states import build, copy_state, exchange, join, leave, make_rules, rebuild, value_of
+from psfit.kernels.cpu.compiler import compile_inner_sums, compile_sums, insert_loops
+from psfit.kernels.cpu.states import (
+    Rules,
+    State,
+    change_state,
+    clear_state,
+    copy_state,
+    make_rules,
+    make_state,
+    value_of,
+)
+
+__all__ = ["build", "change", "grow", "make_rules", "score_newcomers", "search_rows", "shrink", "value_of"]
 
 # A state is made again if the value that was carried along is off by this share of what the form can gain.
 MOST_DRIFT = 1e-7
+NO_CHANGES = np.empty((0, 2), np.int64)
+# Numbers of swaps of a walk that is no search.
+NO_SEARCH = np.full(1, -1)
 
 
 @compile_inner_sums
-def best_addition(H, state, rules):  # type: ignore[no-untyped-def]
-    """The variable that would lower the objective most; -1 if none may join."""
-    best, found = -1.0, -1
-    for k in range(len(state.left)):
-        g = rules.group[k]
-        if state.inside[k] or rules.fixed[k] or (g >= 0 and state.taken[g] >= rules.most[g]):
-            continue
-        if state.left[k] > rules.accuracy * H[k, k]:
-            gain = _square(state.d, k) / state.left[k]
-            if gain > best:
-                best, found = gain, k
-    return found
+def _choose(H, state, size, limit, rules, least, room):  # type: ignore[no-untyped-def]
+    """The best change: the place that becomes free, the newcomer, and the gain; -1 stands for none.
 
-
-@compile_inner_sums
-def cheapest_place(state, size, rules):  # type: ignore[no-untyped-def]
-    """The place whose variable costs least to leave; -1 if all must stay."""
-    best, found = np.inf, -1
+    Below the `limit` the variable that gains most joins, above it the one that costs least leaves. At the limit it is
+    the best swap that gains more than `least`.
+    """
+    places, inside, taken, inner, outer, left = state
+    c, grows, shrinks = inner.shape[1] - inner.shape[0], size < limit, size > limit
+    best, place, newcomer = -1.0 if grows else least, -1, -1
+    lowest = np.inf
     for a in range(size):
-        if not rules.fixed[state.places[a]]:
-            cost = _square(state.x, a) / state.K[a, a]
-            if cost < best:
-                best, found = cost, a
-    return found
-
-
-@compile_inner_sums
-def _square(x, k):  # type: ignore[no-untyped-def]
-    total = 0.0
-    for o in range(x.shape[1]):
-        total += x[k, o] * x[k, o]
-    return total
-
-
-@compile_sums
-def best_swap(H, state, size, rules, least):  # type: ignore[no-untyped-def]
-    """The place, the newcomer and the gain of the best swap that gains more than `least`; place -1 if there is none."""
-    places, inside, K, T, x, d, left, taken = state
-    n, c = d.shape
-    best, place, newcomer = least, -1, -1
-    inverse = np.empty(size)
-    cost = np.empty(size)
-    for a in range(size):
-        inverse[a] = 1 / K[a, a]
-        cost[a] = np.inf if rules.fixed[places[a]] else 0.5 * _square(x, a) * inverse[a]
-    for k in range(n):
+        square = 0.0
+        for o in range(c):
+            square += inner[a, o] * inner[a, o]
+        room[0, a] = 1 / inner[a, c + a]
+        room[1, a] = np.inf if rules.fixed[places[a]] else 0.5 * square * room[0, a]
+        if shrinks and room[1, a] < lowest:
+            lowest, place = room[1, a], a
+    for k in range(0 if shrinks else len(left)):
         if inside[k] or rules.fixed[k]:
             continue
-        own = max(left[k], 0.0)
-        floor = rules.accuracy * H[k, k]
-        if own > floor and _square(d, k) <= 2 * best * own:
+        own, floor, square = max(left[k], 0.0), rules.accuracy * H[k, k], 0.0
+        for o in range(c):
+            square += outer[k, o] * outer[k, o]
+        if own > floor and square <= 2 * best * own:
             continue
         g = rules.group[k]
         full = g >= 0 and taken[g] >= rules.most[g]
+        if grows:
+            if own > floor and not full:
+                best, newcomer = 0.5 * square / own, k
+            continue
         for a in range(size):
             if full and rules.group[places[a]] != g:
                 continue
-            f = T[k, a] * inverse[a]
-            curvature = own + T[k, a] * f
+            f = outer[k, c + a] * room[0, a]
+            curvature = own + outer[k, c + a] * f
             if curvature <= floor:
                 continue
             force = 0.0
             for o in range(c):
-                v = d[k, o] - f * x[a, o]
+                v = outer[k, o] - f * inner[a, o]
                 force += v * v
-            gain = 0.5 * force / curvature - cost[a]
+            gain = 0.5 * force / curvature - room[1, a]
             if gain > best:
                 best, place, newcomer = gain, a, k
     return place, newcomer, best
 
 
-@compile_inner_sums
-def descend(H, Q, state, size, rules, constant, rel_tol, most_swaps):  # type: ignore[no-untyped-def]
-    """Make the best swap until none gains more than `rel_tol` of the objective; return the objective and the swaps."""
-    value = value_of(Q, state, size)
-    swaps = 0
-    while swaps < most_swaps:
-        place, newcomer, gain = best_swap(H, state, size, rules, rel_tol * abs(constant + value))
-        if place < 0:
-            break
-        exchange(H, state, place, newcomer, size, rules)
-        swaps += 1
-        before, value = value, value_of(Q, state, size)
-        if not abs(value - (before - gain)) <= MOST_DRIFT * abs(value):
-            rebuild(H, Q, state, size, rules)
-            value = value_of(Q, state, size)
-            if not value < before:
-                break
-    return value, swaps
+@insert_loops
+def _may_exchange(H, state, j, i, rules):  # type: ignore[no-untyped-def]
+    """Whether variable `i` is outside and, once that in place `j` has left, does not depend on the support."""
+    place = state.inner.shape[1] - state.inner.shape[0] + j
+    t = state.outer[i, place]
+    return not state.inside[i] and state.left[i] + t * t / state.inner[j, place] > rules.accuracy * H[i, i]
+
+
+@insert_loops
+def _exceeds_groups(state, rules):  # type: ignore[no-untyped-def]
+    """Whether a group has too many variables inside."""
+    exceeds = False
+    for g in range(len(state.taken)):
+        exceeds |= state.taken[g] > rules.most[g]
+    return exceeds
+
+
+@insert_loops
+def _measure(Q, state, size):  # type: ignore[no-untyped-def]
+    """The same as `value_of`."""
+    total = 0.0
+    for a in range(size):
+        for o in range(Q.shape[1]):
+            total -= 0.5 * Q[state.places[a], o] * state.inner[a, o]
+    return total
 
 
 @compile_sums
-def grow(H, state, size, limit, rules):  # type: ignore[no-untyped-def]
+def _walk(H, Q, base, state, size, limit, changes, known, most_swaps, rules, constant, rel_tol, results, room):  # type: ignore[no-untyped-def]
+    """For each row of ``changes (B, W, 2)``: make its first `known` changes, then go on to the `limit` and to swaps.
+
+    A change is a place that becomes free and a newcomer; -1 stands for none. Exchanges that are not possible are left
+    out. Then variables join or leave up to the `limit`, and the best swaps are made, at most ``most_swaps[row]``, until
+    none gains more than `rel_tol` of the objective. If that number is negative, there are none, and the row goes on
+    from `state`; else it begins at `base`. The places at the end replace the newcomers. The objective and the number of
+    swaps are written to ``results (B, 2)``. Returns the size in the end.
+    """
+    for row in range(len(changes)):
+        step, steps, swaps, value, before, expected = 0, known, 0, 0.0, 0.0, 0.0
+        begins, copies, rebuilt = most_swaps[row] >= 0, most_swaps[row] >= 0, False
+        while True:
+            if copies:
+                copy_state(base, state, size)
+                copies = False
+            if step < steps:
+                j, i = changes[row, step, 0], changes[row, step, 1]
+                step += 1
+                if j >= 0 and i >= 0 and not _may_exchange(H, state, j, i, rules):
+                    continue
+            else:
+                if begins:
+                    # Exchanges that were left out can spoil the groups.
+                    begins, copies = False, _exceeds_groups(state, rules)
+                    if copies:
+                        continue
+                if size == limit:
+                    value = _measure(Q, state, size)
+                    drifts = swaps > 0 and not abs(value - expected) <= MOST_DRIFT * abs(value)
+                    if drifts and not rebuilt:
+                        for a in range(size):
+                            changes[row, a, 0], changes[row, a, 1] = -1, state.places[a]
+                        clear_state(H, Q, state)
+                        step, steps, size, rebuilt = 0, size, 0, True
+                        continue
+                    if swaps >= most_swaps[row] or (rebuilt and not value < before):
+                        break
+                    rebuilt = False
+                j, i, gain = _choose(H, state, size, limit, rules, rel_tol * abs(constant + value), room)
+                if j < 0 and i < 0:
+                    break
+                if size == limit:
+                    before, expected, swaps = value, value - gain, swaps + 1
+            size = change_state(H, state, rules, room, j, i, size)
+        results[row, 0], results[row, 1] = value, swaps
+        for a in range(size):
+            changes[row, a, 1] = state.places[a]
+    return size
+
+
+def change(
+    H: np.ndarray, Q: np.ndarray, state: State, size: int, rules: Rules, changes: np.ndarray, limit: int | None = None
+) -> int:
+    """Make ``changes (count, 2)`` of a support, and let variables join or leave up to the `limit`; the new size.
+
+    A change is a place that becomes free and a newcomer; -1 stands for none.
+    """
+    rows = np.full((1, max(len(changes), len(state.places)), 2), -1)
+    rows[0, : len(changes)] = changes
+    if limit is None:
+        limit = size + int((changes[:, 1] >= 0).sum() - (changes[:, 0] >= 0).sum())
+    results, room = np.empty((1, 2)), np.empty((3, state.inner.shape[1]))
+    after: int = _walk(H, Q, state, state, size, limit, rows, len(changes), NO_SEARCH, rules, 0.0, 0.0, results, room)
+    return after
+
+
+def build(H: np.ndarray, Q: np.ndarray, places: np.ndarray, size: int, rules: Rules) -> State:
+    """The state of a support with `size` variables, and room for as many as there are `places`."""
+    state = make_state(H, Q, len(places), len(rules.most))
+    if size > 0:
+        change(H, Q, state, 0, rules, np.stack([np.full(size, -1), places[:size]], axis=1))
+    return state
+
+
+def grow(H: np.ndarray, Q: np.ndarray, state: State, size: int, limit: int, rules: Rules) -> int:
     """Add the best variable again and again, up to `limit`; return the new size."""
-    while size < limit:
-        i = best_addition(H, state, rules)
-        if i < 0:
-            break
-        join(H, state, i, size, rules)
-        size += 1
-    return size
+    return change(H, Q, state, size, rules, NO_CHANGES, max(size, limit))
 
 
-@compile_sums
-def shrink(state, size, limit, rules):  # type: ignore[no-untyped-def]
+def shrink(H: np.ndarray, Q: np.ndarray, state: State, size: int, limit: int, rules: Rules) -> int:
     """Take out the cheapest variable again and again, down to `limit`; return the new size."""
-    while size > limit:
-        j = cheapest_place(state, size, rules)
-        if j < 0:
-            break
-        leave(state, j, size, rules)
-        size -= 1
-    return size
+    return change(H, Q, state, size, rules, NO_CHANGES, min(size, limit))
 
 
-@compile_sums
-def search_rows(H, Q, base, work, size, starts, most_swaps, rules, constant, rel_tol, values, swaps):  # type: ignore[no-untyped-def]
+def search_rows(
+    H: np.ndarray,
+    Q: np.ndarray,
+    base: State,
+    work: State,
+    size: int,
+    starts: np.ndarray,
+    most_swaps: np.ndarray,
+    rules: Rules,
+    constant: float,
+    rel_tol: float,
+    values: np.ndarray,
+    counts: np.ndarray,
+) -> None:
     """Descend from each row of ``starts (B, size)``, which differ from `base` in some places.
 
-    The ends replace the starts; their objectives and numbers of swaps are written to `values` and `swaps`.
+    The ends replace the starts; their objectives and numbers of swaps are written to `values` and `counts`.
     """
-    for row in range(len(starts)):
-        copy_state(base, work, size)
-        for a in range(size):
-            i = starts[row, a]
-            if i != work.places[a] and not work.inside[i]:
-                t = work.T[i, a]
-                if work.left[i] + t * t / work.K[a, a] > rules.accuracy * H[i, i]:
-                    exchange(H, work, a, i, size, rules)
-        if exceeds_groups(work, rules):
-            copy_state(base, work, size)
-        value, count = descend(H, Q, work, size, rules, constant, rel_tol, most_swaps[row])
-        values[row] = value
-        swaps[row] = count
-        for a in range(size):
-            starts[row, a] = work.places[a]
+    changes = np.empty((len(starts), size, 2), np.int64)
+    changes[:, :, 0], changes[:, :, 1] = np.arange(size), starts
+    results, room = np.empty((len(starts), 2)), np.empty((3, base.inner.shape[1]))
+    _walk(H, Q, base, work, size, size, changes, size, most_swaps, rules, constant, rel_tol, results, room)
+    starts[:], values[:], counts[:] = changes[:, :, 1], results[:, 0], results[:, 1]
 
 
-@compile_inner_sums
-def exceeds_groups(state, rules):  # type: ignore[no-untyped-def]
-    """Whether a group has too many variables inside, because some exchanges to a start were left out."""
-    excess = 0
-    for g in range(len(state.taken)):
-        excess = max(excess, state.taken[g] - rules.most[g])
-    return excess > 0
-
-
-@compile_sums
-def score_newcomers(H, state, size, rules, gains, partners):  # type: ignore[no-untyped-def]
+def score_newcomers(
+    H: np.ndarray, state: State, size: int, rules: Rules, gains: np.ndarray, partners: np.ndarray
+) -> None:
     """For every variable the gain of its best swap, and the place of its partner; -1 where there is none."""
-    places, inside, K, T, x, d, left, taken = state
-    for k in range(len(left)):
-        gains[k], partners[k] = -np.inf, -1
-        if inside[k] or rules.fixed[k]:
-            continue
-        g = rules.group[k]
-        full = g >= 0 and taken[g] >= rules.most[g]
-        own, floor = max(left[k], 0.0), rules.accuracy * H[k, k]
-        for a in range(size):
-            if rules.fixed[places[a]] or (full and rules.group[places[a]] != g):
-                continue
-            f = T[k, a] / K[a, a]
-            curvature = own + T[k, a] * f
-            if curvature <= floor:
-                continue
-            force = 0.0
-            for o in range(d.shape[1]):
-                v = d[k, o] - f * x[a, o]
-                force += v * v
-            gain = 0.5 * force / curvature - 0.5 * _square(x, a) / K[a, a]
-            if gain > gains[k]:
-                gains[k], partners[k] = gain, a
+    places, own = state.places[:size], np.maximum(state.left, 0.0)[:, None]
+    x, T, diagonal = state.x[:size], state.T[:, :size], state.K.diagonal()[:size]
+    f = T / diagonal
+    curvature = own + T * f
+    force = sum((state.d[:, o, None] - f * x[:, o]) ** 2 for o in range(x.shape[1]))
+    full = (rules.group >= 0) & (np.append(state.taken >= rules.most, False))[rules.group]
+    allowed = curvature > rules.accuracy * H.diagonal()[:, None]
+    allowed &= ~(state.inside | rules.fixed)[:, None] & ~rules.fixed[places]
+    allowed &= ~full[:, None] | (rules.group[:, None] == rules.group[places])
+    scores = np.full(f.shape, -np.inf)
+    np.divide(0.5 * force, curvature, out=scores, where=allowed)
+    scores -= 0.5 * (x**2).sum(axis=1) / diagonal
+    partners[:] = scores.argmax(axis=1)
+    gains[:] = scores[np.arange(len(scores)), partners]
+    partners[gains == -np.inf] = -1
 
 
 def compile_kernels() -> None:
-    """Compile the functions that searches call."""
-    H, Q, places = np.eye(4), np.ones((4, 1)), np.arange(2)
-    rules = make_rules(np.zeros(4, bool), np.full(4, -1), np.zeros(1, np.int64), 4, 1, 1e-11)
-    state, work = build(H, Q, places, 1, rules), build(H, Q, places, 0, rules)
-    size = grow(H, state, 1, 2, rules)
-    rows, values, swaps = places[np.newaxis].copy(), np.empty(1), np.empty(1, np.int64)
-    search_rows(H, Q, state, work, size, rows, np.ones(1, np.int64), rules, 0.0, 1e-9, values, swaps)
-    score_newcomers(H, state, size, rules, np.empty(4), np.empty(4, np.int64))
-    value_of(Q, state, shrink(state, size, 1, rules))
+    """Compile the function that searches call."""
+    H, Q, places = np.eye(2), np.ones((2, 1)), np.zeros(1, np.int64)
+    rules = make_rules(np.zeros(2, bool), np.full(2, -1), np.zeros(1, np.int64), 2, 1, 1e-11)
+    build(H, Q, places, 1, rules)
