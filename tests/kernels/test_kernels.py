@@ -28,10 +28,14 @@ def test_none_without_a_compiler(monkeypatch):
     kernels._load.cache_clear()
 
 
-def test_the_plain_way():
-    A, X, R = torch.randn(2, 7, 5), torch.randn(2, 5, 3), torch.randn(7, 3)
-    torch.testing.assert_close(few_columns(A, X), A @ X)
-    torch.testing.assert_close(few_sums(A[0], R), A[0].T @ R)
+@pytest.mark.parametrize("columns", [1, 2, 3, 4, 20])
+@pytest.mark.parametrize("whole_columns", [False, True])
+def test_products_of_a_cpu(columns, whole_columns):
+    A, X, R = torch.randn(2, 7, 5), torch.randn(2, 5, columns), torch.randn(7, columns)
+    laid = A.mT.contiguous().mT if whole_columns else A
+    expected = np.einsum("bij,bjc->bic", A.numpy(), X.numpy())
+    np.testing.assert_allclose(few_columns(laid, X).numpy(), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(few_sums(laid[0], R).numpy(), A[0].numpy().T @ R.numpy(), rtol=1e-5, atol=1e-5)
 
 
 def draw(problems: int, size: int, seed: int, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:

@@ -64,7 +64,10 @@ def test_a_search_ends_at_the_best_of_all_supports(loss, seed):
     assert refit(inst, 0, stages[-1].chosen, zero(inst)).value == pytest.approx(values[-1], rel=1e-6)
     kinds = [one.kind for one in contributions]
     assert kinds[0] == "first"
-    assert "restarts" in kinds
+    ends = [one.end for one in contributions if one.kind != "restarts"]
+    # Searches by models are restarted only if their starts do not agree.
+    agreed = not loss.quadratic and max(ends) <= min(ends) * (1 + 1e-10)
+    assert ("restarts" in kinds) != agreed
     assert set(kinds) <= {"first", "forward selection", "backward elimination", "restarts"}
     assert len(set(kinds)) == len(kinds)
     assert all(one.end <= one.start + 1e-7 * abs(one.start) for one in contributions)

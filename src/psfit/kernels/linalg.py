@@ -10,6 +10,8 @@ from psfit.kernels import kernel
 
 # A product with more columns uses torch's own operation.
 MOST_COLUMNS = 16
+# With so few columns, a CPU multiplies by one after the other if those of the matrix are contiguous.
+FEWEST_COLUMNS = 3
 # From this many entries on, the layout of the other factor matters.
 LARGE = 4096
 
@@ -41,6 +43,8 @@ def few_columns(A: Tensor, X: Tensor) -> Tensor:
     """``A X`` of a batch ``A (B, m, n)``, ``X (B, n, c)`` with few columns, at the speed of reading `A` if possible."""
     forward = kernel("forward", A.device)
     if forward is None or A.dtype != torch.float32 or not 1 < X.shape[2] <= MOST_COLUMNS:
+        if _has_whole_columns(A) and X.shape[2] > 1:
+            return (X.mT @ A.mT).mT.contiguous()
         # The libraries of CPUs are faster if each of a few columns is contiguous.
         few = A.device.type == "cpu" and 1 < X.shape[2] <= MOST_COLUMNS and A.shape[1] * A.shape[2] >= LARGE
         return A @ (X.mT.contiguous().mT if few else X)
@@ -52,10 +56,20 @@ def few_sums(A: Tensor, R: Tensor) -> Tensor:
     """``A' R`` of ``A (m, n)`` and ``R (m, c)`` with few columns, at the speed of reading `A` if possible."""
     backward = kernel("backward", A.device)
     if backward is None or A.dtype != torch.float32 or not 1 < R.shape[1] <= MOST_COLUMNS:
+        if _has_whole_columns(A) and 1 < R.shape[1] <= FEWEST_COLUMNS:
+            return torch.stack([A.T.mv(column) for column in R.T.contiguous()], dim=1)
         # For a few columns the libraries are faster in this order.
         return (R.T @ A).T
     sums: Tensor = backward(A, R)
     return sums
+
+
+def _has_whole_columns(A: Tensor) -> bool:
+    """Whether the columns of a matrix on a CPU lie one after the other in memory, as in most tables.
+
+    Its libraries are then several times slower in the usual order of a product with a few columns.
+    """
+    return A.device.type == "cpu" and A.stride(-2) == 1 and A.stride(-1) >= A.shape[-2] > 1
 
 
 def solve_spd(H: Tensor, rhs: Tensor) -> Tensor:

@@ -29,11 +29,14 @@ ALL_SUPPORTS = "all supports"
 class Exploration:
     """How long to search: restarts without improvement before it ends, a factor on the work they may cost, and whether
     all supports are tried where they are few.
+
+    If it `trusts_agreement`, searches by models are not restarted where starts of all kinds have led to one objective.
     """
 
     patience: int
     work: float
     tries_all: bool = True
+    trusts_agreement: bool = True
 
 
 # "brief" is used before an exact search, which considers all supports anyway.
@@ -41,7 +44,7 @@ EFFORTS = {
     "low": None,
     "brief": Exploration(16, 0.25, False),
     "medium": Exploration(16, 1.0),
-    "high": Exploration(160, 32.0),
+    "high": Exploration(160, 32.0, trusts_agreement=False),
 }
 
 
@@ -139,6 +142,7 @@ def _search_models(
     given = min((refit_end(objective, support, Z) for _, support in starts), key=lambda found: found.value)
     tried = {starts[0][0]: given}
     best = improve(objective, given)
+    ends = [best]
     contributions.append(Contribution(starts[0][0], given.value, best.value))
     yield best
     for kind, make in (("forward selection", select_forward), ("backward elimination", eliminate_backward)):
@@ -150,8 +154,12 @@ def _search_models(
         tried[kind] = start
         found = improve(objective, start)
         contributions.append(Contribution(kind, start.value, found.value))
+        ends.append(found)
         best = min(best, found, key=lambda one: one.value)
     yield best
+    threshold = best.value + objective.rel_tol * abs(best.value)
+    if exploration.trusts_agreement and all(end.value <= threshold for end in ends):
+        return
     before = best.value
     best = restart_models(objective, best, exploration.patience // 8, MODEL_RESTARTS * exploration.patience)
     contributions.append(Contribution(RESTARTS, before, best.value))
