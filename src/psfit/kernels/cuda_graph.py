@@ -7,8 +7,6 @@ does the same work on one device and does not wait for the host, it is recorded 
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -68,25 +66,17 @@ def _recording(graph: torch.cuda.CUDAGraph, device: torch.device) -> Iterator[No
     """Record what is launched inside.
 
     The context manager of torch also waits for the device and gives all free memory back, which then must be allocated
-    anew. Here nothing is given back, and graphs share their memory for what they need only while they run: they run one
-    after the other.
+    anew.
     """
     stream = torch.cuda.Stream(device)
     stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(stream):
-        graph.capture_begin(pool=_memory_pool(device))
+        graph.capture_begin()
         try:
             yield
         finally:
             graph.capture_end()
     torch.cuda.current_stream(device).wait_stream(stream)
-
-
-@cache
-def _memory_pool(device: torch.device) -> Any:
-    """The memory that graphs on a device share."""
-    with torch.cuda.device(device):
-        return torch.cuda.graph_pool_handle()
 
 
 @contextmanager
