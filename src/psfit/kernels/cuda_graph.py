@@ -45,7 +45,7 @@ class Replay:
         for name, buffer in self.inputs.items():
             if tensors[name] is not buffer and tensors[name] is not self._given.get(name):
                 buffer.copy_(tensors[name])
-        self._given = {name: tensors[name] for name in self.constants}
+        self._given = {name: tensors[name] for name in self.constants if name in tensors}
         self.graph.replay()
         return {name: value.clone() if name in self.fresh else value for name, value in self.results.items()}
 
