@@ -99,7 +99,7 @@ class FormSearch:
         domain = self.domain
         group = np.full(self.items, -1) if domain.group is None else domain.group.cpu().numpy()
         most = np.zeros(1, dtype=np.int64) if domain.most is None else domain.most.cpu().numpy()
-        return self._kernels.make_rules(self._fixed, group, most, len(self.H), self.width, self.form.accuracy)
+        return self._kernels.make_rules(self.fixed, group, most, len(self.H), self.width, self.form.accuracy)
 
     def grow(self, chosen: np.ndarray, limits: Sequence[int]) -> list[np.ndarray]:
         """Add the best item again and again; the supports ``(size,)`` at each of the rising `limits`."""
@@ -189,7 +189,7 @@ class FormSearch:
 
     def perturb(self, chosen: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
         """Exchange a share of the chosen items for others at random, as far as the domain allows."""
-        fixed = self._fixed
+        fixed = self.fixed
         removable, newcomers = np.flatnonzero(chosen & ~fixed), np.flatnonzero(~chosen & ~fixed)
         count = min(max(1, round(share * len(removable))), len(removable), len(newcomers))
         start = chosen.copy()
@@ -205,7 +205,8 @@ class FormSearch:
         return filled if filled.sum() == chosen.sum() else chosen.copy()
 
     @cached_property
-    def _fixed(self) -> np.ndarray:
+    def fixed(self) -> np.ndarray:
+        """Items that stay in or out."""
         """The items that stay in or out."""
         fixed: np.ndarray = (self.domain.inside | self.domain.outside)[0].cpu().numpy()
         return fixed

@@ -26,7 +26,7 @@ PERTURBED = (0.1, 0.25, 0.5, 0.25, 0.5, 0.1, 0.75, 0.5)
 SEARCHED = 12
 SINGLE_SWAPS = 12
 MANY_SWAPS = 128
-MOST_PROPOSED = max(SEARCHED + SINGLE_SWAPS, MANY_SWAPS)
+MOST_PROPOSED = max(SEARCHED + SINGLE_SWAPS, 2 * MANY_SWAPS)
 # How often a model is asked for proposals before it is given up.
 ATTEMPTS = 3
 # If the loss has kinks, so many supports are fitted one after the other until one of them is better.
@@ -68,7 +68,7 @@ def _list_proposals(base: np.ndarray, attempts: int, smooth: bool) -> Iterator[C
     """Ways to propose supports, in the order in which they are asked."""
     yield lambda search: _propose(search, base, 0)
     if smooth:
-        yield lambda search: search.single_swaps(base, MANY_SWAPS)
+        yield lambda search: _propose_swaps(search, base)
     for seed in range(1, attempts):
         yield lambda search, seed=seed: _propose(search, base, seed)  # type: ignore[misc]
 
@@ -91,6 +91,19 @@ def _propose(search: FormSearch, base: np.ndarray, seed: int) -> list[End]:
     return _sort([*ends[:SEARCHED], *singles])
 
 
+def _propose_swaps(search: FormSearch, base: np.ndarray) -> list[End]:
+    """Many single swaps: each newcomer in the place that the model prefers, and the best newcomers in all places."""
+    ends = search.single_swaps(base, MANY_SWAPS)
+    removable = np.flatnonzero(base & ~search.fixed)
+    if search.domain.group is None and len(removable):
+        for end in ends[: MANY_SWAPS // len(removable)]:
+            for gone in removable:
+                chosen = base | end.chosen
+                chosen[gone] = False
+                ends.append(End(chosen, end.value))
+    return drop_repeats(ends, lambda end: end.chosen)
+
+
 def _sort(ends: list[End]) -> list[End]:
     """Different ends, the most promising first."""
     return drop_repeats(sorted(ends, key=lambda end: end.value), lambda end: end.chosen)
@@ -105,9 +118,10 @@ def _try(objective: Objective, local: LocalForm, found: SupportFit, ends: list[E
         return _try_in_turn(objective, local, found, ends[:KINK_TRIES], threshold)
     batch = fit_batch(objective.inst, objective.problem, local, [end.chosen for end in ends], found.fit.Z, found.value)
     hoped = batch.values - batch.promised
-    for k in hoped.argsort(stable=True).tolist()[:2]:
+    # First the best fit as it is; a fit that promises much is often far from its end, and promises too much.
+    for k in dict.fromkeys([int(batch.values.argmin()), *hoped.argsort(stable=True).tolist()[:2]]):
         if float(hoped[k]) >= found.value - threshold:
-            break
+            continue
         Z = found.fit.Z.clone()
         Z[:, objective.outputs] = batch.Z[k].to(Z.dtype)
         support = local.unpack(ends[k].chosen)
