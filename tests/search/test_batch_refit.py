@@ -126,6 +126,36 @@ def test_a_support_that_cannot_be_the_best_is_given_up(monkeypatch):
     assert float(batch.values[1]) >= refit(inst, 0, support(inst, worst), zero(inst)).value
 
 
+@KINDS
+def test_supports_in_parts_have_the_same_fits(loss, sparsity, monkeypatch):
+    inst = posed(loss, 3, sparsity=sparsity)
+    local = local_form(inst, [0, 2, 5])
+    packed = [local.pack(support(inst, s)) for s in ([0, 2, 5], [0, 2, 6], [1, 2, 5])]
+    whole = fit_batch(inst, 0, local, packed, zero(inst), float("inf"))
+    monkeypatch.setattr(batch_refit, "MOST_NUMBERS", 1)
+    parts = fit_batch(inst, 0, local, packed, zero(inst), float("inf"))
+    torch.testing.assert_close(parts.values, whole.values, rtol=1e-10, atol=0)
+
+
+def test_a_form_whose_minimum_is_too_far_is_followed_part_of_the_way(monkeypatch):
+    """A tenth of the true curvature: its minimum is about ten times too far."""
+    inst = posed(Logistic(), 3, gamma=100.0)
+    mask = support(inst, [0, 2, 5])
+    found = DataObjective(inst, 0).fit(mask, zero(inst))
+    local = local_form(inst, [0, 2, 5])
+    z = found.Z.double()
+    H = 0.1 * local.form.H
+    gradient = local.form.H @ z - local.form.Q
+    local.form = replace(local.form, H=H, Q=H @ z - gradient)
+    swaps = [[0, 2, 6], [0, 5, 6], [2, 5, 6]]
+    packed = [local.pack(support(inst, s)) for s in swaps]
+    monkeypatch.setattr(batch_refit, "MOST_STEPS", 0)
+    shortened = fit_batch(inst, 0, local, packed, found.Z, found.value).values
+    monkeypatch.setattr(batch_refit, "SHORTER", ())
+    whole = fit_batch(inst, 0, local, packed, found.Z, found.value).values
+    assert (shortened < 0.9 * whole).all()
+
+
 def test_predictors_that_overflow_do_not_spoil_the_other_fits():
     inst = posed(Poisson(), 3)
     local = local_form(inst, [0, 2, 5])

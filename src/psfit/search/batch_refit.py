@@ -15,6 +15,8 @@ from psfit.problem.instance import Instance
 from psfit.search.local_form import LocalForm
 
 MOST_STEPS = 8
+# Supports are evaluated together as long as their predictors are at most so many numbers.
+MOST_NUMBERS = 1 << 24
 # Shares of the way to the minimum of the form that are tried where the whole way is too far.
 SHORTER = (0.5, 0.25)
 # A support is done when its steps promise less than this share of its objective.
@@ -137,28 +139,32 @@ class _Batch:
 
     def evaluate(self, x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         """Objectives ``(k,)`` and gradients ``(k, d)`` of the supports in `index`; the same on all ranks."""
-        count, source, loss = len(x), self.inst.source, self.inst.problem.loss
         place, ridge = self.place[index], self.ridge[index]
-        X = self._spread(x, place)
-        eta = self.matrix.mv(X.permute(1, 2, 0).reshape(len(self.rows), -1).to(self.matrix.dtype)).double()
-        eta = eta.view(-1, self.c, count)
-        if loss.joint:
-            each = [
-                (loss.value(eta[:, :, k], self.target), loss.gradient(eta[:, :, k], self.target)) for k in range(count)
-            ]
-            value, slope = torch.cat([v for v, _ in each], dim=1), torch.stack([s for _, s in each], dim=2)
-        else:
-            each_eta, b = eta.flatten(1), self.target.repeat_interleave(count, dim=1)
-            value = loss.value(each_eta, b).view_as(eta).sum(dim=1)
-            slope = loss.gradient(each_eta, b).view_as(eta)
-        local = (source.weight * value).sum(dim=0)
-        slope = (source.weight.unsqueeze(2) * slope).flatten(1).to(self.matrix.dtype)
-        sums = self.matrix.rmv(slope).double().view(len(self.rows), self.c, count)
-        sums = sums.permute(2, 0, 1).reshape(count, -1).gather(1, place)
+        room = max(1, MOST_NUMBERS // max(1, self.target.numel()))
+        parts = zip(x.split(room), place.split(room), strict=True)
+        sums = torch.cat([self._sum_samples(*part) for part in parts]) if len(x) else x.new_zeros(0, x.shape[1] + 1)
         if self.inst.grid.nodes.comm.rank == 0:
-            local = local + 0.5 * (ridge * x.square()).sum(dim=1)
-        summed = self.inst.grid.total_of_nodes(torch.cat([local.unsqueeze(1), sums], dim=1))
+            sums[:, 0] += 0.5 * (ridge * x.square()).sum(dim=1)
+        summed = self.inst.grid.total_of_nodes(sums)
         return summed[:, 0], summed[:, 1:] + ridge * x
+
+    def _sum_samples(self, x: Tensor, place: Tensor) -> Tensor:
+        """Losses of this rank's samples and their derivatives, ``(k, 1 + d)``."""
+        count, source, loss = len(x), self.inst.source, self.inst.problem.loss
+        X = self._spread(x, place).permute(1, 0, 2).reshape(len(self.rows), -1)
+        # Predictors (samples, supports, outputs): to a joint loss a sample of each support is a sample of its own.
+        eta = self.matrix.mv(X.to(self.matrix.dtype)).double().view(-1, count, self.c)
+        target = self.target.unsqueeze(1).expand_as(eta)
+        if loss.joint:
+            value = loss.value(eta.flatten(0, 1), target.flatten(0, 1)).view(-1, count)
+            slope = loss.gradient(eta.flatten(0, 1), target.flatten(0, 1)).view_as(eta)
+        else:
+            value = loss.value(eta.flatten(1), target.flatten(1)).view_as(eta).sum(dim=2)
+            slope = loss.gradient(eta.flatten(1), target.flatten(1)).view_as(eta)
+        slope = (source.weight.unsqueeze(2) * slope).flatten(1).to(self.matrix.dtype)
+        sums = self.matrix.rmv(slope).double().view(len(self.rows), count, self.c)
+        sums = sums.permute(1, 0, 2).reshape(count, -1).gather(1, place)
+        return torch.cat([(source.weight * value).sum(dim=0).unsqueeze(1), sums], dim=1)
 
     def _spread(self, x: Tensor, place: Tensor) -> Tensor:
         """Coefficients ``(k, rows, c')``."""
