@@ -27,7 +27,7 @@ def make_search(inside=()):
 def test_the_best_newcomers_are_proposed_in_all_places_that_are_free(forced):
     search = make_search(forced)
     base = np.isin(np.arange(30), (20, 21, 22, 23))
-    ends = _propose_swaps(search, base)
+    ends = _propose_swaps(search, base, MANY_SWAPS)
     supports = {tuple(np.flatnonzero(end.chosen)) for end in ends}
     assert len(supports) == len(ends)
     free = sorted({20, 21, 22, 23} - set(forced))

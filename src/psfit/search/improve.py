@@ -25,8 +25,13 @@ PERTURBED = (0.1, 0.25, 0.5, 0.25, 0.5, 0.1, 0.75, 0.5)
 # nothing else is better.
 SEARCHED = 12
 SINGLE_SWAPS = 12
-MANY_SWAPS = 128
-MOST_PROPOSED = max(SEARCHED + SINGLE_SWAPS, 2 * MANY_SWAPS)
+MANY_SWAPS = 256
+MOST_PROPOSED = max(SEARCHED + SINGLE_SWAPS, MANY_SWAPS)
+# Fits of many swaps may always cost this many operations, by the kind of device, and about as many as two models. A fit
+# costs about so many for each sample and column. They are tried at most so often from one start.
+FREE_FITS = {"cpu": 1e9, "cuda": 1e12}
+FIT_WORK = 16.0
+MANY_TRIALS = 3
 # How often a model is asked for proposals before it is given up.
 ATTEMPTS = 3
 # If the loss has kinks, so many supports are fitted one after the other until one of them is better.
@@ -35,13 +40,14 @@ KINK_TRIES = 16
 
 def improve(objective: Objective, found: SupportFit, rounds: int = MOST_ROUNDS, attempts: int = ATTEMPTS) -> SupportFit:
     """The best support after rounds of models, until no proposal of the last model is better."""
-    watch = objective.inst.watch
+    watch, trials = objective.inst.watch, 0
     for _ in range(rounds):
         if watch.must_stop() or bool(found.chosen.all()) or not bool(found.chosen.any()):
             break
         if objective.is_finished(found.chosen):
             break
-        better = _improve_once(objective, found, attempts)
+        better, many = _improve_once(objective, found, attempts, trials < MANY_TRIALS)
+        trials += many
         if better is None:
             objective.note_finished(found.chosen)
             break
@@ -50,27 +56,42 @@ def improve(objective: Objective, found: SupportFit, rounds: int = MOST_ROUNDS, 
     return found
 
 
-def _improve_once(objective: Objective, found: SupportFit, attempts: int) -> SupportFit | None:
-    """A better support by the model at a fit: by its first proposals, by single swaps, or by further perturbations."""
+def _improve_once(objective: Objective, found: SupportFit, attempts: int, many: bool) -> tuple[SupportFit | None, bool]:
+    """A better support by the model at a fit, and whether `many` single swaps were tried, which is done if allowed.
+
+    The first proposals of the model come first, and those of further perturbations last.
+    """
     local = objective.local_form(found)
     base = local.pack(found.chosen)
-    tried = {base.tobytes()}
-    for propose in _list_proposals(base, attempts, objective.inst.problem.loss.smooth):
+    tried, asked = {base.tobytes()}, False
+    for propose, is_many in _list_proposals(base, attempts, _count_swaps(objective, local) if many else 0):
         ends = [end for end in local.find(propose, MOST_PROPOSED) if end.chosen.tobytes() not in tried]
         tried |= {end.chosen.tobytes() for end in ends}
         better = _try(objective, local, found, ends)
+        asked |= is_many
         if better is not None:
-            return better
-    return None
+            return better, asked
+    return None, asked
 
 
-def _list_proposals(base: np.ndarray, attempts: int, smooth: bool) -> Iterator[Callable[[FormSearch], list[End]]]:
-    """Ways to propose supports, in the order in which they are asked."""
-    yield lambda search: _propose(search, base, 0)
-    if smooth:
-        yield lambda search: _propose_swaps(search, base)
+def _list_proposals(
+    base: np.ndarray, attempts: int, swaps: int
+) -> Iterator[tuple[Callable[[FormSearch], list[End]], bool]]:
+    """Ways to propose supports, in the order in which they are asked, and whether they are many single swaps."""
+    yield lambda search: _propose(search, base, 0), False
+    if swaps:
+        yield lambda search: _propose_swaps(search, base, swaps), True
     for seed in range(1, attempts):
-        yield lambda search, seed=seed: _propose(search, base, seed)  # type: ignore[misc]
+        yield lambda search, seed=seed: _propose(search, base, seed), False  # type: ignore[misc]
+
+
+def _count_swaps(objective: Objective, local: LocalForm) -> int:
+    """How many single swaps are worth a fit when nothing else is better; none if they are fitted one by one."""
+    if not objective.inst.problem.loss.smooth:
+        return 0
+    columns = len(local.form.H)
+    free = FREE_FITS[local.device.type] / (FIT_WORK * max(objective.inst.samples, 1) * columns)
+    return int(min(max(free, 4 * columns / FIT_WORK), MANY_SWAPS))
 
 
 def _propose(search: FormSearch, base: np.ndarray, seed: int) -> list[End]:
@@ -91,12 +112,12 @@ def _propose(search: FormSearch, base: np.ndarray, seed: int) -> list[End]:
     return _sort([*ends[:SEARCHED], *singles])
 
 
-def _propose_swaps(search: FormSearch, base: np.ndarray) -> list[End]:
-    """Many single swaps: each newcomer in the place that the model prefers, and the best newcomers in all places."""
-    ends = search.single_swaps(base, MANY_SWAPS)
+def _propose_swaps(search: FormSearch, base: np.ndarray, count: int) -> list[End]:
+    """Many single swaps: newcomers in the places that the model prefers, and the best newcomers in all places."""
+    ends = search.single_swaps(base, max(count // 2, 1))
     removable = np.flatnonzero(base & ~search.fixed)
     if search.domain.group is None and len(removable):
-        for end in ends[: MANY_SWAPS // len(removable)]:
+        for end in ends[: count // 2 // len(removable)]:
             for gone in removable:
                 chosen = base | end.chosen
                 chosen[gone] = False
