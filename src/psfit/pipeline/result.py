@@ -12,6 +12,9 @@ from psfit.search.explore import RESTARTS, Contribution
 # their support.
 REFIT_TOLERANCE = 1e-6
 
+# Objectives of starts that differ by less than this share are equal.
+SAME = 1e-9
+
 
 @dataclass(frozen=True)
 class Result:
@@ -145,7 +148,9 @@ class Result:
         """
         if len(self.kappa) > 1 or not self.starts:
             return ""
-        best = min(self.starts, key=lambda one: one.end)
+        least = min(one.end for one in self.starts)
+        # Ends that differ by rounding alone are equal: the first of them counts.
+        best = next(one for one in self.starts if one.end <= least + SAME * abs(least))
         tried = len({one.kind for one in self.starts} - {RESTARTS})
         origin = "from the best" if best.kind == RESTARTS else "the best"
         return f"{best.kind}, {origin} of {tried} kinds of starts" if tried > 1 else best.kind
