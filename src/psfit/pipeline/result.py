@@ -150,7 +150,7 @@ class Result:
             return ""
         least = min(one.end for one in self.starts)
         # Ends that differ by rounding alone are equal: the first of them counts.
-        best = next(one for one in self.starts if one.end <= least + SAME * abs(least))
+        best = next((one for one in self.starts if one.end <= least + SAME * abs(least)), self.starts[0])
         tried = len({one.kind for one in self.starts} - {RESTARTS})
         origin = "from the best" if best.kind == RESTARTS else "the best"
         return f"{best.kind}, {origin} of {tried} kinds of starts" if tried > 1 else best.kind
