@@ -153,6 +153,17 @@ def test_prox_beats_brute_force(case, dtype, step):
     check_prox(case.loss, w, v, b, steps)
 
 
+@every_loss
+@pytest.mark.parametrize("step", [1e-2, 0.3, 1.0, 10.0, 1e3])
+def test_a_dual_point_is_valid_and_close_to_the_step_of_the_prox(case, step):
+    """By Moreau's identity; far in the tail of a loss it may stop short of the prox, but it is always valid."""
+    v, b = draw(case, torch.float64)
+    a = case.loss.dual_point(v, b, step)
+    assert case.loss.conjugate(a, b).isfinite().all()
+    moved = (v - case.loss.prox(v, b, step)) / step
+    np.testing.assert_allclose(a.numpy(), moved.numpy(), atol=1e-6)
+
+
 SHAPES = [(), (1, 1), ("m", 1), (1, "c"), ("m", "c")]
 # The prox of a joint loss has one step per sample.
 STEPS = [(case, shape) for case in CASES for shape in SHAPES if not (case.loss.joint and "c" in shape)]

@@ -43,7 +43,7 @@ def few_columns(A: Tensor, X: Tensor) -> Tensor:
     """``A X`` of a batch ``A (B, m, n)``, ``X (B, n, c)`` with few columns, at the speed of reading `A` if possible."""
     forward = kernel("forward", A.device)
     if forward is None or A.dtype != torch.float32 or not 1 < X.shape[2] <= MOST_COLUMNS:
-        if _has_whole_columns(A) and X.shape[2] > 1:
+        if _has_whole_columns(A) and 1 < X.shape[2] <= MOST_COLUMNS:
             return (X.mT @ A.mT).mT.contiguous()
         # The libraries of CPUs are faster if each of a few columns is contiguous.
         few = A.device.type == "cpu" and 1 < X.shape[2] <= MOST_COLUMNS and A.shape[1] * A.shape[2] >= LARGE

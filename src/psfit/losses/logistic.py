@@ -6,17 +6,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from psfit.losses.base import Loss
+from psfit.losses.newton_prox import NewtonProxLoss, is_last
 from psfit.losses.special import negative_entropy
-
-NEWTON_STEPS = 60
-CHECK_EVERY = 4
-# Steps towards a dual point, which needs no accurate prox.
-FEW_STEPS = 8
 
 
 @dataclass(frozen=True)
-class Logistic(Loss):
+class Logistic(NewtonProxLoss):
     """Binary classification with probabilities."""
 
     name: ClassVar[str] = "logistic"
@@ -35,31 +30,20 @@ class Logistic(Loss):
     def curvature(self, eta: Tensor, b: Tensor) -> Tensor:
         return torch.sigmoid(eta) * torch.sigmoid(-eta)
 
-    def prox(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
+    def approach(self, v: Tensor, b: Tensor, step: Tensor | float, steps: int, tolerance: float | None) -> Tensor:
         """Root of ``t - u - step sigma(-t)`` in the margins ``t = b w``, ``u = b v``.
 
         The function increases, is convex left of zero and concave right of it, and the sign of the root is known.
         Newton's method, started on the correct side, approaches the root from that side and never overshoots. In the
-        exponential tail a step has a length of about one, so there are up to log(step) steps. Convergence is quadratic:
-        after a step as small as the tolerance, the next would be only rounding.
+        exponential tail a step has a length of about one, so there are up to log(step) steps.
         """
-        return self._approach(v, b, step, NEWTON_STEPS, torch.finfo(v.dtype).eps ** 0.75)
-
-    def dual_point(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
-        return self.gradient(self._approach(v, b, step, FEW_STEPS), b)
-
-    def _approach(
-        self, v: Tensor, b: Tensor, step: Tensor | float, steps: int, tolerance: float | None = None
-    ) -> Tensor:
-        """The prox after so many of Newton's steps; they end before if none moves more than the relative tolerance."""
         u = b * v
         t = torch.where(u + step / 2 > 0, u.clamp(min=0), (u + step).clamp(max=0))
         for k in range(1, steps + 1):
             down = torch.sigmoid(-t)
             move = (u + step * down - t) / (1 + step * down * (1 - down))
             t = t + move
-            # Reading a number from the device needs a synchronisation, so only some steps make the test.
-            if tolerance and k % CHECK_EVERY == 0 and bool((move.abs() <= tolerance * (1 + t.abs())).all()):
+            if is_last(k, move, t, tolerance):
                 break
         return b * t
 

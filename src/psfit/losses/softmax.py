@@ -6,17 +6,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from psfit.losses.base import Loss
+from psfit.losses.newton_prox import NewtonProxLoss, is_last
 from psfit.losses.special import negative_entropy, wright_omega
-
-NEWTON_STEPS = 60
-CHECK_EVERY = 4
-# Steps towards a dual point, which needs no accurate prox.
-FEW_STEPS = 8
 
 
 @dataclass(frozen=True)
-class Softmax(Loss):
+class Softmax(NewtonProxLoss):
     """Classification into several classes; its outputs form one problem."""
 
     name: ClassVar[str] = "softmax"
@@ -48,7 +43,7 @@ class Softmax(Loss):
     def coupling(self, eta: Tensor, b: Tensor) -> Tensor:
         return eta.softmax(dim=1)
 
-    def prox(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
+    def approach(self, v: Tensor, b: Tensor, step: Tensor | float, steps: int, tolerance: float | None) -> Tensor:
         """The c-dimensional prox of each sample, reduced to one scalar equation.
 
         With ``u = v + step b`` the minimiser is ``w = u - step pi``, ``pi = softmax(w)``. Given ``L =
@@ -56,15 +51,6 @@ class Softmax(Loss):
         ``L`` is such that the probabilities sum to one. That sum is convex and decreasing in ``L`` and at least one
         at ``max(u) - step``, so Newton's method increases to the root.
         """
-        return self._approach(v, b, step, NEWTON_STEPS, torch.finfo(v.dtype).eps ** 0.75)
-
-    def dual_point(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
-        return self.gradient(self._approach(v, b, step, FEW_STEPS), b)
-
-    def _approach(
-        self, v: Tensor, b: Tensor, step: Tensor | float, steps: int, tolerance: float | None = None
-    ) -> Tensor:
-        """The prox after so many of Newton's steps; they end before if none moves more than the relative tolerance."""
         step = torch.as_tensor(step, dtype=v.dtype, device=v.device).expand(v.shape[0], 1)
         u = v + step * b
         top = u.amax(dim=1, keepdim=True)
@@ -75,7 +61,7 @@ class Softmax(Loss):
             slope = (r / (1 + r)).sum(dim=1, keepdim=True)
             move = (r.sum(dim=1, keepdim=True) - step) / slope
             level = level + move
-            if tolerance and k % CHECK_EVERY == 0 and bool((move.abs() <= tolerance * (1 + level.abs())).all()):
+            if is_last(k, move, level, tolerance):
                 break
         return u - wright_omega(shifted - level)
 

@@ -7,6 +7,7 @@ much is often still right about them.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -78,11 +79,11 @@ def _list_proposals(
     base: np.ndarray, attempts: int, swaps: int
 ) -> Iterator[tuple[Callable[[FormSearch], list[End]], bool]]:
     """Ways to propose supports, in the order in which they are asked, and whether they are many single swaps."""
-    yield lambda search: _propose(search, base, 0), False
+    yield partial(_propose, base=base, seed=0), False
     if swaps:
-        yield lambda search: _propose_swaps(search, base, swaps), True
+        yield partial(_propose_swaps, base=base, count=swaps), True
     for seed in range(1, attempts):
-        yield lambda search, seed=seed: _propose(search, base, seed), False  # type: ignore[misc]
+        yield partial(_propose, base=base, seed=seed), False
 
 
 def _count_swaps(objective: Objective, local: LocalForm) -> int:
