@@ -138,7 +138,7 @@ class _Model:
         inst, matrix = self.inst, self.inst.source.matrix
         n = matrix.shape[1]
         step = int(min(2.0 * inst.samples * n * n / MOST_WORK, inst.samples / (ROWS_PER_COLUMN * n)))
-        if step <= 1 or not isinstance(matrix, Affine):
+        if step <= 1 or not isinstance(matrix, Affine) or matrix.kept is not None:
             return inst.grid.nodes.total(matrix.gram(weight, torch.float64))
         H = weight.new_zeros(n, n)
         for at, strip in matrix.base.strips(torch.float64):
