@@ -92,7 +92,8 @@ def run(
 def _prepare_kernels(inst: Instance) -> None:
     """Compile what a fit on a CPU needs; the first fit on a machine reports that it waits for it."""
     if inst.source.matrix.device.type == "cpu":
-        names = ["sparsify", "summarise", "perspective" if inst.problem.loss.quadratic else "weighted_gram"]
+        names = ["sparsify", "summarise"]
+        names += ["perspective"] if inst.problem.loss.quadratic else ["weighted_gram", "support_sums"]
         names += ["swaps"] if inst.items.width == 1 else ["block_swaps"]
         cpu.prepare(names, lambda: inst.watch.begin("the compilation of kernels, once on this machine"))
 

@@ -20,6 +20,8 @@ GRAM_SHARE = 0.2
 # The best so many different ends of searches in a form are fitted with all digits.
 COMPARED = 3
 MODEL_RESTARTS = 4
+# Objectives that differ by less than this share count as the same.
+AGREEMENT = 1e-9
 # Kinds of contributions besides starts: searches from perturbations of the best support, and fits on all supports.
 RESTARTS = "restarts"
 ALL_SUPPORTS = "all supports"
@@ -157,7 +159,7 @@ def _search_models(
         ends.append(found)
         best = min(best, found, key=lambda one: one.value)
     yield best
-    threshold = best.value + objective.rel_tol * abs(best.value)
+    threshold = best.value + AGREEMENT * abs(best.value)
     if exploration.trusts_agreement and all(end.value <= threshold for end in ends):
         return
     before = best.value

@@ -15,6 +15,7 @@ from psfit.search.batch_refit import fit_batch
 from psfit.search.form_search import MOST_SWAPS, End, FormSearch
 from psfit.search.local_form import LocalForm
 from psfit.search.objective import Objective
+from psfit.search.refit import Fit
 from psfit.search.support_fit import SupportFit, drop_repeats
 
 MOST_ROUNDS = 50
@@ -147,7 +148,8 @@ def _try(objective: Objective, local: LocalForm, found: SupportFit, ends: list[E
         Z = found.fit.Z.clone()
         Z[:, objective.outputs] = batch.Z[k].to(Z.dtype)
         support = local.unpack(ends[k].chosen)
-        fit = objective.fit(support, Z, found.value)
+        finished = batch.is_finished(k)
+        fit = Fit(Z, float(batch.values[k]), 0.0) if finished else objective.fit(support, Z, found.value)
         if fit.value < found.value - threshold:
             return SupportFit(support, fit)
     return None
