@@ -14,6 +14,7 @@ from psfit.kernels.linalg import cholesky
 from psfit.problem.instance import Instance
 from psfit.search.local_form import LocalForm
 
+EVERY = slice(None)
 MOST_STEPS = 8
 # Supports are evaluated together as long as their predictors are at most so many numbers.
 MOST_NUMBERS = 1 << 24
@@ -48,40 +49,41 @@ def fit_batch(
     Each goes on until it is `close`, or cannot get below `target`.
     """
     batch = _Batch(inst, problem, local, supports)
-    every = torch.arange(len(supports), device=inst.ridge.device)
-    x, values, gradient = _begin(batch, Z, target, every)
-    step, promised = batch.newton_step(gradient, every)
+    x, values, gradient = _begin(batch, Z, target)
+    step, promised = batch.newton_step(gradient)
     for _ in range(MOST_STEPS):
-        lowest = min(target, float(values.nan_to_num(nan=torch.inf).min()))
+        lowest = values.nan_to_num(nan=torch.inf).min().clamp(max=target)
         going = ((promised > close * values.abs()) & (values - HOPE * promised < lowest)).nonzero().flatten()
         if not len(going):
             break
-        trial = x[going] - step[going]
+        trial, known = x[going] - step[going], gradient[going]
         moved, slope = batch.evaluate(trial, going)
         fell = moved < values[going]
-        better, worse = going[fell], going[~fell]
-        x[better], values[better], gradient[better] = trial[fell], moved[fell], slope[fell]
-        step[better], promised[better] = batch.newton_step(slope[fell], better)
-        step[worse] *= 0.5
-        promised[worse] *= 0.5
-    promised = batch.newton_step(gradient, every)[1]
+        x[going] = torch.where(fell.unsqueeze(1), trial, x[going])
+        values[going] = torch.where(fell, moved, values[going])
+        gradient[going] = slope = torch.where(fell.unsqueeze(1), slope, known)
+        following, hoped = batch.newton_step(slope, going)
+        step[going] = torch.where(fell.unsqueeze(1), following, 0.5 * step[going])
+        promised[going] = torch.where(fell, hoped, 0.5 * promised[going])
+    promised = batch.newton_step(gradient)[1]
     return BatchFit(batch.coefficients(x), values.nan_to_num(nan=torch.inf), promised)
 
 
-def _begin(batch: "_Batch", Z: Tensor, target: float, every: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _begin(batch: "_Batch", Z: Tensor, target: float) -> tuple[Tensor, Tensor, Tensor]:
     """Variables, objectives and gradients at the minimisers of the form, or at a part of the way there."""
     x = batch.start()
-    values, gradient = batch.evaluate(x, every)
+    values, gradient = batch.evaluate(x)
     origin, whole = batch.gather(Z), x.clone()
     for share in SHORTER:
-        far = every[~(values < target)]
+        far = (~(values < target)).nonzero().flatten()
         if not len(far):
             break
         trial = origin[far] + share * (whole[far] - origin[far])
         moved, slope = batch.evaluate(trial, far)
         fell = ~(moved >= values[far])
-        better = far[fell]
-        x[better], values[better], gradient[better] = trial[fell], moved[fell], slope[fell]
+        x[far] = torch.where(fell.unsqueeze(1), trial, x[far])
+        values[far] = torch.where(fell, moved, values[far])
+        gradient[far] = torch.where(fell.unsqueeze(1), slope, gradient[far])
     return x, values, gradient
 
 
@@ -92,7 +94,7 @@ class _Batch:
         self.inst, self.outputs = inst, inst.items.outputs_of(problem)
         self.c, n = len(self.outputs), len(inst.ridge)
         device, form = inst.ridge.device, local.form
-        chosen = torch.stack([local.unpack(support) for support in supports])
+        chosen = local.unpack(np.stack(supports))
         masks = torch.stack([inst.items.mask_one(one) for one in chosen])
         free = torch.ones(len(chosen), inst.items.free, self.c, dtype=torch.bool, device=device)
         masks = torch.cat([masks, free], dim=1)
@@ -131,13 +133,14 @@ class _Batch:
         """The variables ``(B, d)`` of coefficients ``Z (n, c)``."""
         return Z[self.rows][:, self.outputs].double().flatten()[self.place]
 
-    def newton_step(self, gradient: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    def newton_step(self, gradient: Tensor, index: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Steps ``(k, d)`` of the supports in `index`, which are subtracted, and what they promise ``(k,)``."""
-        step = torch.cholesky_solve(gradient.unsqueeze(2), self.factor[index]).squeeze(2)
+        factor = self.factor if index is None or len(index) == len(self.factor) else self.factor[index]
+        step = torch.cholesky_solve(gradient.unsqueeze(2), factor).squeeze(2)
         step, promised = self.inst.grid.agree(step, 0.5 * (gradient * step).sum(dim=1))
         return step, promised
 
-    def evaluate(self, x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    def evaluate(self, x: Tensor, index: Tensor | slice = EVERY) -> tuple[Tensor, Tensor]:
         """Objectives ``(k,)`` and gradients ``(k, d)`` of the supports in `index`; the same on all ranks."""
         place, ridge = self.place[index], self.ridge[index]
         room = max(1, MOST_NUMBERS // max(1, self.target.numel()))
