@@ -101,7 +101,7 @@ class DesignMatrix(ABC):
             yield at, strip, strip.columns(index)
 
     def gram(self, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        """``A' diag(weights) A`` for ``weights (m, 1)``, in the data's precision or another one."""
+        """``A' diag(weights) A`` for ``weights (m, 1)`` of any sign, in the data's precision or another one."""
         n = self.shape[1]
         total = torch.zeros(n, n, dtype=dtype or self.dtype, device=self.device)
         for at, strip in self.strips(dtype):
@@ -162,7 +162,8 @@ class Affine(DesignMatrix):
 
     Centring, scaling and the intercept do not change the data: the caller's memory is used, and a sparse matrix stays
     sparse. Only a small dense matrix on a CPU keeps a standardised copy, so that a product is one operation. With
-    `integers`, Gram matrices in the data's precision may come from integer products.
+    `integers`, Gram matrices in the data's precision may come from integer products, and rough ones from products in
+    half precision.
     """
 
     def __init__(
@@ -242,7 +243,9 @@ class Affine(DesignMatrix):
         return Affine(base, self.shift[index], self.scale[index], constant, self.integers)
 
     def gram(self, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        if not self.integers or dtype not in (None, self.dtype) or not self.base.has_integer_products:
+        integers = self.integers and dtype in (None, self.dtype) and self.base.has_integer_products
+        # Integer products need the roots of the weights.
+        if not integers or bool((weights < 0).any()):
             return super().gram(weights, dtype)
         p, heavy = self.base.shape[1], weights.double()
         G, sums = self.scale.new_zeros(p, p), self.scale.new_zeros(p, 1)

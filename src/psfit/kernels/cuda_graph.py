@@ -14,13 +14,16 @@ from torch import Tensor
 Tensors = dict[str, Tensor]
 # The first calls are not recorded: they initialise the libraries, and a recording is not worth it for short runs.
 PLAIN_CALLS = 2
+# What was recorded in this process under a name, with the shapes of its arguments: it needs no plain calls any more.
+_recorded: set[tuple[object, ...] | None] = set()
 
 
 class Replay:
     """A function of named tensors that is applied repeatedly to its own result.
 
     All results are in the same buffers: the next call overwrites them. Only those named in `fresh` are new tensors.
-    Those named in `constants` are only read; they are copied again only if another tensor is given.
+    Those named in `constants` are only read; they are copied again only if another tensor is given. A call applies the
+    function so many `times`. Functions of one `name` do the same work on arguments of the same shapes.
     """
 
     def __init__(
@@ -28,8 +31,11 @@ class Replay:
         function: Callable[[Tensors], Tensors],
         fresh: tuple[str, ...] = (),
         constants: tuple[str, ...] = (),
+        times: int = 1,
+        name: str | None = None,
     ) -> None:
         self.function, self.fresh, self.constants = function, fresh, constants
+        self.times, self.name = times, name
         self.calls = 0
         self.graph: torch.cuda.CUDAGraph | None = None
         self._given: Tensors = {}
@@ -37,8 +43,10 @@ class Replay:
     def __call__(self, tensors: Tensors) -> Tensors:
         """The results: the same names as the arguments, and possibly more."""
         self.calls += 1
-        if self.calls <= PLAIN_CALLS:
-            return self.function(tensors)
+        if self.graph is None and self.calls <= PLAIN_CALLS and self._identify(tensors) not in _recorded:
+            for _ in range(self.times):
+                tensors = self.function(tensors)
+            return tensors
         if self.graph is None:
             self._record(tensors)
         assert self.graph is not None
@@ -46,7 +54,8 @@ class Replay:
             if tensors[name] is not buffer and tensors[name] is not self._given.get(name):
                 buffer.copy_(tensors[name])
         self._given = {name: tensors[name] for name in self.constants if name in tensors}
-        self.graph.replay()
+        for _ in range(self.times):
+            self.graph.replay()
         return {name: value.clone() if name in self.fresh else value for name, value in self.results.items()}
 
     def _record(self, tensors: Tensors) -> None:
@@ -59,6 +68,14 @@ class Replay:
                 if found[name] is not buffer:
                     buffer.copy_(found[name])
         self.results = found | self.inputs
+        if self.name is not None:
+            _recorded.add(self._identify(tensors))
+
+    def _identify(self, tensors: Tensors) -> tuple[object, ...] | None:
+        """The name of the function with the kinds of its arguments; None without a name."""
+        if self.name is None:
+            return None
+        return self.name, *((name, value.shape, value.dtype, value.device) for name, value in tensors.items())
 
 
 @contextmanager

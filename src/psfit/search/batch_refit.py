@@ -19,6 +19,7 @@ from psfit.kernels.linalg import cholesky
 from psfit.problem.instance import Instance
 from psfit.search.local_form import LocalForm
 
+EVERY = slice(None)
 MOST_STEPS = 8
 # Supports are evaluated together as long as their predictors are at most so many numbers.
 MOST_NUMBERS = 1 << 24
@@ -58,18 +59,17 @@ def fit_batch(
     """Fits on supports in the items of a local form at the coefficients ``Z (n, c)``.
 
     Each goes on until it is `close`, or cannot get below `target`. The best one is finished if it is below the target,
-    unless fits that are not very close are enough.
+    unless fits that are not very close are enough, or products have too few digits.
     """
     batch = _Batch(inst, problem, local, supports)
-    every = torch.arange(len(supports), device=inst.ridge.device)
-    points = _Points(batch, *_begin(batch, Z, target, every))
+    points = _Points(batch, *_begin(batch, Z, target))
     for _ in range(MOST_STEPS):
-        lowest = min(target, float(points.values.nan_to_num(nan=torch.inf).min()))
+        lowest = points.values.nan_to_num(nan=torch.inf).min().clamp(max=target)
         open_fits = points.are_open(close) & (points.values - HOPE * points.promised < lowest)
         if not points.step(open_fits.nonzero().flatten()):
             break
     best = points.values.nan_to_num(nan=torch.inf).argmin().reshape(1)
-    if close <= CLOSE and float(points.values[best]) < target:
+    if close <= CLOSE and batch.matrix.dtype == torch.float64 and float(points.values[best]) < target:
         for _ in range(MOST_STEPS):
             if not points.step(best[points.are_open(FINISHED)[best]]):
                 break
@@ -123,20 +123,21 @@ class _Points:
         self.moves[index], self.promised[index] = self.batch.inst.grid.agree(move, promised)
 
 
-def _begin(batch: "_Batch", Z: Tensor, target: float, every: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _begin(batch: "_Batch", Z: Tensor, target: float) -> tuple[Tensor, Tensor, Tensor]:
     """Variables, objectives and gradients at the minimisers of the form, or at a part of the way there."""
     x = batch.start()
-    values, gradient = batch.evaluate(x, every)
+    values, gradient = batch.evaluate(x)
     origin, whole = batch.gather(Z), x.clone()
     for share in SHORTER:
-        far = every[~(values < target)]
+        far = (~(values < target)).nonzero().flatten()
         if not len(far):
             break
         trial = origin[far] + share * (whole[far] - origin[far])
         moved, slope = batch.evaluate(trial, far)
         fell = ~(moved >= values[far])
-        better = far[fell]
-        x[better], values[better], gradient[better] = trial[fell], moved[fell], slope[fell]
+        x[far] = torch.where(fell.unsqueeze(1), trial, x[far])
+        values[far] = torch.where(fell, moved, values[far])
+        gradient[far] = torch.where(fell.unsqueeze(1), slope, gradient[far])
     return x, values, gradient
 
 
@@ -191,7 +192,7 @@ class _Batch:
         """The variables ``(B, d)`` of coefficients ``Z (n, c)``."""
         return Z[self.rows][:, self.outputs].double().flatten()[self.place]
 
-    def evaluate(self, x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    def evaluate(self, x: Tensor, index: Tensor | slice = EVERY) -> tuple[Tensor, Tensor]:
         """Objectives ``(k,)`` and gradients ``(k, d)`` of the supports in `index`; the same on all ranks."""
         place, ridge = self.place[index], self.ridge[index]
         room = max(1, MOST_NUMBERS // max(1, self.target.numel()))

@@ -159,7 +159,7 @@ def _search_models(
         ends.append(found)
         best = min(best, found, key=lambda one: one.value)
     yield best
-    threshold = best.value + AGREEMENT * abs(best.value)
+    threshold = best.value + max(AGREEMENT, objective.rel_tol) * abs(best.value)
     if exploration.trusts_agreement and all(end.value <= threshold for end in ends):
         return
     before = best.value

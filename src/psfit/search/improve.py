@@ -29,8 +29,9 @@ SEARCHED = 12
 SINGLE_SWAPS = 12
 MANY_SWAPS = 256
 MOST_PROPOSED = max(SEARCHED + SINGLE_SWAPS, MANY_SWAPS)
-# Fits of many swaps may always cost this many operations, by the kind of device, and about as many as two models. A fit
-# costs about so many for each sample and column. They are tried at most so often from one start.
+# Fits of many swaps may always cost this many operations, by the kind of device, and on a CPU about as many as two
+# models: on a GPU models cost much less than fits. A fit costs about so many for each sample and column. They are tried
+# at most so often from one start.
 FREE_FITS = {"cpu": 1e9, "cuda": 1e12}
 FIT_WORK = 16.0
 MANY_TRIALS = 3
@@ -91,9 +92,9 @@ def _count_swaps(objective: Objective, local: LocalForm) -> int:
     """How many single swaps are worth a fit when nothing else is better; none if they are fitted one by one."""
     if not objective.inst.problem.loss.smooth:
         return 0
-    columns = len(local.form.H)
-    free = FREE_FITS[local.device.type] / (FIT_WORK * max(objective.inst.samples, 1) * columns)
-    return int(min(max(free, 4 * columns / FIT_WORK), MANY_SWAPS))
+    columns, place = len(local.form.H), local.device.type
+    free = FREE_FITS[place] / (FIT_WORK * max(objective.inst.samples, 1) * columns)
+    return int(min(max(free, 4 * columns / FIT_WORK if place == "cpu" else 0.0), MANY_SWAPS))
 
 
 def _propose(search: FormSearch, base: np.ndarray, seed: int) -> list[End]:
