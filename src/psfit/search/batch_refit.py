@@ -90,7 +90,7 @@ class _Points:
         return self.promised > close * self.values.abs()
 
     def step(self, index: Tensor) -> bool:
-        """Try the next steps of the fits in `index`; those that lower the objective are made. Tells if there are any."""
+        """Try the next steps of the fits in `index`, and make those that lower the objective; tell if there are any."""
         if not len(index):
             return False
         move = -self.moves[index]
