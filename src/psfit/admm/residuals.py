@@ -27,7 +27,7 @@ MEASURED = ("gaps", "lengths", "squares", "size", "moved", "nonzeros", "bilinear
 FIRST_STOP = 4
 # A sparse support that stayed the same for this many iterations is final. The rest is a convex problem on it, which the
 # refit solves exactly and faster.
-SETTLED_AFTER = 10
+SETTLED_AFTER = 20
 SETTLED_IF_BRIEF = 5
 # A tolerance that every residual meets.
 ANY = 1e30

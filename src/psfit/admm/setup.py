@@ -18,7 +18,7 @@ PRESSURES = (0.3, 1.0, 0.1)
 # After the first iterations rho_b grows by the factor GROWTH at each iteration, at most MOST_PRESSURE times in all.
 # Without this, data with many more features than samples need several times as many iterations for the same supports.
 FIRST_ITERATIONS = 30
-GROWTH = 1.1
+GROWTH = 1.05
 MOST_PRESSURE = 1e3
 
 
