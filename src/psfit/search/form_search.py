@@ -122,6 +122,13 @@ class FormSearch:
             supports.append(self._chosen(state.places[:size]))
         return supports
 
+    def change_each(self, supports: Sequence[np.ndarray], limits: Sequence[int]) -> list[np.ndarray]:
+        """Supports that have grown or shrunk to a limit each."""
+        return [
+            (self.grow if limit >= chosen.sum() else self.shrink)(chosen, [limit])[0]
+            for chosen, limit in zip(supports, limits, strict=True)
+        ]
+
     def descend(self, starts: Iterable[np.ndarray]) -> list[End]:
         """Swap from each start ``(size,)``, on its own, until no swap helps."""
         starts = list(starts)
@@ -187,6 +194,10 @@ class FormSearch:
             if found.value < best.value - self.rel_tol * abs(best.value):
                 best, failures = found, 0
 
+    def count_affordable(self, base: np.ndarray, work: float) -> int:
+        """How many searches from random starts cost at most so many operations; at least one."""
+        return int(max(1.0, min(work / self._estimate(self._size(base)), 1e3)))
+
     def perturb(self, chosen: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
         """Exchange a share of the chosen items for others at random, as far as the domain allows."""
         fixed = self.fixed
@@ -206,10 +217,8 @@ class FormSearch:
 
     @cached_property
     def fixed(self) -> np.ndarray:
-        """Items that stay in or out."""
         """The items that stay in or out."""
-        fixed: np.ndarray = (self.domain.inside | self.domain.outside)[0].cpu().numpy()
-        return fixed
+        return np.asarray((self.domain.inside | self.domain.outside)[0].cpu())
 
     def _descend_from(self, base: np.ndarray, starts: np.ndarray, most_swaps: Sequence[int]) -> list[End]:
         """Search from each of the starts, by exchanges from the state of `base`."""
@@ -219,24 +228,12 @@ class FormSearch:
         rows = np.stack([self._align(known, start) for start in starts])
         values, swaps = np.empty(len(rows)), np.zeros(len(rows), dtype=np.int64)
         self._kernels.search_rows(
-            self.H,
-            self.Q,
-            state,
-            work,
-            size,
-            rows,
-            np.asarray(most_swaps),
-            self._rules,
-            self.form.constant,
-            self.rel_tol,
-            values,
-            swaps,
+            *(self.H, self.Q, state, work, size, rows, np.asarray(most_swaps), self._rules),
+            *(self.form.constant, self.rel_tol, values, swaps),
         )
         swaps += [int((start & ~base).sum()) for start in starts]
-        return [
-            End(self._chosen(row), float(value) + self.form.constant, int(count))
-            for row, value, count in zip(rows, values, swaps, strict=True)
-        ]
+        ends = zip(rows, values.tolist(), swaps.tolist(), strict=True)
+        return [End(self._chosen(row), value + self.form.constant, count) for row, value, count in ends]
 
     def _build(self, chosen: np.ndarray) -> Any:
         return self._kernels.build(self.H, self.Q, self._places(chosen), self._size(chosen), self._rules)

@@ -141,10 +141,12 @@ def _sweep(search: FormSearch, best: dict[int, End], changed: set[int]) -> dict[
     """Try supports that have `changed` at the next smaller and the next larger limit, until nothing changes."""
     best, kappas = dict(best), list(best)
     for _ in range(SWEEPS):
-        rows = [(low, search.shrink(best[high].chosen, [low])[0]) for low, high in pairwise(kappas) if high in changed]
-        rows += [(high, search.grow(best[low].chosen, [high])[0]) for low, high in pairwise(kappas) if low in changed]
+        tries = [(low, high) for low, high in pairwise(kappas) if high in changed]
+        tries += [(high, low) for low, high in pairwise(kappas) if low in changed]
+        limits = [limit for limit, _ in tries]
+        supports = search.change_each([best[known].chosen for _, known in tries], limits)
         changed = set()
-        for (kappa, _), end in zip(rows, search.descend([support for _, support in rows]), strict=True):
+        for kappa, end in zip(limits, search.descend(supports), strict=True):
             if end.value < best[kappa].value - search.rel_tol * abs(end.value):
                 best[kappa] = end
                 changed.add(kappa)
