@@ -191,7 +191,7 @@ def test_a_model_on_a_gpu_is_that_of_plain_products(loss, features):
     for k in range(c):
         for q in range(c):
             other = chance[:, q : q + 1] if loss.joint else chance
-            H[:, k, :, q] = A.T @ (chance[:, k : k + 1] * ((k == q) - other) * A)
+            H[:, k, :, q] = A.T @ (chance[:, k : k + 1] * (float(k == q) - other) * A)
     H = H.view(n * c, n * c) + torch.diag(inst.ridge.expand(-1, c).reshape(-1))
     counted = slice(0, inst.items.size)
     scale = H.diagonal()[counted].sqrt()

@@ -6,10 +6,9 @@ from torch import Tensor
 # Up to this size all eigenvalues are cheap. Above it Lanczos' method with the inverse guesses the smallest one, and a
 # Cholesky factor of the matrix without a share of the guess proves it.
 EIGENVALUES_UP_TO = 256
-# The method works with blocks of vectors: on a GPU a solution for several takes hardly longer than for one. The guess
-# is looked at every few steps. They end when it no longer falls by more than this share. By the kind of device: the
-# vectors of a block, the most steps, and after how many steps the guess is looked at.
-PLANS = {"cpu": (1, 20, 4), "cuda": (8, 8, 2)}
+# The guess is looked at every few steps. They end when it no longer falls by more than this share.
+MOST_STEPS = 20
+LOOK_EVERY = 4
 ACCURACY = 1e-3
 # The first share to prove is one less twice the last change of the guess, but at least this much less. Then these.
 LEAST_MARGIN = 0.003
@@ -36,23 +35,22 @@ def least_eigenvalue(M: Tensor) -> float:
 
 def _guess(factor: Tensor) -> tuple[float, float]:
     """At least the smallest eigenvalue of a matrix with this Cholesky factor, and the share by which it fell last."""
-    n, (block, most_steps, look_every) = len(factor), PLANS[factor.device.type]
+    n = len(factor)
     generator = torch.Generator().manual_seed(0)
-    v = torch.randn(n, block, generator=generator, dtype=factor.dtype).to(factor.device)
-    basis, images = factor.new_empty(n, block * most_steps), factor.new_empty(n, block * most_steps)
+    v = torch.randn(n, 1, generator=generator, dtype=factor.dtype).to(factor.device)
+    basis, images = factor.new_empty(n, MOST_STEPS), factor.new_empty(n, MOST_STEPS)
     guess, change = float("inf"), 1.0
-    for k in range(1, most_steps + 1):
-        now, known = slice(block * (k - 1), block * k), slice(0, block * k)
-        basis[:, now] = v / v.norm() if block == 1 else torch.linalg.qr(v).Q
-        v = torch.cholesky_solve(basis[:, now], factor)
-        images[:, now] = v
-        if k % look_every == 0:
-            ritz = torch.linalg.eigvalsh((basis[:, known].T @ images[:, known]).cpu())[-1]
+    for k in range(1, MOST_STEPS + 1):
+        basis[:, k - 1 : k] = v / v.norm()
+        v = torch.cholesky_solve(basis[:, k - 1 : k], factor)
+        images[:, k - 1 : k] = v
+        if k % LOOK_EVERY == 0:
+            ritz = torch.linalg.eigvalsh((basis[:, :k].T @ images[:, :k]).cpu())[-1]
             before, guess = guess, 1 / float(ritz)
             change = 1 - guess / before if before < float("inf") else 1.0
             if change <= ACCURACY:
                 break
         # Twice, so that rounding does not spoil the basis.
         for _ in range(2):
-            v = v - basis[:, known] @ (basis[:, known].T @ v)
+            v = v - basis[:, :k] @ (basis[:, :k].T @ v)
     return guess, change

@@ -11,10 +11,11 @@ from functools import partial
 
 import numpy as np
 
-from psfit.search.batch_refit import fit_batch
+from psfit.search.batch_refit import CLOSE, fit_batch
 from psfit.search.form_search import MOST_SWAPS, End, FormSearch
 from psfit.search.local_form import LocalForm
 from psfit.search.objective import Objective
+from psfit.search.refit import Fit
 from psfit.search.support_fit import SupportFit, drop_repeats
 
 MOST_ROUNDS = 50
@@ -36,7 +37,7 @@ FREE_FITS = {"cpu": 1e9, "cuda": 1e12}
 FIT_WORK = 16.0
 MANY_TRIALS = 3
 # Searches from perturbations with one model may cost this many operations, by the kind of device.
-PERTURBED_WORK = {"cpu": float("inf"), "cuda": 5e10}
+PERTURBED_WORK = {"cpu": float("inf"), "cuda": 2.5e10}
 # Where searches are costly, another round follows only if the last one lowered the objective by at least this share.
 WORTHWHILE = 2e-4
 # How often a model is asked for proposals before it is given up.
@@ -152,13 +153,17 @@ def _try(objective: Objective, local: LocalForm, found: SupportFit, ends: list[E
         return _try_in_turn(objective, local, found, ends[:KINK_TRIES], threshold)
     batch = fit_batch(objective.inst, objective.problem, local, [end.chosen for end in ends], found.fit.Z, found.value)
     hoped = batch.values - batch.promised
+    values, left = batch.values.tolist(), batch.promised.tolist()
     # First the best fit as it is; a fit that promises much is often far from its end, and promises too much.
     for k in dict.fromkeys([int(batch.values.argmin()), *hoped.argsort(stable=True).tolist()[:2]]):
-        if float(hoped[k]) >= found.value - threshold:
+        if values[k] - left[k] >= found.value - threshold:
             continue
         Z = found.fit.Z.clone()
         Z[:, objective.outputs] = batch.Z[k].to(Z.dtype)
         support = local.unpack(ends[k].chosen)
+        if values[k] < found.value - threshold and left[k] <= CLOSE * abs(values[k]):
+            # Close enough for the next model; the last support is fitted again.
+            return SupportFit(support, Fit(Z, values[k], (max(left[k], 0.0) / abs(values[k])) ** 0.5))
         fit = objective.fit(support, Z, found.value)
         if fit.value < found.value - threshold:
             return SupportFit(support, fit)
