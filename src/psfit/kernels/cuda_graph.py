@@ -14,8 +14,6 @@ from torch import Tensor
 Tensors = dict[str, Tensor]
 # The first calls are not recorded: they initialise the libraries, and a recording is not worth it for short runs.
 PLAIN_CALLS = 2
-# What was recorded in this process under a name, with the shapes of its arguments: it needs no plain calls any more.
-_recorded: set[tuple[object, ...] | None] = set()
 
 
 class Replay:
@@ -23,7 +21,7 @@ class Replay:
 
     All results are in the same buffers: the next call overwrites them. Only those named in `fresh` are new tensors.
     Those named in `constants` are only read; they are copied again only if another tensor is given. A call applies the
-    function so many `times`. Functions of one `name` do the same work on arguments of the same shapes.
+    function so many `times`; if that is more than once, all but the very first application are replayed.
     """
 
     def __init__(
@@ -32,10 +30,9 @@ class Replay:
         fresh: tuple[str, ...] = (),
         constants: tuple[str, ...] = (),
         times: int = 1,
-        name: str | None = None,
     ) -> None:
         self.function, self.fresh, self.constants = function, fresh, constants
-        self.times, self.name = times, name
+        self.times = times
         self.calls = 0
         self.graph: torch.cuda.CUDAGraph | None = None
         self._given: Tensors = {}
@@ -43,18 +40,20 @@ class Replay:
     def __call__(self, tensors: Tensors) -> Tensors:
         """The results: the same names as the arguments, and possibly more."""
         self.calls += 1
-        if self.graph is None and self.calls <= PLAIN_CALLS and self._identify(tensors) not in _recorded:
-            for _ in range(self.times):
-                tensors = self.function(tensors)
-            return tensors
+        if self.times == 1 and self.calls <= PLAIN_CALLS:
+            return self.function(tensors)
+        left = self.times
         if self.graph is None:
+            if left > 1:
+                found = self.function(tensors)
+                tensors, left = {name: found[name] for name in tensors}, left - 1
             self._record(tensors)
         assert self.graph is not None
         for name, buffer in self.inputs.items():
             if tensors[name] is not buffer and tensors[name] is not self._given.get(name):
                 buffer.copy_(tensors[name])
         self._given = {name: tensors[name] for name in self.constants if name in tensors}
-        for _ in range(self.times):
+        for _ in range(left):
             self.graph.replay()
         return {name: value.clone() if name in self.fresh else value for name, value in self.results.items()}
 
@@ -68,14 +67,6 @@ class Replay:
                 if found[name] is not buffer:
                     buffer.copy_(found[name])
         self.results = found | self.inputs
-        if self.name is not None:
-            _recorded.add(self._identify(tensors))
-
-    def _identify(self, tensors: Tensors) -> tuple[object, ...] | None:
-        """The name of the function with the kinds of its arguments; None without a name."""
-        if self.name is None:
-            return None
-        return self.name, *((name, value.shape, value.dtype, value.device) for name, value in tensors.items())
 
 
 @contextmanager

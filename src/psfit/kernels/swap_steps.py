@@ -29,7 +29,7 @@ from psfit.kernels.swap_rows import (
 # Steps that are made before the host asks how far they have come.
 AT_ONCE = 10
 # A state is made again if the value that was carried along is off by this share.
-MOST_DRIFT = 1e-7
+MOST_DRIFT = 1e-6
 EVERY = slice(None)
 # The variables of the tables that a GPU goes through in one piece.
 TILE = 16
@@ -210,7 +210,7 @@ class Repeated:
         constants = tuple(_name(Form, field.name) for field in fields(Form))
         self.function: Callable[[Tensors], Tensors] = repeat
         if device.type == "cuda":
-            self.function = Replay(function, constants=constants, times=AT_ONCE, name=step.__name__)
+            self.function = Replay(function, constants=constants, times=AT_ONCE)
 
     def __call__(self, form: Form, rows: Rows, progress: Any) -> tuple[Rows, Any]:
         """The states and the progress after the steps."""

@@ -36,15 +36,19 @@ HOPE = 2.0
 
 @dataclass(frozen=True)
 class BatchFit:
-    """Coefficients ``Z (B, n, c')``, objectives, and what further steps promise ``(B,)``."""
+    """Coefficients ``Z (B, n, c')``, objectives, and what further steps promise ``(B,)``.
+
+    A fit is finished if its steps promise less than the share `finished` of its objective.
+    """
 
     Z: Tensor
     values: Tensor
     promised: Tensor
+    finished: float = FINISHED
 
     def is_finished(self, number: int) -> bool:
-        """Whether a fit is as good as its minimum, up to a share that no comparison of supports can see."""
-        return float(self.promised[number]) <= FINISHED * abs(float(self.values[number]))
+        """Whether a fit is as good as its minimum, as far as comparisons of supports can see."""
+        return float(self.promised[number]) <= self.finished * abs(float(self.values[number]))
 
 
 def fit_batch(
@@ -68,12 +72,13 @@ def fit_batch(
         open_fits = points.are_open(close) & (points.values - HOPE * points.promised < lowest)
         if not points.step(open_fits.nonzero().flatten()):
             break
+    finished = FINISHED if batch.matrix.dtype == torch.float64 else CLOSE
     best = points.values.nan_to_num(nan=torch.inf).argmin().reshape(1)
-    if close <= CLOSE and batch.matrix.dtype == torch.float64 and float(points.values[best]) < target:
+    if finished < close <= CLOSE and float(points.values[best]) < target:
         for _ in range(MOST_STEPS):
-            if not points.step(best[points.are_open(FINISHED)[best]]):
+            if not points.step(best[points.are_open(finished)[best]]):
                 break
-    return BatchFit(batch.coefficients(points.x), points.values.nan_to_num(nan=torch.inf), points.promised)
+    return BatchFit(batch.coefficients(points.x), points.values.nan_to_num(nan=torch.inf), points.promised, finished)
 
 
 class _Points:

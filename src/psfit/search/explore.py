@@ -148,7 +148,7 @@ def _search_models(
     contributions.append(Contribution(starts[0][0], given.value, best.value))
     yield best
     for kind, make in (("forward selection", select_forward), ("backward elimination", eliminate_backward)):
-        if watch.must_stop():
+        if watch.must_stop() or objective.is_costly:
             break
         start = make(objective, limit, best.fit.Z)
         if any(torch.equal(start.chosen, other.chosen) for other in tried.values()):
@@ -159,6 +159,8 @@ def _search_models(
         ends.append(found)
         best = min(best, found, key=lambda one: one.value)
     yield best
+    if objective.is_costly:
+        return
     threshold = best.value + max(AGREEMENT, objective.rel_tol) * abs(best.value)
     if exploration.trusts_agreement and all(end.value <= threshold for end in ends):
         return

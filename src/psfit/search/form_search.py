@@ -121,6 +121,13 @@ class FormSearch:
             supports.append(self._chosen(state.places[:size]))
         return supports
 
+    def change_each(self, supports: Sequence[np.ndarray], limits: Sequence[int]) -> list[np.ndarray]:
+        """Supports that have grown or shrunk to a limit each."""
+        return [
+            (self.grow if limit >= chosen.sum() else self.shrink)(chosen, [limit])[0]
+            for chosen, limit in zip(supports, limits, strict=True)
+        ]
+
     def descend(self, starts: Iterable[np.ndarray]) -> list[End]:
         """Swap from each start ``(size,)``, on its own, until no swap helps."""
         starts = list(starts)
@@ -182,6 +189,10 @@ class FormSearch:
             if found.value < best.value - self.rel_tol * abs(best.value):
                 best, failures = found, 0
 
+    def count_affordable(self, base: np.ndarray, work: float) -> int:
+        """How many searches from random starts cost at most so many operations; at least one."""
+        return int(max(1.0, min(work / self._estimate(self._size(base)), 1e3)))
+
     def perturb(self, chosen: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
         """Exchange a share of the chosen items for others at random, as far as the domain allows."""
         fixed = self.fixed
@@ -202,8 +213,7 @@ class FormSearch:
     @cached_property
     def fixed(self) -> np.ndarray:
         """The items that stay in or out."""
-        fixed: np.ndarray = (self.domain.inside | self.domain.outside)[0].cpu().numpy()
-        return fixed
+        return np.asarray((self.domain.inside | self.domain.outside)[0].cpu())
 
     def _descend_from(self, state: Any, base: np.ndarray, start: np.ndarray, most_swaps: int) -> End:
         """Search from a start, by exchanges from the `state` of `base`, which stays as it is."""
@@ -212,18 +222,8 @@ class FormSearch:
         rows = self._align(self._chosen_order(state.places[:size]), start)[None]
         values, swaps = np.empty(1), np.zeros(1, dtype=np.int64)
         self._kernels.search_rows(
-            self.H,
-            self.Q,
-            state,
-            work,
-            size,
-            rows,
-            np.array([most_swaps]),
-            self._rules,
-            self.form.constant,
-            self.rel_tol,
-            values,
-            swaps,
+            *(self.H, self.Q, state, work, size, rows, np.array([most_swaps]), self._rules),
+            *(self.form.constant, self.rel_tol, values, swaps),
         )
         away = int((start & ~base).sum())
         return End(self._chosen(rows[0]), float(values[0]) + self.form.constant, int(swaps[0]) + away)

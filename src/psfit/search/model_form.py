@@ -17,6 +17,9 @@ from psfit.search.support_fit import SupportFit
 
 # A model has at least this many more items outside the support than inside.
 LEAST_OTHERS = 50
+# A search on a GPU changes its whole table with every swap. The table of all items of a model and of the places of a
+# support has at most about this many entries, by the kind of device.
+MOST_TABLE = {"cpu": float("inf"), "cuda": 2e6}
 # Products that cost more than this are made in single precision, if no mean is farther from zero than so many standard
 # deviations; on a GPU in half precision. True fits decide between supports, so a model need not be accurate.
 FREE_DOUBLE = 1e8
@@ -32,9 +35,10 @@ def pick_items(inst: Instance, problem: int, found: SupportFit) -> Tensor | None
     pairs = c * (c + 1) / 2 if inst.problem.loss.joint else 1.0
     free = CHEAP_PRODUCT[inst.source.matrix.device.type]
     features = int((free / (2.0 * pairs * max(inst.samples, 1))) ** 0.5)
-    inside = int(found.chosen.sum())
+    inside, limit = int(found.chosen.sum()), inst.problem.kappa[problem]
     per_feature = items.size // items.features
-    count = max(features * per_feature, 2 * inside + LEAST_OTHERS)
+    room = MOST_TABLE[inst.source.matrix.device.type] / (limit * items.width)
+    count = max(int(min(features * per_feature, room)), 2 * max(inside, limit) + LEAST_OTHERS)
     # A domain has the same number of items for each feature.
     count += -count % per_feature
     if count >= items.size:

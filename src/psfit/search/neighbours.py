@@ -22,8 +22,9 @@ from psfit.search.support_fit import SupportFit
 SWEEPS = 3
 # Rounds of models at each limit of a path: neighbours improve each other.
 PATH_ROUNDS = 6
-# Restarts are made at this many limits, and at others if that is cheap; their neighbours then try what was found.
-FIRST_RESTARTED = 10
+# Restarts are made at this many limits, by the kind of device, and at others if that is cheap; their neighbours then
+# try what was found. On a GPU a round of restarts costs as much as many searches along the path.
+FIRST_RESTARTED = {"cpu": 10, "cuda": 4}
 
 
 def search_limits(
@@ -87,7 +88,7 @@ def restart_limits(
     def restart(search: FormSearch) -> list[End]:
         stop, ends, before = lambda: any(inst.watch.reasons), [], search.work
         for number, base in enumerate(bases):
-            enough = allowed if number < FIRST_RESTARTED else exploration.work * FREE_WORK
+            enough = allowed if number < FIRST_RESTARTED[inst.ridge.device.type] else exploration.work * FREE_WORK
             if search.work < before + enough:
                 base = search.restart(base, exploration.patience, allowed / 4, stop)
             ends.append(base)
@@ -141,10 +142,12 @@ def _sweep(search: FormSearch, best: dict[int, End], changed: set[int]) -> dict[
     """Try supports that have `changed` at the next smaller and the next larger limit, until nothing changes."""
     best, kappas = dict(best), list(best)
     for _ in range(SWEEPS):
-        rows = [(low, search.shrink(best[high].chosen, [low])[0]) for low, high in pairwise(kappas) if high in changed]
-        rows += [(high, search.grow(best[low].chosen, [high])[0]) for low, high in pairwise(kappas) if low in changed]
+        tries = [(low, high) for low, high in pairwise(kappas) if high in changed]
+        tries += [(high, low) for low, high in pairwise(kappas) if low in changed]
+        limits = [limit for limit, _ in tries]
+        supports = search.change_each([best[known].chosen for _, known in tries], limits)
         changed = set()
-        for (kappa, _), end in zip(rows, search.descend([support for _, support in rows]), strict=True):
+        for kappa, end in zip(limits, search.descend(supports), strict=True):
             if end.value < best[kappa].value - search.rel_tol * abs(end.value):
                 best[kappa] = end
                 changed.add(kappa)
