@@ -9,12 +9,13 @@ from torch import Tensor
 
 from psfit.certificate import extraction
 from psfit.certificate.candidates import bound_by_candidates
-from psfit.certificate.data_relaxation import DataRelaxation, count_iterations
+from psfit.certificate.choose import choose_relaxation
 from psfit.certificate.dual import gradient_bound, trivial_bound
 from psfit.certificate.form_ascent import raise_bound
 from psfit.certificate.form_bound import FormBound
-from psfit.certificate.model_ascent import raise_by_models, serves, serves_all_columns
+from psfit.certificate.newton_relaxation import serves_all_columns
 from psfit.certificate.quadratic import LimitedForm
+from psfit.certificate.relaxation import Relaxation
 from psfit.data.form_elimination import complete, rounding_of, single_optima
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
@@ -56,20 +57,18 @@ class Certifier:
         elif inst.costs.uses_candidates and not serves_all_columns(inst):
             bound, scores = bound_by_candidates(inst, Z, objective)
             lower, domain = float(bound), domain.screen(scores, bound, objective)[0]
-        elif serves(inst):
-            ascent = raise_by_models(inst, Z, enough, domain)
-            lower, domain = float(ascent.lower), domain.screen(ascent.scores, ascent.lower, objective)[0]
         else:
-            relaxation = self._relaxation
-            bounds = relaxation.bound(domain, relaxation.start(Z), enough, count_iterations(inst))
+            relaxation, steps = self._relaxation
+            bounds = relaxation.bound(domain, relaxation.start(Z), enough, steps)
             lower, domain = float(bounds.lower), domain.screen(bounds.scores, bounds.lower, objective)[0]
         # Numbers that overflow prove nothing.
         lower = min(max(trivial_bound(inst), lower if lower == lower else -torch.inf), objective)
         return Certificate(lower, domain.inside[0], domain.outside[0])
 
     @cached_property
-    def _relaxation(self) -> DataRelaxation:
-        return DataRelaxation(self.inst)
+    def _relaxation(self) -> tuple[Relaxation, int]:
+        """The relaxation of the data, and how many steps it may take."""
+        return choose_relaxation(self.inst)
 
     @cached_property
     def _limited(self) -> LimitedForm:

@@ -5,7 +5,16 @@ from importlib import import_module
 from pathlib import Path
 
 # Modules of this package; `compile_kernels` of each calls every compiled function once, with tiny arrays.
-KERNELS = ["block_scores", "block_swaps", "perspective", "sparsify", "summarise", "swaps", "weighted_gram"]
+KERNELS = [
+    "block_scores",
+    "block_swaps",
+    "node_models",
+    "perspective",
+    "sparsify",
+    "summarise",
+    "swaps",
+    "weighted_gram",
+]
 
 
 # Modules that this process has compiled or loaded.
