@@ -19,8 +19,14 @@ from psfit.problem.instance import Instance
 # The most steps of a root, and of a root with more numbers than LARGE. Relative gaps of nodes and of fits.
 STEPS, FEW_STEPS, LARGE = 60, 20, 1 << 22
 SOLVED, EXACT = 3e-5, 1e-11
+# How many tree nodes are explored together, if their predictors are at most so many numbers; the steps of each.
+WIDTH = {"cpu": 256, "cuda": 8192}
+MOST_PREDICTORS = {"cpu": 1 << 22, "cuda": 1 << 28}
+CHILD_STEPS = 5
 # Models are solved to this share of the gap of their nodes.
 MODEL_SHARE = 0.05
+# What it costs to balance slopes, as a share of what their bound has in reserve, at which a node can be closed.
+BALANCED = 1e-3
 # New second derivatives follow a step that left more than this share of the gaps, or was shortened.
 POOR = 0.25
 # How often a step that raises the objective is halved, and how much a value may rise by rounding.
@@ -53,35 +59,57 @@ def count_steps(inst: Instance) -> int:
 class NewtonRelaxation(Relaxation):
     """The relaxation of an instance of one problem.
 
-    A node whose bound cannot become good enough is done when its gap is at most a share `rough` of what is missing.
+    A node whose bound cannot become good enough is done when its gap is at most a share `rough` of what it misses.
     """
 
     def __init__(self, inst: Instance, rough: float = 0.0) -> None:
         self.inst, self.rough = inst, rough
         self.root, self.kappa, self.device = inst.domain, inst.problem.kappa[0], inst.ridge.device
+        self.width = max(1, min(WIDTH[self.device.type], MOST_PREDICTORS[self.device.type] // inst.sizes.most_rows))
+        self.child_iterations = CHILD_STEPS
         self.samples = Samples(inst)
         self.maker = ModelMaker(self.samples)
         self.typical_curvature = inst.problem.loss.typical_curvature(inst.mean_target, 1)
+
+    def restrict(self, features: Tensor, state: tuple[Tensor, ...]) -> tuple["NewtonRelaxation", tuple[Tensor, ...]]:
+        """The relaxation with some of the features, by sorted indices, and the state there."""
+        points = self.inst.pick_rows(state[0].T, features).T
+        return NewtonRelaxation(self.inst.restrict(features), self.rough), (points,)
 
     def start(self, Z: Tensor) -> tuple[Tensor, ...]:
         return (Z.T.double(),)
 
     def bound(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
-        points, shares = self.minimise(domain, state[0], enough, iterations)
+        points, shares = self.minimise(domain, state[0], enough, iterations, rough=self.rough)
+        return self._prove(points, shares, domain)
+
+    def _prove(self, points: Points, shares: Tensor, domain: Domain) -> Bounds:
+        """What the slopes at the points prove."""
         found = prove_slopes(self.inst, self.slopes(points), domain, self.samples.dense)
         lower, scores, shares = self.inst.grid.agree(found.lower, found.scores, shares)
         return Bounds(lower, scores, shares, (points.x,))
+
+    def bound_children(self, domain: Domain, state: tuple[Tensor, ...], enough: float) -> Bounds:
+        """The children of a node start from its point, and share its second derivatives in their first step."""
+        return self.bound(domain, state, enough, self.child_iterations)
 
     def slopes(self, points: Points) -> Tensor:
         """The slopes of the samples ``(m, B)`` at the points."""
         return self.samples.loss.gradient(points.eta, self.samples.target).T
 
     def minimise(
-        self, domain: Domain, x: Tensor, enough: Tensor | float, steps: int, solved: float = SOLVED
+        self,
+        domain: Domain,
+        x: Tensor,
+        enough: Tensor | float,
+        steps: int,
+        solved: float = SOLVED,
+        rough: float = 0.0,
     ) -> tuple[Points, Tensor]:
         """The points with the best bounds after at most so many steps, and the shares of the items.
 
-        The starts ``x (k, n)`` may be fewer than the rows of the domain: then they are those of all parts of k rows.
+        The starts ``x (k, n)`` may be fewer than the rows of the domain: then they are those of all parts of k rows. A
+        row is done at a relative gap `solved`, or if its gap is at most a share `rough` of what its bound misses.
         """
         rows = len(domain.left)
         admitted = self.samples.admit(domain, x.repeat(rows // len(x), 1))
@@ -92,7 +120,7 @@ class NewtonRelaxation(Relaxation):
         wanted = torch.as_tensor(enough, dtype=torch.float64, device=self.device).expand(rows)
         shares, poor = domain.inside.double(), False
         for k in range(steps):
-            index = self._open(point, best, wanted, solved)
+            index = self._open(point, best, wanted, solved, rough)
             if not len(index) or (k and self.inst.watch.must_stop()):
                 break
             part, some = point.select(index), domain.select(index)
@@ -111,12 +139,14 @@ class NewtonRelaxation(Relaxation):
             poor = self.inst.grid.follow_first_rank(bool(short.any() | (left > POOR * gap.sum())))
         return best, shares
 
-    def _open(self, point: Points, best: Points, wanted: Tensor, solved: float) -> Tensor:
+    def _open(self, point: Points, best: Points, wanted: Tensor, solved: float, rough: float) -> Tensor:
         """The rows of nodes that are not done yet."""
         gap = point.value - best.bound
-        missing = self.rough * (wanted - point.value).clamp(min=0)
+        missing = rough * (wanted - point.value).clamp(min=0)
         small = gap <= torch.maximum(solved * point.value.abs(), missing.nan_to_num(posinf=0.0))
-        done = small | (best.bound >= wanted) | ~point.value.isfinite()
+        # Slopes that are far from balanced prove less than they seem to.
+        above = (best.bound >= wanted) & (best.imbalance <= BALANCED * (best.bound - wanted))
+        done = small | above | ~point.value.isfinite()
         return self.inst.grid.agree(done)[0].logical_not().nonzero().flatten()
 
     def _damp(self, damping: Tensor, short: Tensor) -> Tensor:
@@ -144,11 +174,17 @@ class NewtonRelaxation(Relaxation):
         worse = self.inst.grid.agree(~(moved.value <= most))[0].nonzero().flatten()
         return moved.put(worse, part.select(worse)), short
 
-    def optimum(self, support: Tensor) -> tuple[float, float]:
-        """The error is what the slopes cannot prove. So it is right even if the fit is inaccurate."""
-        chosen = support.unsqueeze(0)
-        domain = self.root.decide(chosen, ~chosen)
-        x = self.samples.ridge.new_zeros(1, self.samples.n)
-        points, _ = self.minimise(domain, x, float("inf"), STEPS, EXACT)
-        value, lower = float(points.value), float(prove_slopes(self.inst, self.slopes(points), domain).lower)
-        return value, max(value - lower, 0.0) if lower == lower else float("inf")
+    def optima(self, supports: Tensor, state: tuple[Tensor, ...] | None, enough: float) -> tuple[Tensor, Tensor]:
+        """The errors are what the slopes cannot prove. So they are right even if a fit is inaccurate."""
+        domain = self.root.decide(supports, ~supports)
+        x = self.samples.ridge.new_zeros(len(supports), self.samples.n) if state is None else state[0]
+        points, shares = self.minimise(domain, x, enough, STEPS, EXACT)
+        lower = self._prove(points, shares, domain).lower
+        # Bounds that only seemed to be high enough.
+        rows = self.inst.grid.agree((points.bound >= enough) & ~(lower >= enough))[0].nonzero().flatten()
+        if len(rows):
+            some = domain.select(rows)
+            again, found = self.minimise(some, points.x[rows], float("inf"), STEPS, EXACT)
+            points, lower = points.put(rows, again), lower.index_copy(0, rows, self._prove(again, found, some).lower)
+        values = self.inst.grid.agree(points.value)[0]
+        return values, (values - lower).clamp(min=0).nan_to_num(nan=torch.inf)

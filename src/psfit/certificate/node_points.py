@@ -22,7 +22,7 @@ class Points:
     """Coefficients ``x (B, n)`` with predictors ``eta (B, m)`` and the gradient ``g (B, n)`` of the losses.
 
     `value` ``(B,)`` is the objective of the relaxation, `bound` about the dual value at the slopes of the samples. It
-    is not proved: the slopes are not balanced for the intercept, and roundings are not subtracted.
+    is not proved: roundings are not subtracted, and to balance the slopes for the intercept costs about `imbalance`.
     """
 
     x: Tensor
@@ -30,6 +30,7 @@ class Points:
     g: Tensor
     value: Tensor
     bound: Tensor
+    imbalance: Tensor
 
     def select(self, rows: Tensor) -> "Points":
         """Some of the rows."""
@@ -41,8 +42,8 @@ class Points:
         return Points(*(mine.index_copy(0, rows, new) for mine, new in parts))
 
     def take_better(self, other: "Points") -> "Points":
-        """The rows of the other points where these have higher bounds."""
-        rows = (other.bound > self.bound).nonzero().flatten()
+        """The rows of later points where these have higher bounds, or show that a bound is too high to be true."""
+        rows = ((other.bound > self.bound) | (self.bound > other.value)).nonzero().flatten()
         return self.put(rows, other.select(rows)) if len(rows) else self
 
 
@@ -96,10 +97,9 @@ class Samples:
         value, g, p = totals[:, 0], totals[:, 1:], self.p
         conjugate = domain.conjugate(g[:, :p].square() / (2 * self.ridge))
         bound = value - (g[:, :p] * x[:, :p]).sum(dim=1) - conjugate
-        if corner is not None:
-            # To balance the slopes costs about as much as the best intercept gains.
-            bound = bound - (g[:, p:].square() / corner).sum(dim=1)
-        return Points(x, eta, g, value + self.perspective(domain, x), bound)
+        # To balance the slopes costs about as much as the best intercept gains.
+        imbalance = torch.zeros_like(bound) if corner is None else (g[:, p:].square() / corner).sum(dim=1)
+        return Points(x, eta, g, value + self.perspective(domain, x), bound - imbalance, imbalance)
 
     def bend(self, eta: Tensor, least: Tensor) -> Tensor:
         """The samples' weights in the second derivatives ``(B, m)``; every curvature is at least ``least (B, 1)``."""
