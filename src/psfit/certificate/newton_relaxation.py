@@ -22,7 +22,7 @@ SOLVED, EXACT = 3e-5, 1e-11
 # How many tree nodes are explored together, if their predictors are at most so many numbers; the steps of each.
 WIDTH = {"cpu": 256, "cuda": 8192}
 MOST_PREDICTORS = {"cpu": 1 << 22, "cuda": 1 << 28}
-CHILD_STEPS = 5
+CHILD_STEPS = 8
 # Models are solved to this share of the gap of their nodes.
 MODEL_SHARE = 0.05
 # What it costs to balance slopes, as a share of what their bound has in reserve, at which a node can be closed.
