@@ -2,13 +2,14 @@
 
 A tree node says of some items that they are inside or outside. Its relaxation gives a bound. If the bound is not close
 to the objective of the best known support, one undecided item is put inside in one child and outside in the other.
-Children start from their parent's iterate and share one factor of the data. So a batch of them costs a few matrix
-products.
+Children start from their parent's iterate. A batch of them costs a few matrix products. When as many nodes are open as
+memory allows, the search goes down from a few of them first, until these are closed.
 """
 
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 import torch
 from torch import Tensor
@@ -16,10 +17,12 @@ from torch import Tensor
 from psfit.certificate.relaxation import Bounds, Relaxation
 from psfit.problem import Domain, all_supports
 
-BATCH = {"cpu": 64, "cuda": 1024}
-CHILD_ITERATIONS = 10
-# In each batch, the rounded supports of this many nodes with the smallest bounds are tried as answers.
-ROUNDINGS = 2
+# In each batch, the rounded supports of one in so many nodes, those with the smallest bounds, are tried as answers.
+NODES_PER_ROUNDING, FEWEST_ROUNDINGS = 32, 2
+# What an item with a whole share lacks in the choice of the next item, so that its score still counts.
+LEAST_LACK = 0.01
+# So many supports that were tried are remembered.
+MOST_TRIED = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -70,15 +73,25 @@ class _Pool:
 
 
 class Search:
-    """One tree; `upper` is the objective of the incumbent and `best` its support, None before a better one is found."""
+    """One tree; `upper` is the objective of the incumbent and `best` its support, None before a better one is found.
 
-    def __init__(self, relaxation: Relaxation, upper: float, gap_tol: float) -> None:
-        self.relaxation, self.upper, self.gap_tol = relaxation, upper, gap_tol
+    At most about `most_open` nodes wait at the same time.
+    """
+
+    def __init__(self, relaxation: Relaxation, upper: float, gap_tol: float, most_open: float = inf) -> None:
+        self.relaxation, self.upper, self.gap_tol, self.most_open = relaxation, upper, gap_tol, most_open
         self.best: Tensor | None = None
-        self.floor, self.explored = float("inf"), 0
+        self.floor, self.explored = inf, 0
+        # Bounds and places of the nodes that wait. Those in `deep` come first, the last one before the others.
         self.heap: list[tuple[float, int]] = []
+        self.deep: list[tuple[float, int]] = []
         self.pool: _Pool | None = None
         self.tried: dict[bytes, tuple[float, float]] = {}
+
+    @property
+    def cutoff(self) -> float:
+        """Supports with objectives above this are of no interest."""
+        return self.upper
 
     @property
     def enough(self) -> float:
@@ -88,32 +101,54 @@ class Search:
     @property
     def lower(self) -> float:
         """The lower bound proved so far."""
-        waiting = self.heap[0][0] if self.heap else float("inf")
+        waiting = min(self.heap[0][0] if self.heap else inf, min(self.deep)[0] if self.deep else inf)
         return min(self.upper, self.floor, waiting)
+
+    @property
+    def waiting(self) -> int:
+        """How many nodes are open."""
+        return len(self.heap) + len(self.deep)
 
     def run(self, root: Domain, bounds: Bounds, stop: Callable[[Standing], bool]) -> Tree:
         """Explore from the root, whose bounds are known, until everything is proved or `stop` returns True."""
+        bounds = bounds.without_nan()
         self._process(root, bounds, bounds.lower)
-        width = BATCH[self.relaxation.device.type]
-        while self.heap and not stop(Standing(self.upper, self.lower, self.explored, len(self.heap))):
-            if self.heap[0][0] >= self.enough:
-                # The waiting node with the smallest bound need not be explored, so no other node need be.
-                self.floor, self.heap = min(self.floor, self.heap[0][0]), []
+        while self.waiting and not stop(Standing(self.upper, self.lower, self.explored, self.waiting)):
+            taken = self._take()
+            if not taken:
                 break
-            taken = [heapq.heappop(self.heap) for _ in range(min(width, len(self.heap)))]
             lowers = torch.tensor([lower for lower, _ in taken], dtype=torch.float64, device=self.relaxation.device)
             assert self.pool is not None
             self._expand(self.pool.take([place for _, place in taken]), lowers)
         return Tree(self.lower, self.upper, self.best, self.explored)
 
+    def _take(self) -> list[tuple[float, int]]:
+        """The nodes that are explored next; nodes with bounds that are high enough are closed."""
+        width = self.relaxation.width
+        taken: list[tuple[float, int]] = []
+        while self.deep and len(taken) < width:
+            taken.append(self.deep.pop())
+        while not taken and self.heap and self.heap[0][0] < self.enough:
+            taken = [heapq.heappop(self.heap) for _ in range(min(width, len(self.heap)))]
+        high = [node for node in taken if node[0] >= self.enough]
+        self.floor = min([self.floor, *(lower for lower, _ in high)])
+        if not taken and self.heap:
+            # The waiting node with the smallest bound need not be explored, so no other node need be.
+            self.floor, self.heap = min(self.floor, self.heap[0][0]), []
+        if high and self.pool is not None:
+            self.pool.take([place for _, place in high])
+        rest = [node for node in taken if node[0] < self.enough]
+        return rest or (self._take() if taken else [])
+
     def try_all(self, stop: Callable[[Standing], bool]) -> Tree:
         """Bound every support by itself; nothing is proved if `stop` returns True before the last one."""
-        for support in all_supports(self.relaxation.root.items.size, self.relaxation.kappa, self.relaxation.device):
-            if stop(Standing(self.upper, float("-inf"), self.explored, 1)):
-                self.floor = float("-inf")
+        supports = all_supports(self.relaxation.root.items.size, self.relaxation.kappa, self.relaxation.device)
+        for part in torch.stack(list(supports)).split(max(1, self.relaxation.width // 4)):
+            if stop(Standing(self.upper, -inf, self.explored, 1)):
+                self.floor = -inf
                 break
-            self._try(support, closing=True)
-            self.explored += 1
+            self._try(part, None, closing=True)
+            self.explored += len(part)
         return Tree(self.lower, self.upper, self.best, self.explored)
 
     def _expand(self, rows: tuple[Tensor, ...], parent_bounds: Tensor) -> None:
@@ -121,10 +156,9 @@ class Search:
         mark = torch.zeros_like(inside).scatter(1, chosen, True)
         inside, outside = torch.cat([inside | mark, inside]), torch.cat([outside, outside | mark])
         domain = self.relaxation.root.decide(inside, outside)
-        parent = torch.arange(len(chosen), device=inside.device).repeat(2)
-        bounds = self.relaxation.bound(domain, tuple(s[parent] for s in state), self.enough, CHILD_ITERATIONS)
-        self.explored += len(parent)
-        self._process(domain, bounds, torch.maximum(bounds.lower, parent_bounds[parent]))
+        bounds = self.relaxation.bound_children(domain, tuple(state), self.enough).without_nan()
+        self.explored += len(inside)
+        self._process(domain, bounds, torch.maximum(bounds.lower, parent_bounds.repeat(2)))
 
     def _process(self, domain: Domain, bounds: Bounds, lower: Tensor) -> None:
         """Try rounded supports, decide the items that the bounds decide, close leaves, and queue the other nodes.
@@ -132,46 +166,69 @@ class Search:
         `lower` may come from a parent and be better than the node's own bound. The scores belong to the latter.
         """
         self._round(domain, bounds, lower)
-        domain, possible = domain.screen(bounds.scores, bounds.lower, self.upper)
-        possible = possible & (lower <= self.upper)
+        domain, possible = domain.screen(bounds.scores, bounds.lower, self.cutoff)
+        possible = possible & (lower <= self.cutoff)
+        high = possible & (lower >= self.enough)
+        if bool(high.any()):
+            self.floor = min(self.floor, float(lower[high].min()))
         # No places left, or no more candidates than places: one support remains.
-        free = domain.free
-        full = domain.left.squeeze(1) <= 0
-        leaf = possible & (full | (free.sum(dim=1) <= domain.left.squeeze(1)))
-        for row in leaf.nonzero().flatten().tolist():
-            self._try(domain.inside[row] if bool(full[row]) else domain.inside[row] | free[row], closing=True)
-        for value, is_open in zip(lower.tolist(), (possible & ~leaf).tolist(), strict=True):
-            if is_open and value >= self.enough:
-                self.floor = min(self.floor, value)
-        queue = (possible & ~leaf & (lower < self.enough)).nonzero().flatten()
-        if not len(queue):
-            return
-        kept = domain.select(queue)
-        chosen = branching_item(kept, bounds.shares[queue], bounds.scores[queue])
-        rows = (kept.inside, kept.outside, chosen, *(s[queue] for s in bounds.state))
+        free, left = domain.free, domain.left.squeeze(1)
+        leaf = possible & ~high & ((left <= 0) | (free.sum(dim=1) <= left))
+        if bool(leaf.any()):
+            supports = torch.where(left.unsqueeze(1) > 0, domain.inside | free, domain.inside)
+            self._try(supports[leaf], tuple(part[leaf] for part in bounds.state), closing=True)
+        queue = (possible & ~high & ~leaf).nonzero().flatten()
+        if len(queue):
+            self._wait(domain.select(queue), bounds.select(queue), lower[queue])
+
+    def _wait(self, domain: Domain, bounds: Bounds, lower: Tensor) -> None:
+        """Add nodes to those that wait."""
+        order = lower.argsort(descending=True)
+        domain, bounds = domain.select(order), bounds.select(order)
+        chosen = branching_item(domain, bounds.shares, bounds.scores)
+        rows = (domain.inside, domain.outside, chosen, *bounds.state)
         self.pool = self.pool or _Pool(rows)
-        for value, place in zip(lower[queue].tolist(), self.pool.add(rows), strict=True):
-            heapq.heappush(self.heap, (value, place))
+        nodes = list(zip(lower[order].tolist(), self.pool.add(rows), strict=True))
+        if self.deep or self.waiting + len(nodes) > self.most_open:
+            self.deep += nodes
+            return
+        for node in nodes:
+            heapq.heappush(self.heap, node)
 
     def _round(self, domain: Domain, bounds: Bounds, lower: Tensor) -> None:
-        for row in lower.argsort()[:ROUNDINGS].tolist():
-            order = torch.where(domain.outside[row], -1.0, bounds.shares[row] + domain.inside[row].double())
-            support = torch.zeros_like(domain.inside[row])
-            support[order.topk(min(self.relaxation.kappa, len(order))).indices] = True
-            self._try(support & ~domain.outside[row])
+        """Try the supports of the largest shares in the nodes with the smallest bounds."""
+        count = max(FEWEST_ROUNDINGS, len(lower) // NODES_PER_ROUNDING)
+        rows = lower.argsort()[:count]
+        outside = domain.outside[rows]
+        order = torch.where(outside, -1.0, bounds.shares[rows] + domain.inside[rows].double())
+        chosen = order.topk(min(self.relaxation.kappa, order.shape[1]), dim=1).indices
+        supports = torch.zeros_like(outside).scatter(1, chosen, True) & ~outside
+        self._try(supports, tuple(part[rows] for part in bounds.state))
 
-    def _try(self, support: Tensor, closing: bool = False) -> None:
-        """Take a support as the answer if it is better; a leaf is closed at its own optimum."""
-        key = support.cpu().numpy().tobytes()
-        if key not in self.tried:
-            self.tried[key] = self.relaxation.optimum(support)
-        value, error = self.tried[key]
-        if closing:
-            self.floor = min(self.floor, value - error)
-        if value < self.upper:
-            self.upper, self.best = value, support
+    def _try(self, supports: Tensor, state: tuple[Tensor, ...] | None, closing: bool = False) -> None:
+        """Take the best of the supports as the answer if it is better; leaves are closed at their own optima."""
+        keys = [row.tobytes() for row in supports.cpu().numpy()]
+        new = [k for k, key in enumerate(keys) if key not in self.tried]
+        if len(self.tried) + len(new) > MOST_TRIED:
+            self.tried, new = {}, list(range(len(keys)))
+        if new:
+            starts = None if state is None else tuple(part[new] for part in state)
+            values, errors = self.relaxation.optima(supports[new], starts, self.cutoff)
+            self.tried.update(
+                zip([keys[k] for k in new], zip(values.tolist(), errors.tolist(), strict=True), strict=True)
+            )
+        for key, support in zip(keys, supports, strict=True):
+            value, error = self.tried[key]
+            if closing:
+                self.floor = min(self.floor, value - error)
+            if value < self.upper:
+                self.upper, self.best = value, support
 
 
 def branching_item(domain: Domain, shares: Tensor, scores: Tensor) -> Tensor:
-    """The free item ``(B, 1)`` with the largest product of its share of the limit and its score."""
-    return torch.where(domain.free, shares * scores, -1.0).argmax(dim=1, keepdim=True)
+    """The free item ``(B, 1)`` with the largest product of its share of the limit, what it lacks to one, and its score.
+
+    With a share ``s`` the bound rises about in proportion to ``s^2`` outside, and to ``(1 - s)^2`` inside.
+    """
+    promise = shares * (1 - shares).clamp(min=LEAST_LACK) * scores
+    return torch.where(domain.free, promise, -1.0).argmax(dim=1, keepdim=True)

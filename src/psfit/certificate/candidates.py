@@ -10,7 +10,7 @@ from torch import Tensor
 
 from psfit.certificate.data_relaxation import DataRelaxation, count_iterations
 from psfit.certificate.dual import dual_bound, trivial_bound
-from psfit.certificate.model_ascent import raise_by_models, serves
+from psfit.certificate.newton_relaxation import NewtonRelaxation, count_steps, serves
 from psfit.problem.instance import Instance
 
 # The most rounds. A round that closes less than this share of the gap is the last.
@@ -51,8 +51,9 @@ def _find_used(inst: Instance, Z: Tensor) -> Tensor:
 def _improve_slopes(inst: Instance, Z: Tensor, objective: float) -> tuple[Tensor, Tensor]:
     """Slopes ``(m, c)`` that prove a good bound for a problem with few columns, and coefficients at the end."""
     if serves(inst):
-        ascent = raise_by_models(inst, Z, objective, inst.domain)
-        return ascent.slopes, ascent.Z
+        newton = NewtonRelaxation(inst)
+        points, _ = newton.minimise(newton.root, Z.T.double(), objective, count_steps(inst))
+        return newton.slopes(points), points.x.T
     relaxation = DataRelaxation(inst)
     state = relaxation.bound(relaxation.root, relaxation.start(Z), objective, count_iterations(inst)).state
     return state[1][0], state[0][0].double()

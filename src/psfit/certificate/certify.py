@@ -9,13 +9,13 @@ from torch import Tensor
 
 from psfit.certificate import extraction
 from psfit.certificate.candidates import bound_by_candidates
-from psfit.certificate.data_relaxation import DataRelaxation, count_iterations
+from psfit.certificate.choose import choose_relaxation
 from psfit.certificate.dual import gradient_bound, trivial_bound
 from psfit.certificate.form_ascent import raise_bound
 from psfit.certificate.form_bound import FormBound
-from psfit.certificate.model_ascent import raise_by_models, serves, serves_all_columns
+from psfit.certificate.newton_relaxation import serves_all_columns
 from psfit.certificate.quadratic import LimitedForm
-from psfit.certificate.relaxation import Bounds
+from psfit.certificate.relaxation import Bounds, Relaxation
 from psfit.data.form_elimination import complete, rounding_of, single_optima
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
@@ -60,9 +60,6 @@ class Certifier:
         elif inst.costs.uses_candidates and not serves_all_columns(inst):
             bound, scores = bound_by_candidates(inst, Z, objective)
             lower, domain = float(bound), domain.screen(scores, bound, objective)[0]
-        elif serves(inst):
-            ascent = raise_by_models(inst, Z, enough, domain)
-            lower, domain = float(ascent.lower), domain.screen(ascent.scores, ascent.lower, objective)[0]
         else:
             bounds = self._by_data(Z, enough, domain)
             lower, domain = float(bounds.lower), domain.screen(bounds.scores, bounds.lower, objective)[0]
@@ -71,18 +68,19 @@ class Certifier:
         return Certificate(lower, domain.inside[0], domain.outside[0])
 
     @cached_property
-    def _relaxation(self) -> DataRelaxation:
-        return DataRelaxation(self.inst)
+    def _relaxation(self) -> tuple[Relaxation, int]:
+        """The relaxation of the data, and how many steps it may take."""
+        return choose_relaxation(self.inst)
 
     def _by_data(self, Z: Tensor, enough: float, domain: Domain) -> Bounds:
         """Bounds by passes over the data. They hold for all supports, so a later answer adds only a few iterations."""
-        relaxation, known, count = self._relaxation, self._bounds, count_iterations(self.inst)
+        (relaxation, steps), known = self._relaxation, self._bounds
         if known is None:
-            found = relaxation.bound(domain, relaxation.start(Z), enough, count)
+            found = relaxation.bound(domain, relaxation.start(Z), enough, steps)
         elif float(known.lower) >= enough:
             found = known
         else:
-            further = relaxation.bound(domain, known.state, enough, count // LATER_SHARE)
+            further = relaxation.bound(domain, known.state, enough, steps // LATER_SHARE)
             found = further if float(further.lower) > float(known.lower) else known
         self._bounds = found
         return found

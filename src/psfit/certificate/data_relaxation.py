@@ -15,7 +15,15 @@ import torch
 from torch import Tensor
 
 from psfit.certificate.dual import dual_bound
-from psfit.certificate.relaxation import CHECK_EVERY, PATIENCE, STALLED, Bounds, Relaxation
+from psfit.certificate.relaxation import (
+    CHECK_EVERY,
+    CHILD_ITERATIONS,
+    PATIENCE,
+    STALLED,
+    WIDTH,
+    Bounds,
+    Relaxation,
+)
 from psfit.kernels.cuda_graph import Replay, Tensors
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
@@ -57,6 +65,7 @@ class DataRelaxation(Relaxation):
         items, c = inst.items, inst.source.outputs
         self.root, self.kappa, self.device = inst.domain, inst.problem.kappa[0], inst.ridge.device
         self.ridge = items.pack_ridge(inst.ridge[: items.features, 0])
+        self.width, self.child_iterations = WIDTH[self.device.type], CHILD_ITERATIONS
         self.norm = self._norm()
         self.balance = BALANCE * inst.problem.loss.typical_curvature(inst.mean_target, c) * self.norm
 
@@ -144,11 +153,13 @@ class DataRelaxation(Relaxation):
         """``(n, B c) -> (B, n, c)``."""
         return columns.unflatten(1, (-1, self.inst.source.outputs)).transpose(0, 1)
 
-    def optimum(self, support: Tensor) -> tuple[float, float]:
-        """The error is what the refit's slopes cannot prove. So it is right even if the refit is inaccurate."""
+    def optima(self, supports: Tensor, state: tuple[Tensor, ...] | None, enough: float) -> tuple[Tensor, Tensor]:
+        """The errors are what the refits' slopes cannot prove. So they are right even if a refit is inaccurate."""
         assert self.fit is not None
-        value, slopes = self.fit(support)
-        chosen = support.unsqueeze(0)
-        lower, _ = dual_bound(self.inst, slopes, self.root.decide(chosen, ~chosen))
-        proved = float(lower)
-        return value, max(value - proved, 0.0) if proved == proved else float("inf")
+        values, lowers = [], []
+        for chosen in supports.split(1):
+            value, slopes = self.fit(chosen[0])
+            values.append(value)
+            lowers.append(dual_bound(self.inst, slopes, self.root.decide(chosen, ~chosen))[0])
+        least, lower = torch.tensor(values, dtype=torch.float64, device=self.device), torch.cat(lowers)
+        return least, (least - lower).clamp(min=0).nan_to_num(nan=torch.inf)

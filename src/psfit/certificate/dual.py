@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from psfit.comm import Grid
-from psfit.data import Affine, DesignMatrix
+from psfit.data import Affine, Dense, DesignMatrix
 from psfit.data.curvature import EPS
 from psfit.losses import Loss
 from psfit.problem import Domain
@@ -40,17 +40,21 @@ def dual_bound(inst: Instance, slopes: Tensor, domain: Domain) -> tuple[Tensor, 
     return point.lower, point.scores
 
 
-def prove_slopes(inst: Instance, slopes: Tensor, domain: Domain) -> DualPoint:
-    """What ``slopes (m, c)`` prove, less all rounding errors."""
+def prove_slopes(inst: Instance, slopes: Tensor, domain: Domain, dense: Dense | None = None) -> DualPoint:
+    """What ``slopes (m, c)`` prove, less all rounding errors.
+
+    Where every output is a problem of its own, an instance of one problem takes any number of slopes: each column
+    proves a bound of it. `dense` is the matrix of the instance in float64, if it is at hand.
+    """
     source, items, loss = inst.source, inst.items, inst.problem.loss
     weight, target = source.weight, source.target
     slopes = loss.nearest_slope(slopes.double(), target)
     if items.free:
         slopes = balance_slopes(loss, slopes, target, weight, inst.grid)
-    n, c = source.matrix.shape[1], source.outputs
+    n, c = source.matrix.shape[1], slopes.shape[1]
     local = slopes.new_zeros(n + 3, c)
-    own, mine = source.matrix.own
-    raw = _raw_rounding(inst)
+    own, mine = source.matrix.own if dense is None else dense.own
+    raw = _raw_rounding(inst) if dense is None else None
     local[own] = _sum_columns(mine, weight * slopes, raw is not None)
     conjugate = loss.conjugate(slopes, target)
     sizes = conjugate.abs() + slopes.abs() * (1 + target.abs()) + slopes.square()

@@ -10,6 +10,7 @@ from psfit.certificate import extraction
 from psfit.certificate.branch import Search, Standing, Tree
 from psfit.certificate.data_relaxation import DataRelaxation, Fit
 from psfit.certificate.dual import trivial_bound
+from psfit.certificate.newton_relaxation import NewtonRelaxation, count_steps, serves
 from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import Bounds, QuadraticRelaxation
 from psfit.data.form_elimination import rounding_of
@@ -20,6 +21,8 @@ from psfit.problem.instance import Instance
 # it is solved again in every round.
 PASS_ITERATIONS = 300
 ROOT_ITERATIONS = 30
+# The gap of a node's relaxation, as a share of what its bound misses, at which it is branched on.
+ROUGH = 0.05
 # Improving the extraction: the most rounds, the most items for which it saves time, and the share of the gap that a
 # round must close to be followed by another.
 ROUNDS = 10
@@ -54,6 +57,7 @@ def prove(
     fit: Fit,
     gap_tol: float,
     stop: Stop,
+    most_open: float,
 ) -> Proof:
     """Search for a better support than that of ``Z (n, c)`` until the gap is below `gap_tol` or `stop` returns True.
 
@@ -63,18 +67,24 @@ def prove(
         The least objective on a support ``(size,)``, and the slopes ``(m, c')`` of the samples' losses there.
     stop : callable
         Called with the progress between batches of tree nodes; the search ends when it returns True.
+    most_open : float
+        About how many tree nodes may wait at the same time.
     """
     single = inst.single(problem)
     Z = Z[:, inst.items.outputs_of(problem)].double()
     small = single.costs.squares_fit and (single.costs.tall or single.source.matrix.shape[1] <= MOST_FEATURES)
     if single.problem.loss.quadratic and (small or single.costs.uses_form):
-        proof = _prove_quadratic(LimitedForm.of(single), Z[: single.items.features], objective, gap_tol, stop)
+        X = Z[: single.items.features]
+        proof = _prove_quadratic(LimitedForm.of(single), X, objective, gap_tol, stop, most_open)
     else:
-        proof = _prove_by_passes(single, Z, objective, fit, gap_tol, stop)
+        relaxation, steps = _relax(single, fit)
+        proof = _prove_by_passes(relaxation, steps, Z, objective, gap_tol, stop, most_open)
     return replace(proof, lower=min(max(trivial_bound(single), proof.lower), proof.upper))
 
 
-def _prove_quadratic(limited: LimitedForm, X: Tensor, objective: float, gap_tol: float, stop: Stop) -> Proof:
+def _prove_quadratic(
+    limited: LimitedForm, X: Tensor, objective: float, gap_tol: float, stop: Stop, most_open: float
+) -> Proof:
     """Bound, take out the decided items, improve the extraction; repeat; then branch."""
     inside = torch.zeros(limited.size, dtype=torch.bool, device=limited.index.device)
     outside = inside.clone()
@@ -108,7 +118,7 @@ def _prove_quadratic(limited: LimitedForm, X: Tensor, objective: float, gap_tol:
         if decided:
             relaxation = QuadraticRelaxation(limited, extracted)
             bounds = relaxation.bound(relaxation.root, relaxation.start(X), objective, ROOT_ITERATIONS)
-        tree = Search(relaxation, objective, gap_tol).run(relaxation.root, bounds, stop)
+        tree = Search(relaxation, objective, gap_tol, most_open).run(relaxation.root, bounds, stop)
     support = None
     if tree.support is not None:
         support = inside.clone()
@@ -124,18 +134,43 @@ def _solve_single_support(limited: LimitedForm, objective: float) -> Tree:
     return Tree(min(value - error, objective), min(value, objective), chosen if value < objective else None, 1)
 
 
-def _prove_by_passes(inst: Instance, Z: Tensor, objective: float, fit: Fit, gap_tol: float, stop: Stop) -> Proof:
-    """Branch with bounds from passes over the data; where supports are few, prove each of them."""
-    relaxation = DataRelaxation(inst, fit)
+def _relax(inst: Instance, fit: Fit) -> tuple[NewtonRelaxation | DataRelaxation, int]:
+    """The relaxation of a problem without a quadratic form, and how many steps its root may take."""
+    if serves(inst):
+        return NewtonRelaxation(inst, ROUGH), count_steps(inst)
+    return DataRelaxation(inst, fit), PASS_ITERATIONS
+
+
+def _prove_by_passes(
+    relaxation: NewtonRelaxation | DataRelaxation,
+    steps: int,
+    Z: Tensor,
+    objective: float,
+    gap_tol: float,
+    stop: Stop,
+    most_open: float,
+) -> Proof:
+    """Branch with bounds from the data; where supports are few, prove each of them."""
     root = relaxation.root
     if are_few(root.items.size, relaxation.kappa):
         tree = Search(relaxation, objective, gap_tol).try_all(stop)
         return Proof(tree.lower, tree.upper, tree.support, root.inside[0], root.outside[0], tree.explored)
-    bounds = relaxation.bound(root, relaxation.start(Z), objective, PASS_ITERATIONS)
+    bounds = relaxation.bound(root, relaxation.start(Z), objective, steps).without_nan()
     domain, _ = root.screen(bounds.scores, bounds.lower, objective)
-    tree = Search(relaxation, objective, gap_tol).run(root, bounds, stop)
-    lower = max(tree.lower, float(bounds.lower))
-    return Proof(lower, tree.upper, tree.support, domain.inside[0], domain.outside[0], tree.explored)
+    lower, kept = float(bounds.lower), (~domain.outside[0]).nonzero().flatten()
+    if isinstance(relaxation, NewtonRelaxation) and relaxation.kappa < len(kept) < root.items.size:
+        # Without the columns that no better support has, every node costs less.
+        relaxation, start = relaxation.restrict(kept, bounds.state)
+        root = relaxation.root.decide(domain.inside[:, kept], domain.outside[:, kept])
+        bounds = relaxation.bound(root, start, objective, steps).without_nan()
+    else:
+        kept = torch.arange(root.items.size, device=relaxation.device)
+    tree = Search(relaxation, objective, gap_tol, most_open).run(root, bounds, stop)
+    support = None
+    if tree.support is not None:
+        support = torch.zeros_like(domain.inside[0])
+        support[kept[tree.support]] = True
+    return Proof(max(tree.lower, lower), tree.upper, support, domain.inside[0], domain.outside[0], tree.explored)
 
 
 def _slope(bounds: Bounds, keep: Tensor) -> Tensor:

@@ -5,11 +5,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from psfit.certificate.data_relaxation import DataRelaxation, count_iterations
+from psfit.certificate.choose import choose_relaxation
 from psfit.certificate.dual import gradient_bound, trivial_bound
 from psfit.certificate.form_ascent import ITERATIONS
 from psfit.certificate.quadratic import LimitedForm
-from psfit.certificate.relaxation import QuadraticRelaxation
+from psfit.certificate.relaxation import QuadraticRelaxation, Relaxation
 from psfit.data.form_elimination import single_optima
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
@@ -32,12 +32,17 @@ class PathBounds:
         if inst.costs.uses_form and inst.items.separate:
             bounds = self._by_quadratic_form(kappas, Z[:, : inst.items.features, 0].T, enough, objectives, domain)
         else:
-            relaxation = DataRelaxation(inst)
+            relaxation, steps = self._relaxation
             starts = [relaxation.start(part) for part in Z]
             state = tuple(torch.cat(column) for column in zip(*starts, strict=True))
-            bounds = relaxation.bound(domain, state, enough, count_iterations(inst)).lower
+            bounds = relaxation.bound(domain, state, enough, steps).lower
         least = torch.full_like(bounds, trivial_bound(inst))
         return torch.minimum(torch.maximum(least, bounds.nan_to_num(nan=-torch.inf)), objectives)
+
+    @cached_property
+    def _relaxation(self) -> tuple[Relaxation, int]:
+        """The relaxation of the data, and how many steps it may take."""
+        return choose_relaxation(self.inst)
 
     @cached_property
     def _limited(self) -> LimitedForm:

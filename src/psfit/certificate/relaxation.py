@@ -7,7 +7,7 @@ stop at any time.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -28,6 +28,9 @@ STALLED = 0.01
 PATIENCE = 2
 # With fewer iterations than this, recording them would take longer than it saves.
 WORTH_RECORDING = 50
+# How many tree nodes are explored together, and the iterations of each.
+WIDTH = {"cpu": 64, "cuda": 1024}
+CHILD_ITERATIONS = 10
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,15 @@ class Bounds:
     shares: Tensor
     state: tuple[Tensor, ...]
 
+    def without_nan(self) -> "Bounds":
+        """The same, where bounds that are no numbers prove nothing."""
+        return replace(self, lower=self.lower.nan_to_num(nan=-torch.inf))
+
+    def select(self, rows: Tensor) -> "Bounds":
+        """Some of the rows."""
+        state = tuple(part[rows] for part in self.state)
+        return Bounds(self.lower[rows], self.scores[rows], self.shares[rows], state)
+
 
 class Relaxation(ABC):
     """One problem's relaxation; `root` is its domain before anything is decided, `kappa` its limit."""
@@ -50,6 +62,9 @@ class Relaxation(ABC):
     root: Domain
     kappa: int
     device: torch.device
+    # How many tree nodes are explored together, and how many iterations a child takes.
+    width: int
+    child_iterations: int
 
     @abstractmethod
     def start(self, Z: Tensor) -> tuple[Tensor, ...]:
@@ -59,9 +74,19 @@ class Relaxation(ABC):
     def bound(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
         """Bounds for a batch of tree nodes, after at most this many iterations; a bound of `enough` is good enough."""
 
+    def bound_children(self, domain: Domain, state: tuple[Tensor, ...], enough: float) -> Bounds:
+        """Bounds for the children of tree nodes with the given state: each part of the domain has one of every node."""
+        copies = len(domain.left) // len(state[0])
+        repeated = tuple(torch.cat([part] * copies) for part in state)
+        return self.bound(domain, repeated, enough, self.child_iterations)
+
     @abstractmethod
-    def optimum(self, support: Tensor) -> tuple[float, float]:
-        """The least objective on the items ``support (size,)``, and by how much it may be too high."""
+    def optima(self, supports: Tensor, state: tuple[Tensor, ...] | None, enough: float) -> tuple[Tensor, Tensor]:
+        """The least objectives on the items ``supports (B, size)``, and by how much each may be too high, ``(B,)``.
+
+        The state of a tree node near each support may be known. Objectives that are proved to be at least `enough` need
+        not be exact.
+        """
 
 
 def choose_rho(bound: FormBound) -> float:
@@ -79,6 +104,7 @@ class QuadraticRelaxation(Relaxation):
     def __init__(self, limited: LimitedForm, extracted: Tensor) -> None:
         form = limited.form
         self.form, self.size, self.kappa, self.device = form, form.size, limited.kappa, form.G.device
+        self.width, self.child_iterations = WIDTH[self.device.type], CHILD_ITERATIONS
         self.form_bound = FormBound(form, extracted)
         self.root = limited.domain
         self.rho = choose_rho(self.form_bound)
@@ -143,6 +169,8 @@ class QuadraticRelaxation(Relaxation):
         """``S x`` for all ``x (B, c, n)`` as one product of two matrices."""
         return (X.reshape(-1, X.shape[2]) @ symmetric).view_as(X)
 
-    def optimum(self, support: Tensor) -> tuple[float, float]:
-        minimum = self.root.minimise(self.form, support)
-        return minimum.value, rounding_of(self.form, minimum)
+    def optima(self, supports: Tensor, state: tuple[Tensor, ...] | None, enough: float) -> tuple[Tensor, Tensor]:
+        minima = [self.root.minimise(self.form, support) for support in supports]
+        errors = [rounding_of(self.form, minimum) for minimum in minima]
+        numbers = torch.tensor([[minimum.value for minimum in minima], errors], dtype=torch.float64, device=self.device)
+        return numbers[0], numbers[1]

@@ -17,9 +17,6 @@ class Status(Enum):
     )
     TERMINATED = "SIGTERM came first; the answer is the best so far, refitted; its bound is what was proved by then"
     PROVED = "no support is better by more than gap_tol"
-    TREE_LIMIT = (
-        "the search tree filled the memory it may use; the gap is true, a smaller gamma makes it easier to close"
-    )
     ROUNDING = (
         "every support was looked at, but rounding leaves a larger gap than gap_tol; the gap is true, "
         "a smaller gamma makes it smaller"
@@ -33,7 +30,7 @@ class Status(Enum):
 # Why a fit may be stopped before it is done; if there are several reasons, the last one counts.
 STOP_REASONS = (Status.TIME_LIMIT, Status.INTERRUPTED, Status.TERMINATED)
 # How a run can end before its work is done although nobody asked it to stop: a reason to warn the user.
-CUT_SHORT = (Status.MAX_ITER, Status.TIME_LIMIT, Status.TREE_LIMIT, Status.ROUNDING, Status.DIVERGED)
+CUT_SHORT = (Status.MAX_ITER, Status.TIME_LIMIT, Status.ROUNDING, Status.DIVERGED)
 # A proof as tight as this says that the answer is good, however the run ended.
 CLOSED_GAP = 1e-4
 

@@ -30,17 +30,14 @@ def close_gap(inst: Instance, answers: Answers, gap_tol: float) -> tuple[Answers
             if watch.must_stop():
                 assert watch.ended is not None
                 reasons.append(watch.ended)
-            elif state.open * node_size > MOST_STORED:
-                reasons.append(Status.TREE_LIMIT)
-            else:
-                return False
-            return True
+                return True
+            return False
 
         def fit(support: Tensor, number: int = number, Z: Tensor = answers.Z[0]) -> tuple[float, Tensor]:
             found = refit(inst, number, support, Z)
             return found.value, optimal_slopes(inst, number, support, found)
 
-        proof = prove(inst, number, answers.Z[0], value, fit, gap_tol, stop)
+        proof = prove(inst, number, answers.Z[0], value, fit, gap_tol, stop, MOST_STORED / node_size)
         if proof.support is not None:
             answers = _improve(inst, number, answers, proof.support)
         proofs.append(proof)

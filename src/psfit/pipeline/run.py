@@ -107,8 +107,10 @@ def _run_stages(
 def _prepare_kernels(inst: Instance) -> None:
     """Compile what a fit on a CPU needs; the first fit on a machine reports that it waits for it."""
     if inst.source.matrix.device.type == "cpu":
+        loss = inst.problem.loss
         names = ["sparsify", "summarise"]
-        names += ["perspective"] if inst.problem.loss.quadratic else ["weighted_gram", "support_sums"]
+        names += [] if loss.quadratic else ["weighted_gram", "support_sums"]
+        names += ["perspective"] if inst.costs.uses_form else ["node_models"] if loss.smooth and not loss.joint else []
         names += ["swaps"] if inst.items.width == 1 else ["block_swaps"]
         cpu.prepare(names, lambda: inst.watch.begin("the compilation of kernels, once on this machine"))
 

@@ -1,0 +1,190 @@
+"""The relaxation of smooth losses of one output by second-order steps, for many tree nodes at once.
+
+At the points of a batch the losses are replaced by their second-order models, whose relaxations are solved without the
+data (`node_models.py`). Their minima are the next points. Where the objective is higher there, the step is halved. The
+slopes of the samples at a point prove a bound (`dual.py`), wherever the steps stand. A node is done when the
+objective of its relaxation and the dual value differ by little, or when its bound is good enough.
+"""
+
+import torch
+from torch import Tensor
+
+from psfit.certificate.dual import prove_slopes
+from psfit.certificate.node_models import ModelMaker, minimise_models
+from psfit.certificate.node_points import Points, Samples
+from psfit.certificate.relaxation import Bounds, Relaxation
+from psfit.problem import Domain
+from psfit.problem.instance import Instance
+
+# The most steps of a root, and of a root with more numbers than LARGE. Relative gaps of nodes and of fits.
+STEPS, FEW_STEPS, LARGE = 60, 20, 1 << 22
+SOLVED, EXACT = 3e-5, 1e-11
+# How many tree nodes are explored together, if their predictors are at most so many numbers; the steps of each.
+WIDTH = {"cpu": 256, "cuda": 8192}
+MOST_PREDICTORS = {"cpu": 1 << 22, "cuda": 1 << 28}
+CHILD_STEPS = 8
+# Models are solved to this share of the gap of their nodes.
+MODEL_SHARE = 0.05
+# What it costs to balance slopes, as a share of what their bound has in reserve, at which a node can be closed.
+BALANCED = 1e-3
+# New second derivatives follow a step that left more than this share of the gaps, or was shortened.
+POOR = 0.25
+# How often a step that raises the objective is halved, and how much a value may rise by rounding.
+HALVINGS = 8
+ROUNDING = 1e-13
+# In the models every curvature is at least a share of the typical one. The share becomes larger after a step that was
+# too long, because the loss was flatter at its start than on its way, and smaller after other steps.
+LEAST_SHARE, FIRST_SHARE, SHARE_FACTOR = 1e-6, 1e-3, 10.0
+# With more columns, second derivatives take too long; where there are more rows than columns, even earlier.
+MOST_COLUMNS, MOST_TALL_COLUMNS = 2048, 1024
+
+
+def serves(inst: Instance) -> bool:
+    """Whether this way can be taken: a smooth loss of one output, with all columns in the memory of every rank."""
+    loss, matrix = inst.problem.loss, inst.source.matrix
+    alone = inst.items.separate and inst.source.outputs == 1 and inst.grid.blocks.size == 1
+    return loss.smooth and not loss.joint and alone and not matrix.streamed and matrix.shape[1] <= MOST_COLUMNS
+
+
+def serves_all_columns(inst: Instance) -> bool:
+    """Whether this way is better than candidates: with more rows than columns, a relaxation uses most columns."""
+    return serves(inst) and inst.costs.tall and inst.source.matrix.shape[1] <= MOST_TALL_COLUMNS
+
+
+def count_steps(inst: Instance) -> int:
+    """How many steps the root of a problem may take."""
+    return STEPS if inst.samples * inst.source.matrix.shape[1] <= LARGE else FEW_STEPS
+
+
+class NewtonRelaxation(Relaxation):
+    """The relaxation of an instance of one problem.
+
+    A node whose bound cannot become good enough is done when its gap is at most a share `rough` of what it misses.
+    """
+
+    def __init__(self, inst: Instance, rough: float = 0.0) -> None:
+        self.inst, self.rough = inst, rough
+        self.root, self.kappa, self.device = inst.domain, inst.problem.kappa[0], inst.ridge.device
+        self.width = max(1, min(WIDTH[self.device.type], MOST_PREDICTORS[self.device.type] // inst.sizes.most_rows))
+        self.child_iterations = CHILD_STEPS
+        self.samples = Samples(inst)
+        self.maker = ModelMaker(self.samples)
+        self.typical_curvature = inst.problem.loss.typical_curvature(inst.mean_target, 1)
+
+    def restrict(self, features: Tensor, state: tuple[Tensor, ...]) -> tuple["NewtonRelaxation", tuple[Tensor, ...]]:
+        """The relaxation with some of the features, by sorted indices, and the state there."""
+        points = self.inst.pick_rows(state[0].T, features).T
+        return NewtonRelaxation(self.inst.restrict(features), self.rough), (points,)
+
+    def start(self, Z: Tensor) -> tuple[Tensor, ...]:
+        return (Z.T.double(),)
+
+    def bound(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
+        points, shares = self.minimise(domain, state[0], enough, iterations, rough=self.rough)
+        return self._prove(points, shares, domain)
+
+    def _prove(self, points: Points, shares: Tensor, domain: Domain) -> Bounds:
+        """What the slopes at the points prove."""
+        found = prove_slopes(self.inst, self.slopes(points), domain, self.samples.dense)
+        lower, scores, shares = self.inst.grid.agree(found.lower, found.scores, shares)
+        return Bounds(lower, scores, shares, (points.x,))
+
+    def bound_children(self, domain: Domain, state: tuple[Tensor, ...], enough: float) -> Bounds:
+        """The children of a node start from its point, and share its second derivatives in their first step."""
+        return self.bound(domain, state, enough, self.child_iterations)
+
+    def slopes(self, points: Points) -> Tensor:
+        """The slopes of the samples ``(m, B)`` at the points."""
+        return self.samples.loss.gradient(points.eta, self.samples.target).T
+
+    def minimise(
+        self,
+        domain: Domain,
+        x: Tensor,
+        enough: Tensor | float,
+        steps: int,
+        solved: float = SOLVED,
+        rough: float = 0.0,
+    ) -> tuple[Points, Tensor]:
+        """The points with the best bounds after at most so many steps, and the shares of the items.
+
+        The starts ``x (k, n)`` may be fewer than the rows of the domain: then they are those of all parts of k rows. A
+        row is done at a relative gap `solved`, or if its gap is at most a share `rough` of what its bound misses.
+        """
+        rows = len(domain.left)
+        admitted = self.samples.admit(domain, x.repeat(rows // len(x), 1))
+        eta = self.samples.predict(admitted)
+        damping = torch.full_like(eta[:, :1], LEAST_SHARE * self.typical_curvature)
+        models = self.maker.make(self.samples.bend(eta[: len(x)], damping[: len(x)]), rows)
+        point = best = self.samples.place(domain, admitted, eta, models.corners)
+        wanted = torch.as_tensor(enough, dtype=torch.float64, device=self.device).expand(rows)
+        shares, poor = domain.inside.double(), False
+        for k in range(steps):
+            index = self._open(point, best, wanted, solved, rough)
+            if not len(index) or (k and self.inst.watch.must_stop()):
+                break
+            part, some = point.select(index), domain.select(index)
+            if poor:
+                bend = self.samples.bend(part.eta, damping[index])
+                models = models.put(index, self.maker.make(bend, len(index)))
+            gap = (part.value - best.bound[index]).clamp(min=0)
+            tolerance = MODEL_SHARE * torch.maximum(gap, solved * part.value.abs())
+            own = models.select(index)
+            ahead, found = self.inst.grid.agree(*minimise_models(self.samples, own, part, some, tolerance))
+            moved, short = self._step(some, part, ahead, own.corners)
+            damping[index] = self._damp(damping[index], short)
+            point, shares[index] = point.put(index, moved), found
+            best = best.take_better(point)
+            left = (moved.value - best.bound[index]).sum()
+            poor = self.inst.grid.follow_first_rank(bool(short.any() | (left > POOR * gap.sum())))
+        return best, shares
+
+    def _open(self, point: Points, best: Points, wanted: Tensor, solved: float, rough: float) -> Tensor:
+        """The rows of nodes that are not done yet."""
+        gap = point.value - best.bound
+        missing = rough * (wanted - point.value).clamp(min=0)
+        small = gap <= torch.maximum(solved * point.value.abs(), missing.nan_to_num(posinf=0.0))
+        # Slopes that are far from balanced prove less than they seem to.
+        above = (best.bound >= wanted) & (best.imbalance <= BALANCED * (best.bound - wanted))
+        done = small | above | ~point.value.isfinite()
+        return self.inst.grid.agree(done)[0].logical_not().nonzero().flatten()
+
+    def _damp(self, damping: Tensor, short: Tensor) -> Tensor:
+        """The least curvature ``(B, 1)`` of the next models, after steps of which some were ``short (B,)``."""
+        typical = self.typical_curvature
+        more = (SHARE_FACTOR * damping).clamp(FIRST_SHARE * typical, typical)
+        less = (damping / SHARE_FACTOR).clamp(min=LEAST_SHARE * typical)
+        return torch.where(short.unsqueeze(1), more, less)
+
+    def _step(self, domain: Domain, part: Points, ahead: Tensor, corner: Tensor | None) -> tuple[Points, Tensor]:
+        """Points on the way to those ahead where the objective is lower, and which steps were shortened ``(B,)``."""
+        along = self.samples.predict(ahead - part.x)
+        moved = self.samples.place(domain, ahead, part.eta + along, corner)
+        length, short = 1.0, torch.zeros_like(domain.inside[:, 0])
+        most = part.value + ROUNDING * part.value.abs()
+        for _ in range(HALVINGS):
+            high = self.inst.grid.agree(~(moved.value <= most))[0].nonzero().flatten()
+            if not len(high):
+                return moved, short
+            short[high], length = True, length / 2
+            x = part.x[high] + length * (ahead[high] - part.x[high])
+            eta = part.eta[high] + length * along[high]
+            shorter = self.samples.place(domain.select(high), x, eta, None if corner is None else corner[high])
+            moved = moved.put(high, shorter)
+        worse = self.inst.grid.agree(~(moved.value <= most))[0].nonzero().flatten()
+        return moved.put(worse, part.select(worse)), short
+
+    def optima(self, supports: Tensor, state: tuple[Tensor, ...] | None, enough: float) -> tuple[Tensor, Tensor]:
+        """The errors are what the slopes cannot prove. So they are right even if a fit is inaccurate."""
+        domain = self.root.decide(supports, ~supports)
+        x = self.samples.ridge.new_zeros(len(supports), self.samples.n) if state is None else state[0]
+        points, shares = self.minimise(domain, x, enough, STEPS, EXACT)
+        lower = self._prove(points, shares, domain).lower
+        # Bounds that only seemed to be high enough.
+        rows = self.inst.grid.agree((points.bound >= enough) & ~(lower >= enough))[0].nonzero().flatten()
+        if len(rows):
+            some = domain.select(rows)
+            again, found = self.minimise(some, points.x[rows], float("inf"), STEPS, EXACT)
+            points, lower = points.put(rows, again), lower.index_copy(0, rows, self._prove(again, found, some).lower)
+        values = self.inst.grid.agree(points.value)[0]
+        return values, (values - lower).clamp(min=0).nan_to_num(nan=torch.inf)

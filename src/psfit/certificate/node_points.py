@@ -1,0 +1,123 @@
+"""Points of the relaxations of many tree nodes, with what the data say about them.
+
+All tree nodes are rows of one batch: coefficients are ``x (B, n)`` and predictors ``eta (B, m)``. Only sums over
+samples leave a rank.
+"""
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from psfit.data import Dense
+from psfit.problem import Domain
+from psfit.problem.instance import Instance
+
+# A rank keeps its samples as a dense matrix in float64 if it has at most so many numbers.
+MOST_NUMBERS = {"cpu": 1 << 25, "cuda": 1 << 30}
+
+
+@dataclass(frozen=True)
+class Points:
+    """Coefficients ``x (B, n)`` with predictors ``eta (B, m)`` and the gradient ``g (B, n)`` of the losses.
+
+    `value` ``(B,)`` is the objective of the relaxation, `bound` about the dual value at the slopes of the samples. It
+    is not proved: roundings are not subtracted, and to balance the slopes for the intercept costs about `imbalance`.
+    """
+
+    x: Tensor
+    eta: Tensor
+    g: Tensor
+    value: Tensor
+    bound: Tensor
+    imbalance: Tensor
+
+    def select(self, rows: Tensor) -> "Points":
+        """Some of the rows."""
+        return Points(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def put(self, rows: Tensor, other: "Points") -> "Points":
+        """The same with some rows replaced."""
+        parts = [(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
+        return Points(*(mine.index_copy(0, rows, new) for mine, new in parts))
+
+    def take_better(self, other: "Points") -> "Points":
+        """The rows of later points where these have higher bounds, or show that a bound is too high to be true."""
+        rows = ((other.bound > self.bound) | (self.bound > other.value)).nonzero().flatten()
+        return self.put(rows, other.select(rows)) if len(rows) else self
+
+
+class Samples:
+    """The samples of this rank, with all products in float64; the last column is the intercept's, if any.
+
+    `dense` is their matrix in float64, or None if it would be too large: then every product goes through strips.
+    """
+
+    def __init__(self, inst: Instance) -> None:
+        self.inst, self.matrix = inst, inst.source.matrix
+        self.m, self.n = self.matrix.shape
+        self.weight, self.target = inst.source.weight.T.contiguous(), inst.source.target.T.contiguous()
+        self.loss, self.p = inst.problem.loss, inst.items.features
+        self.ridge = inst.ridge[: self.p, 0].contiguous()
+        self.root = self.ridge.sqrt()
+        fits = inst.sizes.most_rows * self.n <= MOST_NUMBERS[self.matrix.device.type]
+        self.dense = Dense(self.matrix.chunk(0, self.m, torch.float64)) if fits else None
+
+    def predict(self, x: Tensor) -> Tensor:
+        """Predictors ``(B, m)`` of coefficients ``(B, n)``."""
+        if self.dense is not None:
+            return x @ self.dense.values.T
+        return torch.cat([strip.mv(x.T) for _, strip in self.matrix.strips(torch.float64)]).T
+
+    def sum_slopes(self, slopes: Tensor) -> Tensor:
+        """Sums ``(B, n)`` of the columns times weighted slopes ``(B, m)``."""
+        if self.dense is not None:
+            return slopes @ self.dense.values
+        total = slopes.new_zeros(self.n, len(slopes))
+        for at, strip in self.matrix.strips(torch.float64):
+            total += strip.rmv(slopes[:, at].T)
+        return total.T
+
+    def gram(self, bend: Tensor, step: int) -> Tensor:
+        """``A' diag(bend) A (n, n)`` for ``bend (m,)``, or an estimate from one row in every `step`."""
+        if self.dense is not None:
+            some = self.dense.values[::step]
+            return (some * (step * bend[::step]).unsqueeze(1)).T @ some
+        total = bend.new_zeros(self.n, self.n)
+        for at, strip in self.matrix.strips(torch.float64):
+            rows = torch.arange(0, at.stop - at.start, step, device=bend.device)
+            total += strip.rows(rows).gram(step * bend[at][rows].unsqueeze(1))
+        return total
+
+    def place(self, domain: Domain, x: Tensor, eta: Tensor, corner: Tensor | None) -> Points:
+        """The points ``x (B, n)`` with predictors `eta`; the intercept has about the second derivative `corner`."""
+        sums = self.sum_slopes(self.weight * self.loss.gradient(eta, self.target))
+        value = (self.weight * self.loss.value(eta, self.target)).sum(dim=1)
+        totals = self.inst.grid.nodes.total(torch.cat([value.unsqueeze(1), sums], dim=1))
+        value, g, p = totals[:, 0], totals[:, 1:], self.p
+        conjugate = domain.conjugate(g[:, :p].square() / (2 * self.ridge))
+        bound = value - (g[:, :p] * x[:, :p]).sum(dim=1) - conjugate
+        # To balance the slopes costs about as much as the best intercept gains.
+        imbalance = torch.zeros_like(bound) if corner is None else (g[:, p:].square() / corner).sum(dim=1)
+        return Points(x, eta, g, value + self.perspective(domain, x), bound - imbalance, imbalance)
+
+    def bend(self, eta: Tensor, least: Tensor) -> Tensor:
+        """The samples' weights in the second derivatives ``(B, m)``; every curvature is at least ``least (B, 1)``."""
+        return self.weight * torch.maximum(self.loss.curvature(eta, self.target), least)
+
+    def perspective(self, domain: Domain, x: Tensor) -> Tensor:
+        """The least ridge ``(B,)`` of coefficients over shares of the limit: large items first, then shares by size."""
+        sizes = self.root * x[:, : self.p].abs()
+        fixed = torch.where(domain.inside, sizes, 0.0).square().sum(dim=1)
+        ranked = torch.where(domain.free, sizes, 0.0).sort(dim=1, descending=True).values
+        rest = ranked.flip(1).cumsum(dim=1).flip(1)
+        left = domain.left.clamp(min=0) - torch.arange(ranked.shape[1], device=x.device)
+        large = ((left > 0) & (ranked * left > rest)).cummin(dim=1).values
+        full = large.sum(dim=1, keepdim=True).clamp(max=ranked.shape[1] - 1)
+        shared = rest.gather(1, full).square() / left.gather(1, full).clamp(min=1)
+        return 0.5 * (fixed + torch.where(large, ranked, 0.0).square().sum(dim=1) + shared.squeeze(1))
+
+    def admit(self, domain: Domain, x: Tensor) -> Tensor:
+        """The coefficients without those of items outside."""
+        closed = domain.outside | (domain.free & (domain.left <= 0))
+        return x * torch.nn.functional.pad(~closed, (0, x.shape[1] - self.p), value=True)
