@@ -35,7 +35,7 @@ SMALL = 1 << 20
 # The ratio of the steps in slopes and in coefficients, as a share of the ratio of their sizes.
 BALANCE = 0.3
 # With fewer steps than this, recording them would take longer than it saves.
-WORTH_RECORDING = 10
+WORTH_RECORDING = 20
 # A bound in float64 costs as much as several steps, so in long runs it is made less often.
 LONG_RUN, CHECK_EVERY_IN_LONG_RUN = 20, 10
 

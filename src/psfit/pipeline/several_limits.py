@@ -17,7 +17,7 @@ from psfit.pipeline.task import Task
 from psfit.problem.instance import Instance
 from psfit.search.explore import Contribution
 from psfit.search.joint_refit import refit_together
-from psfit.search.neighbours import FIRST_RESTARTED, pass_on, restart_limits, search_limits
+from psfit.search.neighbours import pass_on, restart_limits, search_limits
 from psfit.search.objective import objective_of
 from psfit.search.refit import Fit
 from psfit.search.support_fit import SupportFit
@@ -108,8 +108,7 @@ class SeveralLimitsSearch:
             return None
         self.restarted = True
         # First limits that are spread over the path, then the others.
-        first = spread(self.kappas, FIRST_RESTARTED[self.inst.ridge.device.type])
-        order = sorted(self.kappas, key=lambda kappa: kappa not in first)
+        order = sorted(self.kappas, key=lambda kappa: kappa not in spread(self.kappas, OWN_STARTS))
         limits = [kappa for kappa in order if self.kappas.index(kappa) in open_limits]
         better = restart_limits(self.objective, self.found, limits, self.task.solver.effort)
         changed = {kappa for kappa in self.kappas if better[kappa] is not self.found[kappa]}

@@ -141,6 +141,7 @@ def _search_models(
 ) -> Iterator[SupportFit]:
     """Searches by local models: from the best of the given starts, and from those made here."""
     watch = objective.inst.watch
+    objective.most_work *= exploration.work
     given = min((refit_end(objective, support, Z) for _, support in starts), key=lambda found: found.value)
     tried = {starts[0][0]: given}
     best = improve(objective, given)

@@ -37,7 +37,7 @@ FREE_FITS = {"cpu": 1e9, "cuda": 1e12}
 FIT_WORK = 16.0
 MANY_TRIALS = 3
 # Searches from perturbations with one model may cost this many operations, by the kind of device.
-PERTURBED_WORK = {"cpu": float("inf"), "cuda": 2.5e10}
+PERTURBED_WORK = {"cpu": float("inf"), "cuda": 5e10}
 # Where searches are costly, another round follows only if the last one lowered the objective by at least this share.
 WORTHWHILE = 2e-4
 # How often a model is asked for proposals before it is given up.

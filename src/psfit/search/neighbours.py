@@ -22,9 +22,8 @@ from psfit.search.support_fit import SupportFit
 SWEEPS = 3
 # Rounds of models at each limit of a path: neighbours improve each other.
 PATH_ROUNDS = 6
-# Restarts are made at this many limits, by the kind of device, and at others if that is cheap; their neighbours then
-# try what was found. On a GPU a round of restarts costs as much as many searches along the path.
-FIRST_RESTARTED = {"cpu": 10, "cuda": 4}
+# Restarts are made at this many limits, and at others if that is cheap; their neighbours then try what was found.
+FIRST_RESTARTED = 10
 
 
 def search_limits(
@@ -35,6 +34,8 @@ def search_limits(
         return _search_form(objective, kappas, starts, Z)
     found: dict[int, SupportFit] = {}
     for below, kappa in zip([None, *kappas], kappas, strict=False):
+        # What is costly is decided for each limit.
+        objective.work = 0.0
         tries = [refit_end(objective, start, Z) for start in starts.get(kappa, [])]
         if below is not None:
             tries.append(grow(objective, found[below], kappa))
@@ -88,7 +89,7 @@ def restart_limits(
     def restart(search: FormSearch) -> list[End]:
         stop, ends, before = lambda: any(inst.watch.reasons), [], search.work
         for number, base in enumerate(bases):
-            enough = allowed if number < FIRST_RESTARTED[inst.ridge.device.type] else exploration.work * FREE_WORK
+            enough = allowed if number < FIRST_RESTARTED else exploration.work * FREE_WORK
             if search.work < before + enough:
                 base = search.restart(base, exploration.patience, allowed / 4, stop)
             ends.append(base)
