@@ -45,11 +45,12 @@ def assert_fits_are_close(inst, local, supports):
         assert not bool(batch.Z[k][~allowed].any())
 
 
-@pytest.fixture
-def patient(monkeypatch):
-    """No support is given up, and steps are as many as are needed."""
+@pytest.fixture(params=[["cpu"], []], ids=["corrected", "not corrected"])
+def patient(request, monkeypatch):
+    """No support is given up, and steps are as many as are needed; Hessians are corrected, or not as on a GPU."""
     monkeypatch.setattr(batch_refit, "HOPE", 1e12)
     monkeypatch.setattr(batch_refit, "MOST_STEPS", 300)
+    monkeypatch.setattr(batch_refit, "CORRECTED", request.param)
 
 
 @KINDS

@@ -1,11 +1,13 @@
 """Fits on many supports of one problem at once, by quasi-Newton steps that begin with the Hessian of a known model.
 
 All supports have the same number of items and share every pass over the data. The Hessian of the model belongs to
-another fit. So each trial point, also one that is not accepted, corrects the inverse Hessian of its support (BFGS):
-with a step s and the change y of the gradient along it,
+another fit. So on a CPU each trial point, also one that is not accepted, corrects the inverse Hessian of its support
+(BFGS): with a step s and the change y of the gradient along it,
 
     K+ = (I - s y' / s'y) K (I - y s' / s'y) + s s' / s'y.
 
+On a GPU the inverse stays, and a step that raises the objective is halved: passes cost little there, and matrices of
+large supports much.
 Only the fit that is the best in the end is finished. The others serve to compare supports.
 """
 
@@ -30,6 +32,8 @@ SHORTER = (0.5, 0.25)
 # A support is done when its steps promise less than this share of its objective, and finished with this one.
 CLOSE = 1e-6
 FINISHED = 1e-14
+# The kinds of devices on which inverse Hessians are corrected.
+CORRECTED = ["cpu"]
 # A support is given up when this many times the promised decrease would not make it the best.
 HOPE = 2.0
 
@@ -86,7 +90,7 @@ class _Points:
 
     def __init__(self, batch: "_Batch", x: Tensor, values: Tensor, gradient: Tensor) -> None:
         self.batch, self.x, self.values, self.gradient = batch, x, values, gradient
-        self.K = torch.cholesky_inverse(batch.factor)
+        self.K = torch.cholesky_inverse(batch.factor) if x.device.type in CORRECTED else None
         self.moves, self.promised = torch.zeros_like(x), torch.zeros_like(values)
         self._choose_moves(torch.arange(len(x), device=x.device))
 
@@ -98,34 +102,39 @@ class _Points:
         """Try the next steps of the fits in `index`, and make those that lower the objective; tell if there are any."""
         if not len(index):
             return False
-        move = -self.moves[index]
-        trial = self.x[index] + move
+        move = self.moves[index]
+        trial = self.x[index] - move
         values, gradient = self.batch.evaluate(trial, index)
-        self._correct(index, move, gradient - self.gradient[index])
+        if self.K is not None:
+            self.K[index] = _correct(self.K[index], -move, gradient - self.gradient[index])
         fell = (values < self.values[index]).unsqueeze(1)
         self.x[index] = torch.where(fell, trial, self.x[index])
         self.gradient[index] = torch.where(fell, gradient, self.gradient[index])
         self.values[index] = torch.where(fell.squeeze(1), values, self.values[index])
         self._choose_moves(index)
+        if self.K is None:
+            self.moves[index] = torch.where(fell, self.moves[index], 0.5 * move)
         return True
 
-    def _correct(self, index: Tensor, move: Tensor, change: Tensor) -> None:
-        """Correct the inverse Hessians by the changes of the gradient along the moves, ``(k, d)`` each."""
-        bend = (move * change).sum(dim=1)
-        sound = (bend > 0) & bend.isfinite() & change.isfinite().all(dim=1)
-        bend = torch.where(sound, bend, 1.0)[:, None, None]
-        s, y = move.unsqueeze(2), torch.where(sound.unsqueeze(1), change, 0.0).unsqueeze(2)
-        Ky = self.K[index] @ y
-        along = (1 + (y.mT @ Ky) / bend) / bend
-        corrected = self.K[index] + along * (s @ s.mT) - (Ky @ s.mT + s @ Ky.mT) / bend
-        # Where a trial point is too far for finite numbers, only a much shorter step can help.
-        self.K[index] = torch.where(sound[:, None, None], corrected, 0.1 * self.K[index])
-
     def _choose_moves(self, index: Tensor) -> None:
-        gradient = self.gradient[index]
-        move = (self.K[index] @ gradient.unsqueeze(2)).squeeze(2)
-        promised = 0.5 * (gradient * move).sum(dim=1)
-        self.moves[index], self.promised[index] = self.batch.inst.grid.agree(move, promised)
+        """The steps that are subtracted next, and what they promise."""
+        gradient, K = self.gradient[index].unsqueeze(2), self.K
+        move = torch.cholesky_solve(gradient, self.batch.factor[index]) if K is None else K[index] @ gradient
+        promised = 0.5 * (gradient * move).sum(dim=(1, 2))
+        self.moves[index], self.promised[index] = self.batch.inst.grid.agree(move.squeeze(2), promised)
+
+
+def _correct(K: Tensor, move: Tensor, change: Tensor) -> Tensor:
+    """The inverse Hessians ``K (k, d, d)``, corrected by changes of the gradient along moves, ``(k, d)`` each."""
+    bend = (move * change).sum(dim=1)
+    sound = (bend > 0) & bend.isfinite() & change.isfinite().all(dim=1)
+    bend = torch.where(sound, bend, 1.0)[:, None, None]
+    s, y = move.unsqueeze(2), torch.where(sound.unsqueeze(1), change, 0.0).unsqueeze(2)
+    Ky = K @ y
+    along = (1 + (y.mT @ Ky) / bend) / bend
+    corrected = K + along * (s @ s.mT) - (Ky @ s.mT + s @ Ky.mT) / bend
+    # Where a trial point is too far for finite numbers, only a much shorter step can help.
+    return torch.where(sound[:, None, None], corrected, 0.1 * K)
 
 
 def _begin(batch: "_Batch", Z: Tensor, target: float) -> tuple[Tensor, Tensor, Tensor]:
