@@ -9,7 +9,6 @@ price for each nonzero get one at which the limited optimum is theirs too, which
 import argparse
 import csv
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import torch
-from exact_peers import PEERS
+from exact_peers import ONE_THREAD, PEERS
 from problems import Case, cases
 
 from psfit import BiCADMM, GridSpec, Progress, solve
@@ -40,7 +39,6 @@ NOTE = (
     "and were given one that leads to kappa of them. Gurobi ran with the licence that comes with gurobipy, which "
     'refuses quadratic models of more than 200 variables. "Failed": the peer ended without an answer.'
 )
-ONE_THREAD = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
 @dataclass(frozen=True)
