@@ -73,6 +73,20 @@ def test_a_bound_holds_from_any_point(case, seed):
     assert not bool(certificate.inside.any() | certificate.outside.any())
 
 
+@given(problems(), st.integers(0, 1000))
+@settings(max_examples=20, deadline=None)
+def test_the_proof_for_a_later_answer_is_at_least_as_strong(case, seed):
+    problem, source, nodes = case
+    inst = pose(problem, source, GridSpec(nodes=nodes, device="cpu").build())
+    generator = torch.Generator().manual_seed(seed)
+    Z = torch.randn(inst.source.matrix.shape[1], inst.source.outputs, generator=generator, dtype=torch.float64)
+    optimum, certifier = best_objective(problem, source), Certifier(inst, 0)
+    first, later = (certifier.certify(point, 2 * abs(optimum) + 1).lower for point in (Z, torch.zeros_like(Z)))
+    assert later <= optimum + ORACLE * (1 + abs(optimum))
+    if not inst.problem.loss.smooth or inst.problem.loss.joint:
+        assert later >= first
+
+
 @given(problems())
 @settings(max_examples=20, deadline=None)
 def test_exact_mode_finds_and_proves_the_optimum(case):

@@ -76,6 +76,17 @@ def affine(ones: bool, base_of=dense):
     return build
 
 
+def large(build_small):
+    """As for a matrix that is too large to keep a standardised copy."""
+
+    def build(rng, dtype):
+        matrix, explicit = build_small(rng, dtype)
+        matrix.__dict__["kept"] = None
+        return matrix, explicit
+
+    return build
+
+
 def nested(rng, dtype):
     inner, values = affine(True)(rng, dtype)
     shift, scale = rng.normal(size=COLUMNS + 1), rng.uniform(0.5, 2, size=COLUMNS + 1)
@@ -88,6 +99,8 @@ FORMS = [
     Form("strided", strided),
     Form("affine", affine(False)),
     Form("affine with ones", affine(True)),
+    Form("affine, large", large(affine(False))),
+    Form("affine with ones, large", large(affine(True))),
     Form("affine of affine", nested),
     Form("sparse", sparse),
     Form("affine of sparse", affine(False, sparse)),
@@ -338,6 +351,17 @@ def test_rows(form, start, stop):
     close(matrix.chunk(start, stop, torch.float64), explicit[start:stop], torch.float64)
     inner = matrix.rows(start, stop).rows(0, 1)
     check_equal(inner, explicit[start : start + 1], rng)
+
+
+def test_only_small_matrices_in_double_precision_keep_a_copy(monkeypatch):
+    rng = np.random.default_rng(0)
+    kept = {dtype: affine(True)(rng, dtype)[0].kept for dtype in (torch.float32, torch.float64)}
+    assert kept[torch.float32] is None
+    assert kept[torch.float64] is not None
+    assert affine(True, sparse)(rng, torch.float64)[0].kept is None
+    monkeypatch.setattr(module, "MOST_KEPT", ROWS * (COLUMNS + 1) - 1)
+    assert affine(True)(rng, torch.float64)[0].kept is None
+    assert affine(False)(rng, torch.float64)[0].kept is not None
 
 
 def test_dense_uses_the_tensor_in_place():

@@ -8,11 +8,11 @@ from problems import make_source, paper_source
 from psfit import BiCADMM, GridSpec, Problem, SparseLinearRegression, solve
 from psfit.admm.bilinear import update_by_sorting
 from psfit.admm.steps import ReplayedSteps, Steps
-from psfit.data import Dense, Source, raw_form
+from psfit.data import Affine, Dense, Source, half_gram, raw_form
 from psfit.data.integer_gram import integer_moments
 from psfit.data.mixed_precision import MixedPrecisionStrip
 from psfit.kernels import kernel
-from psfit.kernels.cuda_graph import PLAIN_CALLS
+from psfit.kernels.cuda_graph import PLAIN_CALLS, Replay
 from psfit.losses import Squared
 from psfit.problem.pose import pose
 
@@ -71,6 +71,55 @@ def test_integer_moments_are_those_of_slightly_rounded_columns(rows, columns):
     assert 0 < error <= (2 * largest + length) * length
     # Two digits of 254 each: about 1 / (2 * 127 * 254) of the largest entry.
     assert length <= 1e-4 * float(expected.trace()) ** 0.5
+
+
+@pytest.mark.parametrize(("rows", "columns", "outputs"), [(1000, 37, 3), (5000, 2501, 1), (4001, 700, 4)])
+@pytest.mark.parametrize("constant", [0.0, 0.7])
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_half_precision_keeps_three_digits_of_a_gram_matrix(rows, columns, outputs, constant, size):
+    A = 100 * normal(rows, columns) + 300
+    matrix = Affine(Dense(A), A.double().mean(dim=0), A.double().std(dim=0), constant, integers=True)
+    roots = size * torch.rand(rows, outputs, device=CUDA, dtype=torch.float64)
+    assert half_gram.available(matrix)
+    found = half_gram.half_gram(matrix, roots).double()
+    plain = (A.double() - matrix.shift) / matrix.scale
+    plain = torch.cat([plain, torch.full_like(plain[:, :1], constant)], dim=1) if constant else plain
+    for k in range(outputs):
+        for q in range(outputs):
+            expected = (roots[:, k : k + 1] * plain).T @ (roots[:, q : q + 1] * plain)
+            torch.testing.assert_close(found[k, :, q], expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max()))
+
+
+def test_half_precision_is_for_float32_data_on_a_gpu_that_may_be_rounded():
+    A = normal(50, 4)
+    shift, scale = torch.zeros(4, device=CUDA), torch.ones(4, device=CUDA)
+    assert not half_gram.available(Affine(Dense(A), shift, scale, 0.0))
+    assert not half_gram.available(Affine(Dense(A.double()), shift, scale, 0.0, integers=True))
+    assert not half_gram.available(Affine(Dense(A.cpu()), shift.cpu(), scale.cpu(), 0.0, integers=True))
+
+
+def test_gram_matrices_with_weights_of_any_sign():
+    A = normal(3000, 600)
+    shift, scale = A.double().mean(dim=0), A.double().std(dim=0)
+    matrix = Affine(Dense(A), shift, scale, 1.0, integers=True)
+    weights = normal(3000, 1, seed=1)
+    plain = torch.cat([(A.double() - shift) / scale, torch.ones(3000, 1, device=CUDA)], dim=1)
+    expected = plain.T @ (weights.double() * plain)
+    torch.testing.assert_close(matrix.gram(weights).double(), expected, rtol=1e-3, atol=0.1)
+
+
+@pytest.mark.parametrize("times", [1, 2, 7])
+def test_a_function_is_replayed_so_many_times(times):
+    def step(tensors):
+        return {"x": tensors["x"] + tensors["y"], "y": tensors["y"], "double": 2 * tensors["x"]}
+
+    replay, x = Replay(step, times=times), normal(5)
+    y, found = torch.ones(5, device=CUDA), {"x": x.clone()}
+    for _ in range(PLAIN_CALLS + 3):
+        found = replay({"x": found["x"], "y": y})
+    count = times * (PLAIN_CALLS + 3)
+    torch.testing.assert_close(found["x"], x + count)
+    torch.testing.assert_close(found["double"], 2 * (x + count - 1))
 
 
 @pytest.mark.parametrize("limit", [1e-6, 1.0])

@@ -98,6 +98,25 @@ def test_selection_and_elimination_are_those_of_the_host(case, device):
 
 @devices
 @cases
+def test_supports_that_change_together_are_those_of_the_host(case, device):
+    form, domain = CASES[case]
+    host, batch = both(device, form, domain)
+    inside, limit = domain.inside[0].numpy(), int(domain.limit)
+    sizes = list(range(int(inside.sum()) + 1, limit + 1))
+    supports = FormSearch(form, domain, REL_TOL).grow(inside, sizes)
+    limits = [*sizes[1:], sizes[0]]
+    expected = [
+        (host.grow if size >= chosen.sum() else host.shrink)(chosen, [size])[0]
+        for chosen, size in zip(supports, limits, strict=True)
+    ]
+    np.testing.assert_array_equal(batch.change_each(supports, limits), expected)
+    assert batch.work == host.work
+    np.testing.assert_array_equal(host.change_each(supports, limits), expected)
+    assert batch.change_each([], []) == []
+
+
+@devices
+@cases
 def test_descents_are_those_of_the_host(case, device):
     form, domain = CASES[case]
     host, batch = both(device, form, domain)

@@ -16,6 +16,7 @@ from psfit.data import Sparse
 from psfit.losses import Hinge, Logistic, Softmax, Squared
 from psfit.problem.pose import pose
 from psfit.search import model_form
+from psfit.search import objective as objective_module
 from psfit.search.explore import EFFORTS, Exploration, explore, try_all
 from psfit.search.improve import improve
 from psfit.search.objective import DataObjective, FormObjective, objective_of
@@ -270,3 +271,12 @@ def test_a_search_by_the_form_and_one_by_passes_agree():
         *_, end = explore(objective, [("first", support(inst, range(6)))], zero(inst), EFFORTS["medium"], [])
         found.append(refit(inst, 0, end.chosen, end.fit.Z).value)
     assert found[1] == pytest.approx(found[0], rel=1e-3)
+
+
+def test_after_costly_searches_no_further_starts_are_made(monkeypatch):
+    inst = hard(Logistic(), 1)
+    all_stages, _ = run_search(inst, BRIEF)
+    monkeypatch.setitem(objective_module.MOST_WORK, "cpu", 0.0)
+    stages, contributions = run_search(inst, BRIEF)
+    assert [one.kind for one in contributions] == ["first"]
+    assert contributions[0].start >= contributions[0].end == stages[-1].value >= all_stages[-1].value

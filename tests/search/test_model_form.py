@@ -5,8 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 from posed import posed, support, zero
+from problems import make_source
 
+from psfit import GridSpec, Problem
 from psfit.losses import Huber, Logistic, Poisson, Softmax, SquaredHinge
+from psfit.problem.pose import pose
 from psfit.search import model_form
 from psfit.search.local_form import LocalForm
 from psfit.search.model_form import make_form, pick_items
@@ -169,3 +172,28 @@ def test_supports_are_packed_and_unpacked():
     (other,) = limited.find(lambda search: search.descend([limited.pack(found.chosen)]), 1)
     assert torch.equal(limited.unpack(other.chosen), local.unpack(end.chosen))
     assert other.value == pytest.approx(end.value, rel=1e-9)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("features", [40, 600])
+@pytest.mark.parametrize("loss", [Logistic(), Softmax()], ids=lambda loss: loss.name)
+def test_a_model_on_a_gpu_is_that_of_plain_products(loss, features):
+    source = make_source(loss, samples=2000, features=features, nonzeros=5, seed=3).to(torch.float32).to("cuda")
+    inst = pose(Problem(loss, (6,), 10.0), source, GridSpec(device="cuda").build())
+    chosen = torch.arange(inst.items.size, device="cuda") < 6
+    found = SupportFit(chosen, DataObjective(inst, 0).fit(chosen, zero(inst).to("cuda")))
+    form = make_form(inst, 0, found, None)
+    A = inst.source.matrix.chunk(0, 2000, torch.float64)
+    n, c = A.shape[1], inst.source.outputs
+    eta = A @ found.fit.Z
+    chance = eta.softmax(dim=1) if loss.joint else torch.sigmoid(eta)
+    H = torch.zeros(n, c, n, c, dtype=torch.float64, device="cuda")
+    for k in range(c):
+        for q in range(c):
+            other = chance[:, q : q + 1] if loss.joint else chance
+            H[:, k, :, q] = A.T @ (chance[:, k : k + 1] * (float(k == q) - other) * A)
+    H = H.view(n * c, n * c) + torch.diag(inst.ridge.expand(-1, c).reshape(-1))
+    counted = slice(0, inst.items.size)
+    scale = H.diagonal()[counted].sqrt()
+    error = (form.H - H)[counted, counted] / (scale * scale.unsqueeze(1))
+    assert float(error.abs().max()) < 2e-3

@@ -16,7 +16,7 @@ from psfit.search.refit import refit
 @pytest.mark.parametrize("loss", [Logistic(), Poisson()], ids=lambda loss: loss.name)
 @pytest.mark.parametrize("kept", [True, False])
 def test_the_minimum_does_not_depend_on_what_is_kept(monkeypatch, loss, kept):
-    monkeypatch.setattr(restriction, "MOST_KEPT", 1 << 24 if kept else 0)
+    monkeypatch.setitem(restriction.MOST_KEPT, "cpu", 1 << 24 if kept else 0)
     source = make_source(loss, samples=60, features=6, nonzeros=3, seed=1)
     inst = pose(Problem(loss, (3,), 2.0), source, GridSpec(nodes=2, device="cpu").build())
     chosen = torch.tensor([True, False, True, False, False, True])

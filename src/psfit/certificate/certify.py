@@ -15,13 +15,15 @@ from psfit.certificate.form_ascent import raise_bound
 from psfit.certificate.form_bound import FormBound
 from psfit.certificate.newton_relaxation import serves_all_columns
 from psfit.certificate.quadratic import LimitedForm
-from psfit.certificate.relaxation import Relaxation
+from psfit.certificate.relaxation import Bounds, Relaxation
 from psfit.data.form_elimination import complete, rounding_of, single_optima
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
 # A bound from a quadratic form is proved again from the data if rounding takes more than this share of its gap.
 ROUNDING_SHARE = 0.01
+# The iterations that a later answer adds, as a divisor of those for the first one.
+LATER_SHARE = 3
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Certifier:
     def __init__(self, inst: Instance, problem: int) -> None:
         self.inst = inst.single(problem)
         self.outputs = inst.items.outputs_of(problem)
+        self._bounds: Bounds | None = None
 
     def certify(self, Z: Tensor, objective: float, gap: float = 0.0) -> Certificate:
         """Bound the problem from an answer ``Z (n, c)`` with the given objective; stop at a relative `gap`."""
@@ -58,8 +61,7 @@ class Certifier:
             bound, scores = bound_by_candidates(inst, Z, objective)
             lower, domain = float(bound), domain.screen(scores, bound, objective)[0]
         else:
-            relaxation, steps = self._relaxation
-            bounds = relaxation.bound(domain, relaxation.start(Z), enough, steps)
+            bounds = self._by_data(Z, enough, domain)
             lower, domain = float(bounds.lower), domain.screen(bounds.scores, bounds.lower, objective)[0]
         # Numbers that overflow prove nothing.
         lower = min(max(trivial_bound(inst), lower if lower == lower else -torch.inf), objective)
@@ -69,6 +71,19 @@ class Certifier:
     def _relaxation(self) -> tuple[Relaxation, int]:
         """The relaxation of the data, and how many steps it may take."""
         return choose_relaxation(self.inst)
+
+    def _by_data(self, Z: Tensor, enough: float, domain: Domain) -> Bounds:
+        """Bounds by passes over the data. They hold for all supports, so a later answer adds only a few iterations."""
+        (relaxation, steps), known = self._relaxation, self._bounds
+        if known is None:
+            found = relaxation.bound(domain, relaxation.start(Z), enough, steps)
+        elif float(known.lower) >= enough:
+            found = known
+        else:
+            further = relaxation.bound(domain, known.state, enough, steps // LATER_SHARE)
+            found = further if float(further.lower) > float(known.lower) else known
+        self._bounds = found
+        return found
 
     @cached_property
     def _limited(self) -> LimitedForm:

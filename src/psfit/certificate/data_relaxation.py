@@ -39,9 +39,9 @@ BALANCE = 0.07
 SOLVED = 1e-4
 LONG_PATIENCE = 5
 # With fewer steps than this, recording them would take longer than it saves.
-WORTH_RECORDING = 30
+WORTH_RECORDING = 20
 # A bound in float64 costs as much as several steps, so in long runs it is made less often.
-LONG_RUN, CHECK_EVERY_IN_LONG_RUN = 30, 10
+LONG_RUN, CHECK_EVERY_IN_LONG_RUN = 20, 10
 
 # The least objective on a support ``(size,)``, and the slopes ``(m, c)`` of the samples' losses there.
 Fit = Callable[[Tensor], tuple[float, Tensor]]

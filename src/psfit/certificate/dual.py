@@ -83,6 +83,8 @@ def _raw_rounding(inst: Instance) -> Tensor | None:
     matrix, common = inst.source.matrix, inst.coordinates.column_norm
     if not isinstance(matrix, Affine) or matrix.device.type != "cpu" or not matrix.centres_entries:
         return None
+    if matrix.kept is not None:
+        return None
     # The raw column has a norm of at most `common + common |shift| / scale`, and what is subtracted has the last part.
     norm = (common + 2 * common * matrix.shift.abs() / matrix.scale).unsqueeze(1)
     known = inst.coordinates.rounding_norm[: len(norm)]

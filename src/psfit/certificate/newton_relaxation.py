@@ -23,6 +23,8 @@ SOLVED, EXACT = 3e-5, 1e-11
 WIDTH = {"cpu": 256, "cuda": 8192}
 MOST_PREDICTORS = {"cpu": 1 << 22, "cuda": 1 << 28}
 CHILD_STEPS = 8
+# A node is given up when its relaxation can prove at most this share of what is wanted.
+HOPELESS = 0.05
 # Models are solved to this share of the gap of their nodes.
 MODEL_SHARE = 0.05
 # What it costs to balance slopes, as a share of what their bound has in reserve, at which a node can be closed.
@@ -146,7 +148,9 @@ class NewtonRelaxation(Relaxation):
         small = gap <= torch.maximum(solved * point.value.abs(), missing.nan_to_num(posinf=0.0))
         # Slopes that are far from balanced prove less than they seem to.
         above = (best.bound >= wanted) & (best.imbalance <= BALANCED * (best.bound - wanted))
-        done = small | above | ~point.value.isfinite()
+        # No bound is above the value of the relaxation.
+        hopeless = (point.value <= HOPELESS * wanted) & wanted.isfinite()
+        done = small | above | hopeless | ~point.value.isfinite()
         return self.inst.grid.agree(done)[0].logical_not().nonzero().flatten()
 
     def _damp(self, damping: Tensor, short: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ stop at any time.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from psfit.certificate.form_bound import FormBound
 from psfit.certificate.quadratic import LimitedForm
 from psfit.data.form_elimination import rounding_of
+from psfit.kernels.cuda_graph import Replay, Tensors
 from psfit.kernels.linalg import cholesky
 from psfit.problem import Domain
 
@@ -24,6 +26,8 @@ RHO_SHARE = 0.1
 CHECK_EVERY = 5
 STALLED = 0.01
 PATIENCE = 2
+# With fewer iterations than this, recording them would take longer than it saves.
+WORTH_RECORDING = 50
 # How many tree nodes are explored together, and the iterations of each.
 WIDTH = {"cpu": 64, "cuda": 1024}
 CHILD_ITERATIONS = 10
@@ -137,27 +141,43 @@ class QuadraticRelaxation(Relaxation):
         self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         """The points ``(B, c, n)`` with the best bounds, shares, and where the iteration ended."""
-        Q, rho, constant = self.form_bound.Q, self.rho, self.form_bound.constant
-        z, u = state
-        best = torch.full_like(z[:, 0, 0], -torch.inf)
-        point, idle = z, torch.zeros_like(best)
-        for k in range(1, iterations + 1):
+        Q, constant = self.form_bound.Q, self.form_bound.constant
+        found = dict(zip(("z", "u"), state, strict=True))
+        best = torch.full_like(found["z"][:, 0, 0], -torch.inf)
+        point, idle = found["z"], torch.zeros_like(best)
+        advance = self._make_steps(domain, iterations)
+        for _ in range(0, iterations, CHECK_EVERY):
+            found = advance({name: found[name] for name in ("z", "u")})
+            x, g = found["x"], found["g"]
+            value = constant - 0.5 * (x * (Q + g)).sum(dim=(1, 2)) - domain.conjugate(self.form_bound.scores(g))
+            better = value > best
+            gained = best.isinf() | (value - best > STALLED * (enough - best))
+            idle = torch.where(gained, 0, idle + 1)
+            best = torch.where(better, value, best)
+            point = torch.where(better[:, None, None], x, point)
+            if bool(((idle >= PATIENCE) | (best >= enough)).all()):
+                break
+        return point, found["shares"], (found["z"], found["u"])
+
+    def _make_steps(self, domain: Domain, iterations: int) -> Callable[[Tensors], Tensors]:
+        """A function that makes CHECK_EVERY iterations from z and u; it also returns the last x and its gradient."""
+        Q, rho, ridge = self.form_bound.Q, self.rho, self.form_bound.ridge
+
+        def step(tensors: Tensors) -> Tensors:
+            z, u = tensors["z"], tensors["u"]
             x = self._product(Q + rho * (z - u), self.inverse)
-            if k % CHECK_EVERY == 0 or k == iterations:
-                g = rho * (z - u - x)
-                value = constant - 0.5 * (x * (Q + g)).sum(dim=(1, 2)) - domain.conjugate(self.form_bound.scores(g))
-                better = value > best
-                gained = best.isinf() | (value - best > STALLED * (enough - best))
-                idle = torch.where(gained, 0, idle + 1)
-                best = torch.where(better, value, best)
-                point = torch.where(better[:, None, None], x, point)
-                if bool(((idle >= PATIENCE) | (best >= enough)).all()):
-                    break
             w = x + u
-            factor, shares = domain.shrink(torch.linalg.vector_norm(w, dim=1), self.form_bound.ridge, rho)
-            z = factor.unsqueeze(1) * w
-            u = w - z
-        return point, shares, (z, u)
+            factor, shares = domain.shrink(torch.linalg.vector_norm(w, dim=1), ridge, rho)
+            moved = factor.unsqueeze(1) * w
+            return {"z": moved, "u": w - moved, "x": x, "g": rho * (z - u - x), "shares": shares}
+
+        def repeat(tensors: Tensors) -> Tensors:
+            for _ in range(CHECK_EVERY):
+                tensors = step(tensors)
+            return tensors
+
+        recorded = self.device.type == "cuda" and iterations >= WORTH_RECORDING
+        return Replay(step, times=CHECK_EVERY) if recorded else repeat
 
     @staticmethod
     def _product(X: Tensor, symmetric: Tensor) -> Tensor:

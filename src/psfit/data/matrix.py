@@ -6,6 +6,7 @@ products and its rows as strips; Gram matrices and column statistics are compute
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -20,6 +21,8 @@ from psfit.kernels.linalg import few_columns, few_sums
 STRIP_BYTES = 16 << 20
 MOST_STRIP_BYTES = 2 << 30
 MEMORY_SHARE = 1 / 32
+# Up to this many standardised entries are kept on a CPU: 64 MiB.
+MOST_KEPT = 1 << 23
 
 
 class DesignMatrix(ABC):
@@ -98,7 +101,7 @@ class DesignMatrix(ABC):
             yield at, strip, strip.columns(index)
 
     def gram(self, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        """``A' diag(weights) A`` for ``weights (m, 1)``, in the data's precision or another one."""
+        """``A' diag(weights) A`` for ``weights (m, 1)`` of any sign, in the data's precision or another one."""
         n = self.shape[1]
         total = torch.zeros(n, n, dtype=dtype or self.dtype, device=self.device)
         for at, strip in self.strips(dtype):
@@ -158,7 +161,9 @@ class Affine(DesignMatrix):
     """Columns ``(a_j - shift_j) / scale_j`` of another matrix and, unless `constant` is zero, a last column of it.
 
     Centring, scaling and the intercept do not change the data: the caller's memory is used, and a sparse matrix stays
-    sparse. With `integers`, Gram matrices in the data's precision may come from integer products.
+    sparse. Only a small dense matrix on a CPU keeps a standardised copy, so that a product is one operation. With
+    `integers`, Gram matrices in the data's precision may come from integer products, and rough ones from products in
+    half precision.
     """
 
     def __init__(
@@ -173,6 +178,16 @@ class Affine(DesignMatrix):
         self.centres_entries = base.centres_entries
         self._shift = shift.to(base.dtype).unsqueeze(1)
         self._scale = scale.to(base.dtype).unsqueeze(1)
+
+    @cached_property
+    def kept(self) -> Dense | None:
+        """The standardised matrix, if it is small. Only float64 has all the digits that a proof needs."""
+        base = self.base
+        if not isinstance(base, Dense) or base.device.type != "cpu" or base.dtype != torch.float64:
+            return None
+        if self.shape[0] * self.shape[1] > MOST_KEPT:
+            return None
+        return Dense(DenseStrip(base.values).standardise(self.shift, self.scale, self.constant).values)
 
     @property
     def own(self) -> tuple[slice, DesignMatrix]:
@@ -191,17 +206,23 @@ class Affine(DesignMatrix):
         return self.base.rows_read
 
     def mv(self, X: Tensor) -> Tensor:
+        if self.kept is not None:
+            return self.kept.mv(X)
         n = self.base.shape[1]
         Y = X[:n] / self._scale
         offset = self.constant * X[n:].sum(dim=0) - (self._shift * Y).sum(dim=0)
         return self.base.mv(Y) + offset
 
     def rmv(self, R: Tensor) -> Tensor:
+        if self.kept is not None:
+            return self.kept.rmv(R)
         total = R.sum(dim=0, keepdim=True)
         G = (self.base.rmv(R) - self._shift * total) / self._scale
         return torch.cat([G, self.constant * total]) if self.constant else G
 
-    def columns(self, index: slice | Tensor) -> "Affine":
+    def columns(self, index: slice | Tensor) -> DesignMatrix:
+        if self.kept is not None:
+            return self.kept.columns(index)
         n = self.base.shape[1]
         if isinstance(index, slice):
             start, stop, step = index.indices(self.shape[1])
@@ -212,7 +233,9 @@ class Affine(DesignMatrix):
             kept = bool((index == n).any())
         return self._like(self.base.columns(inner), inner, self.constant * kept)
 
-    def rows(self, start: int, stop: int) -> "Affine":
+    def rows(self, start: int, stop: int) -> DesignMatrix:
+        if self.kept is not None:
+            return self.kept.rows(start, stop)
         return self._like(self.base.rows(start, stop), slice(None), self.constant)
 
     def _like(self, base: DesignMatrix, index: slice | Tensor, constant: float) -> "Affine":
@@ -220,7 +243,9 @@ class Affine(DesignMatrix):
         return Affine(base, self.shift[index], self.scale[index], constant, self.integers)
 
     def gram(self, weights: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        if not self.integers or dtype not in (None, self.dtype) or not self.base.has_integer_products:
+        integers = self.integers and dtype in (None, self.dtype) and self.base.has_integer_products
+        # Integer products need the roots of the weights.
+        if not integers or bool((weights < 0).any()):
             return super().gram(weights, dtype)
         p, heavy = self.base.shape[1], weights.double()
         G, sums = self.scale.new_zeros(p, p), self.scale.new_zeros(p, 1)
@@ -235,10 +260,15 @@ class Affine(DesignMatrix):
         return G.to(self.dtype)
 
     def chunk(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
+        if self.kept is not None:
+            return self.kept.chunk(start, stop, dtype)
         strip = DenseStrip(self.base.chunk(start, stop, dtype))
         return strip.standardise(self.shift, self.scale, self.constant).values
 
     def strips(self, dtype: torch.dtype | None = None) -> Iterator[tuple[slice, Strip]]:
+        if self.kept is not None:
+            yield from self.kept.strips(dtype)
+            return
         if isinstance(self.base, Dense) and MixedPrecisionStrip.applies_to(self.base.values, dtype or self.dtype):
             for at, strip in self.base.strips():
                 yield at, MixedPrecisionStrip(strip.dense(), self.shift, self.scale, self.constant)

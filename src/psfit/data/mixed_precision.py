@@ -61,31 +61,33 @@ class MixedPrecisionStrip(Strip):
         return torch.cat([sums, self.constant * R.sum(dim=0, keepdim=True)]) if self.constant else sums
 
     def cross(self, others: list[Strip], weights: Tensor) -> Tensor:
-        return self._copy().cross(others, weights)
+        return self._copy.cross(others, weights)
 
     def gram(self, weights: Tensor) -> Tensor:
-        return self._copy().gram(weights)
+        return self._copy.gram(weights)
 
     def sums(self, R: Tensor, about: Tensor) -> Tensor:
-        return self._copy().sums(R, about)
+        return self._copy.sums(R, about)
 
     def squares(self, R: Tensor, about: Tensor | None = None) -> Tensor:
-        return self._copy().squares(R, about)
+        return self._copy.squares(R, about)
 
     def magnitudes(self, X: Tensor) -> Tensor:
         return self._forward(X, sizes=True)[1]
 
     def columns(self, index: Tensor) -> DenseStrip:
-        return self._copy().columns(index)
+        return self._copy.columns(index)
 
     def rows(self, index: Tensor) -> "MixedPrecisionStrip":
         return MixedPrecisionStrip(self.values[index], self.shift, self.scale, self.constant)
 
     def standardise(self, shift: Tensor, scale: Tensor, constant: float) -> DenseStrip:
-        return self._copy().standardise(shift, scale, constant)
+        return self._copy.standardise(shift, scale, constant)
 
     def dense(self) -> Tensor:
-        return self._copy().values
+        return self._copy.values
 
+    @cached_property
     def _copy(self) -> DenseStrip:
+        """All columns in float64."""
         return DenseStrip(self.values.double()).standardise(self.shift, self.scale, self.constant)

@@ -20,7 +20,8 @@ class Replay:
     """A function of named tensors that is applied repeatedly to its own result.
 
     All results are in the same buffers: the next call overwrites them. Only those named in `fresh` are new tensors.
-    Those named in `constants` are only read; they are copied again only if another tensor is given.
+    Those named in `constants` are only read; they are copied again only if another tensor is given. A call applies the
+    function so many `times`; if that is more than once, all but the very first application are replayed.
     """
 
     def __init__(
@@ -28,8 +29,10 @@ class Replay:
         function: Callable[[Tensors], Tensors],
         fresh: tuple[str, ...] = (),
         constants: tuple[str, ...] = (),
+        times: int = 1,
     ) -> None:
         self.function, self.fresh, self.constants = function, fresh, constants
+        self.times = times
         self.calls = 0
         self.graph: torch.cuda.CUDAGraph | None = None
         self._given: Tensors = {}
@@ -37,16 +40,21 @@ class Replay:
     def __call__(self, tensors: Tensors) -> Tensors:
         """The results: the same names as the arguments, and possibly more."""
         self.calls += 1
-        if self.calls <= PLAIN_CALLS:
+        if self.times == 1 and self.calls <= PLAIN_CALLS:
             return self.function(tensors)
+        left = self.times
         if self.graph is None:
+            if left > 1:
+                found = self.function(tensors)
+                tensors, left = {name: found[name] for name in tensors}, left - 1
             self._record(tensors)
         assert self.graph is not None
         for name, buffer in self.inputs.items():
             if tensors[name] is not buffer and tensors[name] is not self._given.get(name):
                 buffer.copy_(tensors[name])
         self._given = {name: tensors[name] for name in self.constants if name in tensors}
-        self.graph.replay()
+        for _ in range(left):
+            self.graph.replay()
         return {name: value.clone() if name in self.fresh else value for name, value in self.results.items()}
 
     def _record(self, tensors: Tensors) -> None:

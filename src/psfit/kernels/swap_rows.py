@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from psfit.kernels import kernel
+from psfit.kernels.linalg import cholesky
 
 
 @dataclass(frozen=True)
@@ -119,16 +120,18 @@ def build(form: Form, places: Tensor) -> Rows:
     row, place = filled.nonzero(as_tuple=True)
     variable = places[row, place]
     both = filled.unsqueeze(2) & filled.unsqueeze(1)
-    among = torch.where(both, form.H[index.unsqueeze(2), index.unsqueeze(1)], torch.eye(W).to(form.H))
+    unit = torch.eye(W, dtype=form.H.dtype, device=form.H.device)
+    among = torch.where(both, form.H[index.unsqueeze(2), index.unsqueeze(1)], unit)
     across = form.H[index] * filled.unsqueeze(2)
     linear = (form.Q[:, index] * filled).permute(1, 2, 0)
-    # Products with an inverse would lose many more digits than solutions where variables nearly depend on each other.
-    factors = torch.linalg.lu_factor_ex(among)[:2]
-    K = torch.linalg.lu_solve(*factors, torch.eye(W).to(form.H).expand(B, W, W))
-    K = 0.5 * (K + K.mT)
-    T = torch.linalg.lu_solve(*factors, across).mT.contiguous()
-    x = torch.linalg.lu_solve(*factors, linear).mT.contiguous()
-    left = form.H.diagonal() - (T * across.mT).sum(dim=2)
+    # Products with the inverse of the whole matrix would lose many more digits than those with the inverse of its
+    # factor where variables nearly depend on each other.
+    inverse = torch.linalg.solve_triangular(_factor(among), unit.expand_as(among), upper=False)
+    K = torch.bmm(inverse.mT, inverse)
+    half = torch.bmm(inverse, across)
+    T = torch.bmm(half.mT, inverse)
+    x = torch.bmm(torch.bmm(inverse, linear).mT, inverse)
+    left = form.H.diagonal() - half.square().sum(dim=1)
     d = torch.bmm(x, across) - form.Q
     T[row, variable] = K[row, place]
     spot = torch.full((B, n), -1, device=places.device)
@@ -138,6 +141,15 @@ def build(form: Form, places: Tensor) -> Rows:
         group = form.group[index]
         taken.scatter_add_(1, group.clamp(min=0), (filled & (group >= 0)).to(torch.int64))
     return Rows(places.clone(), spot, T, K.diagonal(dim1=1, dim2=2).clone(), x, d, left, taken)
+
+
+def _factor(among: Tensor) -> Tensor:
+    """Lower Cholesky factors ``(B, W, W)``; with shifted diagonals where variables depend on each other."""
+    factor, info = torch.linalg.cholesky_ex(among)
+    failed = (info > 0).nonzero().squeeze(1)
+    if len(failed):
+        factor[failed] = cholesky(among[failed])
+    return factor
 
 
 def are_sound(form: Form, rows: Rows) -> Tensor:

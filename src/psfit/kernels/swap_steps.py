@@ -29,7 +29,8 @@ from psfit.kernels.swap_rows import (
 # Steps that are made before the host asks how far they have come.
 AT_ONCE = 10
 # A state is made again if the value that was carried along is off by this share.
-MOST_DRIFT = 1e-7
+MOST_DRIFT = 1e-6
+EVERY = slice(None)
 # The variables of the tables that a GPU goes through in one piece.
 TILE = 16
 
@@ -104,21 +105,22 @@ def begin(form: Form, rows: Rows, most_swaps: Tensor, constant: float, rel_tol: 
     return at
 
 
-def _score(form: Form, rows: Rows, at: Descent) -> None:
-    """Note the best swaps of all rows, in the first tile."""
+def _score(form: Form, rows: Rows, at: Descent, index: Tensor | slice = EVERY) -> None:
+    """Note the best swaps of the rows, which are those with numbers `index` in the progress, in the first tile."""
     gain, number = best_swaps(form, rows)
-    at.gains.fill_(-torch.inf)[:, 0] = gain
-    at.numbers[:, 0] = number
+    at.gains[index] = -torch.inf
+    at.gains[index, 0] = gain
+    at.numbers[index, 0] = number
 
 
 def swap(form: Form, rows: Rows, at: Descent) -> None:
     """The best swap in every row that is active; a row ends where none gains enough."""
-    exchange_best, pivot_table = (kernel(name, rows.T.device) for name in ("exchange_rows", "pivot_table"))
-    if exchange_best is None or pivot_table is None:
+    exchange_rows, pivot_table = (kernel(name, rows.T.device) for name in ("exchange_rows", "pivot_table"))
+    if exchange_rows is None or pivot_table is None:
         pass_table(form, rows, _exchange_best(form, rows, at))
         _score(form, rows, at)
     else:
-        pivot_table(form, rows, exchange_best(form, rows, at, MOST_DRIFT), at.gains, at.numbers)
+        pivot_table(form, rows, exchange_rows(form, rows, at, MOST_DRIFT), at.gains, at.numbers)
 
 
 def _exchange_best(form: Form, rows: Rows, at: Descent) -> Pivot:
@@ -145,13 +147,17 @@ def mend(form: Form, rows: Rows, at: Descent) -> None:
     for field in fields(rows):
         getattr(rows, field.name)[index] = getattr(fresh, field.name)
     at.value[index] = values_of(form, fresh)
-    _score(form, rows, at)
+    _score(form, fresh, at, index)
     at.active.logical_or_(at.drifted & (at.value < at.before))
     at.drifted.fill_(False)
 
 
 def add(form: Form, rows: Rows, at: Addition) -> None:
     """Put the variable that lowers the objective most in the first empty place; nothing where none may join."""
+    fused = kernel("exchange_rows", rows.T.device)
+    if fused is not None:
+        pass_table(form, rows, fused(form, rows, at))
+        return
     barred = (rows.spot >= 0) | form.fixed | ~(rows.left > form.floor)
     full = full_groups(form, rows)
     if full is not None:
@@ -165,6 +171,10 @@ def add(form: Form, rows: Rows, at: Addition) -> None:
 
 def remove(form: Form, rows: Rows, at: Removal) -> None:
     """Take out the variable that costs least; nothing where all must stay."""
+    fused = kernel("exchange_rows", rows.T.device)
+    if fused is not None:
+        pass_table(form, rows, fused(form, rows, at))
+        return
     cost, place = removal_costs(form, rows).min(dim=1)
     size = (rows.places >= 0).sum(dim=1)
     moves = (cost < torch.inf) & (size > at.least)
@@ -175,7 +185,7 @@ def remove(form: Form, rows: Rows, at: Removal) -> None:
 
 
 class Repeated:
-    """Some steps at a time, on a GPU as a graph that is recorded once for forms and states of the same shapes.
+    """AT_ONCE steps at a time, on a GPU by a graph that is recorded once for forms and states of the same shapes.
 
     Parameters
     ----------
@@ -188,15 +198,19 @@ class Repeated:
     def __init__(self, step: Callable[[Form, Rows, Any], None], kind: type, device: torch.device) -> None:
         def function(tensors: Tensors) -> Tensors:
             form, rows, progress = (_pick(part, tensors) for part in (Form, Rows, kind))
+            step(form, rows, progress)
+            return tensors
+
+        def repeat(tensors: Tensors) -> Tensors:
             for _ in range(AT_ONCE):
-                step(form, rows, progress)
+                tensors = function(tensors)
             return tensors
 
         self.kind = kind
         constants = tuple(_name(Form, field.name) for field in fields(Form))
-        self.function: Callable[[Tensors], Tensors] = (
-            Replay(function, constants=constants) if device.type == "cuda" else function
-        )
+        self.function: Callable[[Tensors], Tensors] = repeat
+        if device.type == "cuda":
+            self.function = Replay(function, constants=constants, times=AT_ONCE)
 
     def __call__(self, form: Form, rows: Rows, progress: Any) -> tuple[Rows, Any]:
         """The states and the progress after the steps."""

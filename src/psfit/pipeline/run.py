@@ -8,6 +8,7 @@ from torch import Tensor
 from psfit.admm.checkpoint import Store
 from psfit.common.status import Status
 from psfit.kernels import cpu
+from psfit.kernels.cpu.threads import use_one_thread
 from psfit.pipeline.answers import Answers
 from psfit.pipeline.candidates import search_candidates
 from psfit.pipeline.checks import require_served
@@ -19,6 +20,9 @@ from psfit.pipeline.task import Task
 from psfit.problem.instance import Instance
 from psfit.search.explore import EFFORTS
 from psfit.search.refit import Fit
+
+# Data of at most so many numbers have small products.
+SMALL = 1 << 17
 
 Method = OneLimit | SeveralLimits
 Search = OneLimitSearch | SeveralLimitsSearch
@@ -55,6 +59,17 @@ def run(
     """
     require_served(inst, task.exact)
     _prepare_kernels(inst)
+    with use_one_thread(inst.samples * len(inst.ridge) <= SMALL):
+        return _run_stages(inst, kappas, task, start, store)
+
+
+def _run_stages(
+    inst: Instance,
+    kappas: Sequence[int] | None,
+    task: Task,
+    start: tuple[Tensor, Tensor] | None,
+    store: Store | None,
+) -> Outcome:
     begin = None if start is None else inst.coordinates.from_user(*start).to(inst.source.matrix.dtype)
     limits = [] if kappas is None or (len(kappas) == 1 and not task.brief) else list(kappas)
     prover: Prover | None = None
@@ -94,7 +109,7 @@ def _prepare_kernels(inst: Instance) -> None:
     if inst.source.matrix.device.type == "cpu":
         loss = inst.problem.loss
         names = ["sparsify", "summarise"]
-        names += [] if loss.quadratic else ["weighted_gram"]
+        names += [] if loss.quadratic else ["weighted_gram", "support_sums"]
         names += ["perspective"] if inst.costs.uses_form else ["node_models"] if loss.smooth and not loss.joint else []
         names += ["swaps"] if inst.items.width == 1 else ["block_swaps"]
         cpu.prepare(names, lambda: inst.watch.begin("the compilation of kernels, once on this machine"))

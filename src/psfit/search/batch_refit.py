@@ -1,7 +1,14 @@
-"""Fits on many supports of one problem at once, by Newton's steps with the Hessian of a known model.
+"""Fits on many supports of one problem at once, by quasi-Newton steps that begin with the Hessian of a known model.
 
 All supports have the same number of items and share every pass over the data. The Hessian of the model belongs to
-another fit, so steps converge linearly; a step that raises the objective is halved. The fits serve to compare supports.
+another fit. So on a CPU each trial point, also one that is not accepted, corrects the inverse Hessian of its support
+(BFGS): with a step s and the change y of the gradient along it,
+
+    K+ = (I - s y' / s'y) K (I - y s' / s'y) + s s' / s'y.
+
+On a GPU the inverse stays, and a step that raises the objective is halved: passes cost little there, and matrices of
+large supports much.
+Only the fit that is the best in the end is finished. The others serve to compare supports.
 """
 
 from dataclasses import dataclass
@@ -14,24 +21,38 @@ from psfit.kernels.linalg import cholesky
 from psfit.problem.instance import Instance
 from psfit.search.local_form import LocalForm
 
+EVERY = slice(None)
 MOST_STEPS = 8
 # Supports are evaluated together as long as their predictors are at most so many numbers.
 MOST_NUMBERS = 1 << 24
+# Compiled loops, in one thread, evaluate supports whose columns together are at most so many numbers.
+MOST_LOOPED = 1 << 18
 # Shares of the way to the minimum of the form that are tried where the whole way is too far.
 SHORTER = (0.5, 0.25)
-# A support is done when its steps promise less than this share of its objective.
+# A support is done when its steps promise less than this share of its objective, and finished with this one.
 CLOSE = 1e-6
+FINISHED = 1e-14
+# The kinds of devices on which inverse Hessians are corrected.
+CORRECTED = ["cpu"]
 # A support is given up when this many times the promised decrease would not make it the best.
 HOPE = 2.0
 
 
 @dataclass(frozen=True)
 class BatchFit:
-    """Coefficients ``Z (B, n, c')``, objectives, and what further steps promise ``(B,)``."""
+    """Coefficients ``Z (B, n, c')``, objectives, and what further steps promise ``(B,)``.
+
+    A fit is finished if its steps promise less than the share `finished` of its objective.
+    """
 
     Z: Tensor
     values: Tensor
     promised: Tensor
+    finished: float = FINISHED
+
+    def is_finished(self, number: int) -> bool:
+        """Whether a fit is as good as its minimum, as far as comparisons of supports can see."""
+        return float(self.promised[number]) <= self.finished * abs(float(self.values[number]))
 
 
 def fit_batch(
@@ -45,43 +66,92 @@ def fit_batch(
 ) -> BatchFit:
     """Fits on supports in the items of a local form at the coefficients ``Z (n, c)``.
 
-    Each goes on until it is `close`, or cannot get below `target`.
+    Each goes on until it is `close`, or cannot get below `target`. The best one is finished if it is below the target,
+    unless fits that are not very close are enough, or products have too few digits.
     """
     batch = _Batch(inst, problem, local, supports)
-    every = torch.arange(len(supports), device=inst.ridge.device)
-    x, values, gradient = _begin(batch, Z, target, every)
-    step, promised = batch.newton_step(gradient, every)
+    points = _Points(batch, *_begin(batch, Z, target))
     for _ in range(MOST_STEPS):
-        lowest = min(target, float(values.nan_to_num(nan=torch.inf).min()))
-        going = ((promised > close * values.abs()) & (values - HOPE * promised < lowest)).nonzero().flatten()
-        if not len(going):
+        lowest = points.values.nan_to_num(nan=torch.inf).min().clamp(max=target)
+        open_fits = points.are_open(close) & (points.values - HOPE * points.promised < lowest)
+        if not points.step(open_fits.nonzero().flatten()):
             break
-        trial = x[going] - step[going]
-        moved, slope = batch.evaluate(trial, going)
-        fell = moved < values[going]
-        better, worse = going[fell], going[~fell]
-        x[better], values[better], gradient[better] = trial[fell], moved[fell], slope[fell]
-        step[better], promised[better] = batch.newton_step(slope[fell], better)
-        step[worse] *= 0.5
-        promised[worse] *= 0.5
-    promised = batch.newton_step(gradient, every)[1]
-    return BatchFit(batch.coefficients(x), values.nan_to_num(nan=torch.inf), promised)
+    finished = FINISHED if batch.matrix.dtype == torch.float64 else CLOSE
+    best = points.values.nan_to_num(nan=torch.inf).argmin().reshape(1)
+    if finished < close <= CLOSE and float(points.values[best]) < target:
+        for _ in range(MOST_STEPS):
+            if not points.step(best[points.are_open(finished)[best]]):
+                break
+    return BatchFit(batch.coefficients(points.x), points.values.nan_to_num(nan=torch.inf), points.promised, finished)
 
 
-def _begin(batch: "_Batch", Z: Tensor, target: float, every: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+class _Points:
+    """Where the fits of a batch stand: variables, objectives and gradients, inverse Hessians, and the next steps."""
+
+    def __init__(self, batch: "_Batch", x: Tensor, values: Tensor, gradient: Tensor) -> None:
+        self.batch, self.x, self.values, self.gradient = batch, x, values, gradient
+        self.K = torch.cholesky_inverse(batch.factor) if x.device.type in CORRECTED else None
+        self.moves, self.promised = torch.zeros_like(x), torch.zeros_like(values)
+        self._choose_moves(torch.arange(len(x), device=x.device))
+
+    def are_open(self, close: float) -> Tensor:
+        """Fits whose next steps promise more than a share of their objectives."""
+        return self.promised > close * self.values.abs()
+
+    def step(self, index: Tensor) -> bool:
+        """Try the next steps of the fits in `index`, and make those that lower the objective; tell if there are any."""
+        if not len(index):
+            return False
+        move = self.moves[index]
+        trial = self.x[index] - move
+        values, gradient = self.batch.evaluate(trial, index)
+        if self.K is not None:
+            self.K[index] = _correct(self.K[index], -move, gradient - self.gradient[index])
+        fell = (values < self.values[index]).unsqueeze(1)
+        self.x[index] = torch.where(fell, trial, self.x[index])
+        self.gradient[index] = torch.where(fell, gradient, self.gradient[index])
+        self.values[index] = torch.where(fell.squeeze(1), values, self.values[index])
+        self._choose_moves(index)
+        if self.K is None:
+            self.moves[index] = torch.where(fell, self.moves[index], 0.5 * move)
+        return True
+
+    def _choose_moves(self, index: Tensor) -> None:
+        """The steps that are subtracted next, and what they promise."""
+        gradient, K = self.gradient[index].unsqueeze(2), self.K
+        move = torch.cholesky_solve(gradient, self.batch.factor[index]) if K is None else K[index] @ gradient
+        promised = 0.5 * (gradient * move).sum(dim=(1, 2))
+        self.moves[index], self.promised[index] = self.batch.inst.grid.agree(move.squeeze(2), promised)
+
+
+def _correct(K: Tensor, move: Tensor, change: Tensor) -> Tensor:
+    """The inverse Hessians ``K (k, d, d)``, corrected by changes of the gradient along moves, ``(k, d)`` each."""
+    bend = (move * change).sum(dim=1)
+    sound = (bend > 0) & bend.isfinite() & change.isfinite().all(dim=1)
+    bend = torch.where(sound, bend, 1.0)[:, None, None]
+    s, y = move.unsqueeze(2), torch.where(sound.unsqueeze(1), change, 0.0).unsqueeze(2)
+    Ky = K @ y
+    along = (1 + (y.mT @ Ky) / bend) / bend
+    corrected = K + along * (s @ s.mT) - (Ky @ s.mT + s @ Ky.mT) / bend
+    # Where a trial point is too far for finite numbers, only a much shorter step can help.
+    return torch.where(sound[:, None, None], corrected, 0.1 * K)
+
+
+def _begin(batch: "_Batch", Z: Tensor, target: float) -> tuple[Tensor, Tensor, Tensor]:
     """Variables, objectives and gradients at the minimisers of the form, or at a part of the way there."""
     x = batch.start()
-    values, gradient = batch.evaluate(x, every)
+    values, gradient = batch.evaluate(x)
     origin, whole = batch.gather(Z), x.clone()
     for share in SHORTER:
-        far = every[~(values < target)]
+        far = (~(values < target)).nonzero().flatten()
         if not len(far):
             break
         trial = origin[far] + share * (whole[far] - origin[far])
         moved, slope = batch.evaluate(trial, far)
         fell = ~(moved >= values[far])
-        better = far[fell]
-        x[better], values[better], gradient[better] = trial[fell], moved[fell], slope[fell]
+        x[far] = torch.where(fell.unsqueeze(1), trial, x[far])
+        values[far] = torch.where(fell, moved, values[far])
+        gradient[far] = torch.where(fell.unsqueeze(1), slope, gradient[far])
     return x, values, gradient
 
 
@@ -92,7 +162,7 @@ class _Batch:
         self.inst, self.outputs = inst, inst.items.outputs_of(problem)
         self.c, n = len(self.outputs), len(inst.ridge)
         device, form = inst.ridge.device, local.form
-        chosen = torch.stack([local.unpack(support) for support in supports])
+        chosen = local.unpack(np.stack(supports))
         masks = torch.stack([inst.items.mask_one(one) for one in chosen])
         free = torch.ones(len(chosen), inst.items.free, self.c, dtype=torch.bool, device=device)
         masks = torch.cat([masks, free], dim=1)
@@ -107,6 +177,11 @@ class _Batch:
         self.q = form.Q[:, 0][in_form]
         self.factor = cholesky(self.H)
         self.target = inst.source.target[:, self.outputs]
+        small = self.c == 1 and self.place.numel() * len(self.target) <= MOST_LOOPED
+        self.table: np.ndarray | None = None
+        if device.type == "cpu" and small:
+            whole = self.matrix.chunk(0, len(self.target), torch.float64)
+            self.table = np.ascontiguousarray(whole.T.numpy())
 
     def _numbers_in_form(self, local: LocalForm, n: int, device: torch.device) -> Tensor:
         """The number of each coefficient ``(n, c')`` in the form; -1 where it has none."""
@@ -131,13 +206,7 @@ class _Batch:
         """The variables ``(B, d)`` of coefficients ``Z (n, c)``."""
         return Z[self.rows][:, self.outputs].double().flatten()[self.place]
 
-    def newton_step(self, gradient: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Steps ``(k, d)`` of the supports in `index`, which are subtracted, and what they promise ``(k,)``."""
-        step = torch.cholesky_solve(gradient.unsqueeze(2), self.factor[index]).squeeze(2)
-        step, promised = self.inst.grid.agree(step, 0.5 * (gradient * step).sum(dim=1))
-        return step, promised
-
-    def evaluate(self, x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    def evaluate(self, x: Tensor, index: Tensor | slice = EVERY) -> tuple[Tensor, Tensor]:
         """Objectives ``(k,)`` and gradients ``(k, d)`` of the supports in `index`; the same on all ranks."""
         place, ridge = self.place[index], self.ridge[index]
         room = max(1, MOST_NUMBERS // max(1, self.target.numel()))
@@ -151,6 +220,8 @@ class _Batch:
     def _sum_samples(self, x: Tensor, place: Tensor) -> Tensor:
         """Losses of this rank's samples and their derivatives, ``(k, 1 + d)``."""
         count, source, loss = len(x), self.inst.source, self.inst.problem.loss
+        if self.table is not None:
+            return self._sum_samples_by_loops(self.table, x, place)
         X = self._spread(x, place).permute(1, 0, 2).reshape(len(self.rows), -1)
         # Predictors (samples, supports, outputs): to a joint loss a sample of each support is a sample of its own.
         eta = self.matrix.mv(X.to(self.matrix.dtype)).double().view(-1, count, self.c)
@@ -165,6 +236,19 @@ class _Batch:
         sums = self.matrix.rmv(slope).double().view(len(self.rows), count, self.c)
         sums = sums.permute(1, 0, 2).reshape(count, -1).gather(1, place)
         return torch.cat([(source.weight * value).sum(dim=0).unsqueeze(1), sums], dim=1)
+
+    def _sum_samples_by_loops(self, table: np.ndarray, x: Tensor, place: Tensor) -> Tensor:
+        """The same for one output, by compiled loops over the columns of each support."""
+        from psfit.kernels.cpu.support_sums import predict, sum_columns
+
+        loss, weight = self.inst.problem.loss, self.inst.source.weight
+        places = place.numpy()
+        eta = torch.from_numpy(predict(table, places, x.numpy())).T
+        target = self.target.expand_as(eta)
+        values = (weight * loss.value(eta, target)).sum(dim=0)
+        slopes = (weight * loss.gradient(eta, target)).T.contiguous()
+        sums = sum_columns(table, places, slopes.numpy())
+        return torch.cat([values.unsqueeze(1), torch.from_numpy(sums)], dim=1)
 
     def _spread(self, x: Tensor, place: Tensor) -> Tensor:
         """Coefficients ``(k, rows, c')``."""

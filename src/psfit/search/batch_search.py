@@ -83,9 +83,41 @@ class BatchSearch(FormSearch):
         gone = at.remained[0, : self.items].cpu().numpy()
         return [chosen & (gone < self._variables(limit)) for limit in limits]
 
+    def change_each(self, supports: Sequence[np.ndarray], limits: Sequence[int]) -> list[np.ndarray]:
+        changed = list(supports)
+        larger = [k for k, limit in enumerate(limits) if limit >= supports[k].sum()]
+        smaller = [k for k, limit in enumerate(limits) if limit < supports[k].sum()]
+        for some in (larger, smaller):
+            width = self._variables(max((max(limits[k], int(supports[k].sum())) for k in some), default=0))
+            for part in self._bunches(range(len(some)), width):
+                numbers = [some[k] for k in part]
+                found = self._change([supports[k] for k in numbers], [limits[k] for k in numbers], width)
+                for k, chosen in zip(numbers, found, strict=True):
+                    changed[k] = chosen
+        return changed
+
+    def _change(self, supports: list[np.ndarray], limits: list[int], width: int) -> list[np.ndarray]:
+        """Supports after all of them have grown, or all of them have shrunk, to a limit each."""
+        form, ends = self.rows_form, [self._variables(limit) for limit in limits]
+        rows = build(form, self._rows_of(supports, width))
+        steps = [end - self._size(chosen) for end, chosen in zip(ends, supports, strict=True)]
+        goal = torch.tensor(ends, device=self.device)
+        at: Addition | Removal = Addition(goal)
+        repeated = self._repeat(rows, add, Addition)
+        if min(steps) < 0:
+            at = Removal(goal, torch.full_like(rows.spot, -1))
+            repeated = self._repeat(rows, remove, Removal)
+        for _ in range(ceil(max(map(abs, steps)) / AT_ONCE)):
+            rows, at = repeated(form, rows, at)
+        found = [self._chosen(_drop_empty(places)) for places in rows.places.cpu().numpy()]
+        for chosen, before, limit in zip(found, supports, limits, strict=True):
+            grown = limit >= before.sum()
+            self._count(self._size(chosen if grown else before), limit if grown else 2 * int(before.sum()))
+        return found
+
     def descend(self, starts: Iterable[np.ndarray]) -> list[End]:
         starts = list(starts)
-        width = max(map(self._size, starts))
+        width = max(map(self._size, starts), default=0)
         ends: list[End] = []
         for part in self._bunches(range(len(starts)), width):
             some = [starts[k] for k in part]
@@ -181,7 +213,7 @@ class BatchSearch(FormSearch):
 
     def _bunches(self, numbers: range, width: int) -> list[range]:
         """Rows that are searched together, as many as the memory allows."""
-        rows = max(1, MOST_BYTES // (8 * len(self.form.H) * width))
+        rows = max(1, MOST_BYTES // max(1, 8 * len(self.form.H) * width))
         return [numbers[first : first + rows] for first in range(0, len(numbers), rows)]
 
 

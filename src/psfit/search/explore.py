@@ -20,6 +20,8 @@ GRAM_SHARE = 0.2
 # The best so many different ends of searches in a form are fitted with all digits.
 COMPARED = 3
 MODEL_RESTARTS = 4
+# Objectives that differ by less than this share count as the same.
+AGREEMENT = 1e-9
 # Kinds of contributions besides starts: searches from perturbations of the best support, and fits on all supports.
 RESTARTS = "restarts"
 ALL_SUPPORTS = "all supports"
@@ -139,6 +141,7 @@ def _search_models(
 ) -> Iterator[SupportFit]:
     """Searches by local models: from the best of the given starts, and from those made here."""
     watch = objective.inst.watch
+    objective.most_work *= exploration.work
     given = min((refit_end(objective, support, Z) for _, support in starts), key=lambda found: found.value)
     tried = {starts[0][0]: given}
     best = improve(objective, given)
@@ -146,7 +149,7 @@ def _search_models(
     contributions.append(Contribution(starts[0][0], given.value, best.value))
     yield best
     for kind, make in (("forward selection", select_forward), ("backward elimination", eliminate_backward)):
-        if watch.must_stop():
+        if watch.must_stop() or objective.is_costly:
             break
         start = make(objective, limit, best.fit.Z)
         if any(torch.equal(start.chosen, other.chosen) for other in tried.values()):
@@ -157,7 +160,9 @@ def _search_models(
         ends.append(found)
         best = min(best, found, key=lambda one: one.value)
     yield best
-    threshold = best.value + objective.rel_tol * abs(best.value)
+    if objective.is_costly:
+        return
+    threshold = best.value + max(AGREEMENT, objective.rel_tol) * abs(best.value)
     if exploration.trusts_agreement and all(end.value <= threshold for end in ends):
         return
     before = best.value

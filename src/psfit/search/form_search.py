@@ -8,7 +8,6 @@ numbers come from one seeded generator. So the same form has the same answer for
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -122,13 +121,20 @@ class FormSearch:
             supports.append(self._chosen(state.places[:size]))
         return supports
 
+    def change_each(self, supports: Sequence[np.ndarray], limits: Sequence[int]) -> list[np.ndarray]:
+        """Supports that have grown or shrunk to a limit each."""
+        return [
+            (self.grow if limit >= chosen.sum() else self.shrink)(chosen, [limit])[0]
+            for chosen, limit in zip(supports, limits, strict=True)
+        ]
+
     def descend(self, starts: Iterable[np.ndarray]) -> list[End]:
         """Swap from each start ``(size,)``, on its own, until no swap helps."""
         starts = list(starts)
         if not starts:
             return []
         each = [
-            lambda start=start: self._descend_from(start, start[None], [MOST_SWAPS * int(start.sum())])[0]
+            lambda start=start: self._descend_from(self._build(start), start, start, MOST_SWAPS * int(start.sum()))
             for start in starts
         ]
         ends: list[End] = self._run(each, self._estimate(max(map(self._size, starts))) * len(starts))
@@ -138,18 +144,14 @@ class FormSearch:
 
     def descend_around(self, base: np.ndarray, starts: np.ndarray, most_swaps: Sequence[int]) -> list[End]:
         """Swap from supports ``starts (B, size)`` of the same number of items as `base`, at most so often each."""
-        threads = min(torch.get_num_threads(), len(starts))
-        if self._estimate(self._size(base)) * len(starts) < THREAD_WORK:
-            threads = 1
+        state = self._build(base)
         parts = [
-            lambda k=k: self._descend_from(base, starts[k::threads], most_swaps[k::threads]) for k in range(threads)
+            lambda start=start, most=most: self._descend_from(state, base, start, most)
+            for start, most in zip(starts, most_swaps, strict=True)
         ]
-        ends: list[End | None] = [None] * len(starts)
-        for k, found in enumerate(self._run(parts, 0.0 if threads == 1 else np.inf)):
-            ends[k::threads] = found
-        done = [end for end in ends if end is not None]
-        self._count(self._size(base), sum(end.swaps for end in done))
-        return done
+        ends: list[End] = self._run(parts, self._estimate(self._size(base)) * len(starts))
+        self._count(self._size(base), sum(end.swaps for end in ends))
+        return ends
 
     def single_swaps(self, base: np.ndarray, count: int) -> list[End]:
         """The supports after the best swap of each of the `count` best newcomers, with a gain."""
@@ -187,6 +189,10 @@ class FormSearch:
             if found.value < best.value - self.rel_tol * abs(best.value):
                 best, failures = found, 0
 
+    def count_affordable(self, base: np.ndarray, work: float) -> int:
+        """How many searches from random starts cost at most so many operations; at least one."""
+        return int(max(1.0, min(work / self._estimate(self._size(base)), 1e3)))
+
     def perturb(self, chosen: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
         """Exchange a share of the chosen items for others at random, as far as the domain allows."""
         fixed = self.fixed
@@ -206,37 +212,21 @@ class FormSearch:
 
     @cached_property
     def fixed(self) -> np.ndarray:
-        """Items that stay in or out."""
         """The items that stay in or out."""
-        fixed: np.ndarray = (self.domain.inside | self.domain.outside)[0].cpu().numpy()
-        return fixed
+        return np.asarray((self.domain.inside | self.domain.outside)[0].cpu())
 
-    def _descend_from(self, base: np.ndarray, starts: np.ndarray, most_swaps: Sequence[int]) -> list[End]:
-        """Search from each of the starts, by exchanges from the state of `base`."""
-        state, size = self._build(base), self._size(base)
+    def _descend_from(self, state: Any, base: np.ndarray, start: np.ndarray, most_swaps: int) -> End:
+        """Search from a start, by exchanges from the `state` of `base`, which stays as it is."""
+        size = self._size(base)
         work = self._kernels.build(self.H, self.Q, state.places[:size], 0, self._rules)
-        known = self._chosen_order(state.places[:size])
-        rows = np.stack([self._align(known, start) for start in starts])
-        values, swaps = np.empty(len(rows)), np.zeros(len(rows), dtype=np.int64)
+        rows = self._align(self._chosen_order(state.places[:size]), start)[None]
+        values, swaps = np.empty(1), np.zeros(1, dtype=np.int64)
         self._kernels.search_rows(
-            self.H,
-            self.Q,
-            state,
-            work,
-            size,
-            rows,
-            np.asarray(most_swaps),
-            self._rules,
-            self.form.constant,
-            self.rel_tol,
-            values,
-            swaps,
+            *(self.H, self.Q, state, work, size, rows, np.array([most_swaps]), self._rules),
+            *(self.form.constant, self.rel_tol, values, swaps),
         )
-        swaps += [int((start & ~base).sum()) for start in starts]
-        return [
-            End(self._chosen(row), float(value) + self.form.constant, int(count))
-            for row, value, count in zip(rows, values, swaps, strict=True)
-        ]
+        away = int((start & ~base).sum())
+        return End(self._chosen(rows[0]), float(values[0]) + self.form.constant, int(swaps[0]) + away)
 
     def _build(self, chosen: np.ndarray) -> Any:
         return self._kernels.build(self.H, self.Q, self._places(chosen), self._size(chosen), self._rules)
@@ -288,11 +278,11 @@ class FormSearch:
 
     def _run(self, parts: Sequence[Callable[[], Any]], work: float) -> list[Any]:
         """Call all functions; by several threads if there is enough work."""
-        threads = min(torch.get_num_threads(), len(parts))
-        if threads == 1 or work < THREAD_WORK:
+        if work < THREAD_WORK:
             return [part() for part in parts]
-        with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(lambda part: part(), parts))
+        from psfit.kernels.cpu.threads import run_parts
+
+        return run_parts(parts)
 
 
 def _label(end: End) -> str:

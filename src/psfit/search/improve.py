@@ -15,11 +15,13 @@ from psfit.search.batch_refit import fit_batch
 from psfit.search.form_search import MOST_SWAPS, End, FormSearch
 from psfit.search.local_form import LocalForm
 from psfit.search.objective import Objective
+from psfit.search.refit import Fit
 from psfit.search.support_fit import SupportFit, drop_repeats
 
 MOST_ROUNDS = 50
-# How many swaps the short searches make.
+# How many swaps the short searches make; from a large support also more, up to an eighth of its items.
 FEW_SWAPS = (1, 2, 3, 4, 8)
+MORE_SWAPS = (16, 32, 64)
 # Shares of the support that are exchanged at random for further searches.
 PERTURBED = (0.1, 0.25, 0.5, 0.25, 0.5, 0.1, 0.75, 0.5)
 # The ends of searches that are tried; the single swaps that are tried together with them; and those that are tried when
@@ -27,12 +29,17 @@ PERTURBED = (0.1, 0.25, 0.5, 0.25, 0.5, 0.1, 0.75, 0.5)
 SEARCHED = 12
 SINGLE_SWAPS = 12
 MANY_SWAPS = 256
-MOST_PROPOSED = max(SEARCHED + SINGLE_SWAPS, MANY_SWAPS)
-# Fits of many swaps may always cost this many operations, by the kind of device, and about as many as two models. A fit
-# costs about so many for each sample and column. They are tried at most so often from one start.
+MOST_PROPOSED = max(SEARCHED + len(MORE_SWAPS) + SINGLE_SWAPS, MANY_SWAPS)
+# Fits of many swaps may always cost this many operations, by the kind of device, and on a CPU about as many as two
+# models: on a GPU models cost much less than fits. A fit costs about so many for each sample and column. They are tried
+# at most so often from one start.
 FREE_FITS = {"cpu": 1e9, "cuda": 1e12}
 FIT_WORK = 16.0
 MANY_TRIALS = 3
+# Searches from perturbations with one model may cost this many operations, by the kind of device.
+PERTURBED_WORK = {"cpu": float("inf"), "cuda": 5e10}
+# Where searches are costly, another round follows only if the last one lowered the objective by at least this share.
+WORTHWHILE = 2e-4
 # How often a model is asked for proposals before it is given up.
 ATTEMPTS = 3
 # If the loss has kinks, so many supports are fitted one after the other until one of them is better.
@@ -47,13 +54,16 @@ def improve(objective: Objective, found: SupportFit, rounds: int = MOST_ROUNDS, 
             break
         if objective.is_finished(found.chosen):
             break
-        better, many = _improve_once(objective, found, attempts, trials < MANY_TRIALS)
+        costly = objective.is_costly
+        better, many = _improve_once(objective, found, 1 if costly else attempts, trials < MANY_TRIALS and not costly)
         trials += many
         if better is None:
             objective.note_finished(found.chosen)
             break
-        found = better
+        gain, found = found.value - better.value, better
         watch.reporter.report_objective(objective.problem, found.value)
+        if costly and gain < WORTHWHILE * abs(found.value):
+            break
     return found
 
 
@@ -64,15 +74,16 @@ def _improve_once(objective: Objective, found: SupportFit, attempts: int, many: 
     """
     local = objective.local_form(found)
     base = local.pack(found.chosen)
-    tried, asked = {base.tobytes()}, False
+    tried, asked, better = {base.tobytes()}, False, None
     for propose, is_many in _list_proposals(base, attempts, _count_swaps(objective, local) if many else 0):
         ends = [end for end in local.find(propose, MOST_PROPOSED) if end.chosen.tobytes() not in tried]
         tried |= {end.chosen.tobytes() for end in ends}
         better = _try(objective, local, found, ends)
         asked |= is_many
         if better is not None:
-            return better, asked
-    return None, asked
+            break
+    objective.work += local.search.work
+    return better, asked
 
 
 def _list_proposals(
@@ -90,9 +101,9 @@ def _count_swaps(objective: Objective, local: LocalForm) -> int:
     """How many single swaps are worth a fit when nothing else is better; none if they are fitted one by one."""
     if not objective.inst.problem.loss.smooth:
         return 0
-    columns = len(local.form.H)
-    free = FREE_FITS[local.device.type] / (FIT_WORK * max(objective.inst.samples, 1) * columns)
-    return int(min(max(free, 4 * columns / FIT_WORK), MANY_SWAPS))
+    columns, place = len(local.form.H), local.device.type
+    free = FREE_FITS[place] / (FIT_WORK * max(objective.inst.samples, 1) * columns)
+    return int(min(max(free, 4 * columns / FIT_WORK if place == "cpu" else 0.0), MANY_SWAPS))
 
 
 def _propose(search: FormSearch, base: np.ndarray, seed: int) -> list[End]:
@@ -103,14 +114,16 @@ def _propose(search: FormSearch, base: np.ndarray, seed: int) -> list[End]:
     """
     generator = np.random.default_rng(seed)
     most = MOST_SWAPS * int(base.sum())
-    starts, swaps = [search.perturb(base, share, generator) for share in PERTURBED], [most] * len(PERTURBED)
+    perturbed = PERTURBED[: search.count_affordable(base, PERTURBED_WORK[search.form.H.device.type])]
+    starts, swaps = [search.perturb(base, share, generator) for share in perturbed], [most] * len(perturbed)
+    more = [count for count in MORE_SWAPS if 8 * count <= base.sum()]
     singles: list[End] = []
     if seed == 0:
-        starts += [base] * (len(FEW_SWAPS) + 1)
-        swaps += [*FEW_SWAPS, most]
+        short = [*FEW_SWAPS, *more, most]
+        starts, swaps = starts + [base] * len(short), swaps + short
         singles = search.single_swaps(base, SINGLE_SWAPS)
     ends = _sort(search.descend_around(base, np.stack(starts), swaps))
-    return _sort([*ends[:SEARCHED], *singles])
+    return _sort([*ends[: SEARCHED + len(more)], *singles])
 
 
 def _propose_swaps(search: FormSearch, base: np.ndarray, count: int) -> list[End]:
@@ -140,14 +153,16 @@ def _try(objective: Objective, local: LocalForm, found: SupportFit, ends: list[E
         return _try_in_turn(objective, local, found, ends[:KINK_TRIES], threshold)
     batch = fit_batch(objective.inst, objective.problem, local, [end.chosen for end in ends], found.fit.Z, found.value)
     hoped = batch.values - batch.promised
+    values, left = batch.values.tolist(), batch.promised.tolist()
     # First the best fit as it is; a fit that promises much is often far from its end, and promises too much.
     for k in dict.fromkeys([int(batch.values.argmin()), *hoped.argsort(stable=True).tolist()[:2]]):
-        if float(hoped[k]) >= found.value - threshold:
+        if values[k] - left[k] >= found.value - threshold:
             continue
         Z = found.fit.Z.clone()
         Z[:, objective.outputs] = batch.Z[k].to(Z.dtype)
         support = local.unpack(ends[k].chosen)
-        fit = objective.fit(support, Z, found.value)
+        finished = batch.is_finished(k)
+        fit = Fit(Z, values[k], 0.0) if finished else objective.fit(support, Z, found.value)
         if fit.value < found.value - threshold:
             return SupportFit(support, fit)
     return None

@@ -38,11 +38,12 @@ class LocalForm:
         return packed
 
     def unpack(self, chosen: np.ndarray) -> Tensor:
-        """A support of the problem from one in the form's items."""
+        """Supports ``(..., size)`` of the problem from those in the form's items."""
         mask = torch.from_numpy(chosen).to(self.device)
         if self.index is None:
             return mask
-        return torch.zeros(self.size, dtype=torch.bool, device=self.device).index_copy(0, self.index, mask)
+        whole = torch.zeros(*mask.shape[:-1], self.size, dtype=torch.bool, device=self.device)
+        return whole.index_copy(-1, self.index, mask)
 
     def find(self, action: Callable[[FormSearch], list[End]], most: int) -> list[End]:
         """The results of a search on all ranks, at most so many."""

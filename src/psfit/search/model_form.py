@@ -7,6 +7,7 @@ by their own derivatives.
 import torch
 from torch import Tensor
 
+from psfit.data import DesignMatrix, half_gram
 from psfit.problem.costs import CHEAP_PRODUCT
 from psfit.problem.instance import Instance
 from psfit.search.form_search import SearchForm
@@ -16,8 +17,11 @@ from psfit.search.support_fit import SupportFit
 
 # A model has at least this many more items outside the support than inside.
 LEAST_OTHERS = 50
+# A search on a GPU changes its whole table with every swap. The table of all items of a model and of the places of a
+# support has at most about this many entries, by the kind of device.
+MOST_TABLE = {"cpu": float("inf"), "cuda": 2e6}
 # Products that cost more than this are made in single precision, if no mean is farther from zero than so many standard
-# deviations. True fits decide between supports, so a model need not be accurate.
+# deviations; on a GPU in half precision. True fits decide between supports, so a model need not be accurate.
 FREE_DOUBLE = 1e8
 MOST_SHIFT = 100.0
 # The share of a variable's curvature that rounding may leave over if the variable depends on others.
@@ -31,9 +35,10 @@ def pick_items(inst: Instance, problem: int, found: SupportFit) -> Tensor | None
     pairs = c * (c + 1) / 2 if inst.problem.loss.joint else 1.0
     free = CHEAP_PRODUCT[inst.source.matrix.device.type]
     features = int((free / (2.0 * pairs * max(inst.samples, 1))) ** 0.5)
-    inside = int(found.chosen.sum())
+    inside, limit = int(found.chosen.sum()), inst.problem.kappa[problem]
     per_feature = items.size // items.features
-    count = max(features * per_feature, 2 * inside + LEAST_OTHERS)
+    room = MOST_TABLE[inst.source.matrix.device.type] / (limit * items.width)
+    count = max(int(min(features * per_feature, room)), 2 * max(inside, limit) + LEAST_OTHERS)
     # A domain has the same number of items for each feature.
     count += -count % per_feature
     if count >= items.size:
@@ -50,7 +55,6 @@ def make_form(inst: Instance, problem: int, found: SupportFit, index: Tensor | N
     loss, outputs = inst.problem.loss, inst.items.outputs_of(problem)
     c = len(outputs)
     eta, slope = _slopes(inst, problem, found)
-    curvature = inst.source.weight.unsqueeze(2) * curvature_at(loss, eta, inst.source.target[:, outputs])
     rows = _rows(inst, index)
     matrix, n = inst.source.matrix, len(inst.ridge)
     if rows is not None or inst.grid.blocks.size > 1:
@@ -62,21 +66,36 @@ def make_form(inst: Instance, problem: int, found: SupportFit, index: Tensor | N
         # The loss does not change if all outputs of a row move together. `_pin_shifts` expects rows with sum zero.
         Z = Z - Z.mean(dim=1, keepdim=True)
     size = len(ridge)
-    H = ridge.new_zeros(size, c, size, c)
-    for k in range(c):
-        for q in range(k + 1) if loss.joint else [k]:
-            H[:, k, :, q] = matrix.gram(curvature[:, k, q : q + 1].to(dtype), dtype).double()
+    H = _second_derivatives(inst, matrix, eta, inst.source.target[:, outputs], dtype)
     gradient = matrix.rmv(slope.to(matrix.dtype)).double()
     summed = inst.grid.nodes.total(torch.cat([H.flatten(), gradient.flatten()]))
     H, gradient = summed[: H.numel()].view_as(H), summed[H.numel() :].view_as(gradient) + ridge * Z
-    for k in range(c):
-        for q in range(k):
-            H[:, q, :, k] = H[:, k, :, q]
     H = H.view(size * c, size * c)
     H.diagonal().add_(ridge.expand(-1, c).reshape(-1))
     _pin_shifts(inst, H, c)
     pin_idle_intercepts(inst, H, torch.arange(len(H) - c, len(H), device=H.device))
     return _assemble(inst, found, H, gradient, Z, rows, index, dtype)
+
+
+def _second_derivatives(inst: Instance, matrix: DesignMatrix, eta: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
+    """The second derivatives ``(n, c', n, c')`` of the losses of this rank's samples in all pairs of coefficients."""
+    loss, weight, n, c = inst.problem.loss, inst.source.weight, matrix.shape[1], eta.shape[1]
+    H = weight.new_zeros(n, c, n, c)
+    if dtype == torch.float32 and half_gram.available(matrix):
+        diagonal = loss.curvature(eta, b) if loss.joint else loss.broad_curvature(eta, b)
+        if loss.joint:
+            u = loss.coupling(eta, b)
+            H -= half_gram.half_gram(matrix, weight.sqrt() * u).permute(1, 0, 3, 2)
+            diagonal = diagonal + u.square()
+        for k in range(c):
+            H[:, k, :, k] += half_gram.half_gram(matrix, (weight * diagonal[:, k : k + 1]).sqrt())[0, :, 0]
+        return H
+    curvature = weight.unsqueeze(2) * curvature_at(loss, eta, b)
+    for k in range(c):
+        for q in range(k + 1) if loss.joint else [k]:
+            H[:, k, :, q] = matrix.gram(curvature[:, k, q : q + 1].to(dtype), dtype)
+            H[:, q, :, k] = H[:, k, :, q]
+    return H
 
 
 def _assemble(

@@ -34,6 +34,8 @@ def search_limits(
         return _search_form(objective, kappas, starts, Z)
     found: dict[int, SupportFit] = {}
     for below, kappa in zip([None, *kappas], kappas, strict=False):
+        # What is costly is decided for each limit.
+        objective.work = 0.0
         tries = [refit_end(objective, start, Z) for start in starts.get(kappa, [])]
         if below is not None:
             tries.append(grow(objective, found[below], kappa))
@@ -141,10 +143,12 @@ def _sweep(search: FormSearch, best: dict[int, End], changed: set[int]) -> dict[
     """Try supports that have `changed` at the next smaller and the next larger limit, until nothing changes."""
     best, kappas = dict(best), list(best)
     for _ in range(SWEEPS):
-        rows = [(low, search.shrink(best[high].chosen, [low])[0]) for low, high in pairwise(kappas) if high in changed]
-        rows += [(high, search.grow(best[low].chosen, [high])[0]) for low, high in pairwise(kappas) if low in changed]
+        tries = [(low, high) for low, high in pairwise(kappas) if high in changed]
+        tries += [(high, low) for low, high in pairwise(kappas) if low in changed]
+        limits = [limit for limit, _ in tries]
+        supports = search.change_each([best[known].chosen for _, known in tries], limits)
         changed = set()
-        for (kappa, _), end in zip(rows, search.descend([support for _, support in rows]), strict=True):
+        for kappa, end in zip(limits, search.descend(supports), strict=True):
             if end.value < best[kappa].value - search.rel_tol * abs(end.value):
                 best[kappa] = end
                 changed.add(kappa)

@@ -29,6 +29,8 @@ SEARCH_TOL = 1e-7
 # A fit by the quadratic form is trusted up to this ratio of the targets' power to the objective times the smallest
 # pivot (the share of a column that is no combination of the others).
 MOST_LOST = 1e8
+# Searches by models that cost more operations than this are costly, by the kind of device.
+MOST_WORK = {"cpu": float("inf"), "cuda": 1.5e11}
 
 
 class Objective(ABC):
@@ -42,6 +44,9 @@ class Objective(ABC):
         self.outputs = inst.items.outputs_of(problem)
         self.domain = inst.domain_of(problem)
         self._recordings: Recordings = {}
+        # Operations of searches by models so far, by an estimate that is the same on every machine; and from how many
+        # on they are costly.
+        self.work, self.most_work = 0.0, MOST_WORK[inst.source.matrix.device.type]
         # Supports from which searches have found nothing better.
         self._finished: set[bytes] = set()
 
@@ -57,6 +62,11 @@ class Objective(ABC):
     def rel_tol(self) -> float:
         """Differences of the objective below this share are rounding."""
         return self.inst.resolution
+
+    @property
+    def is_costly(self) -> bool:
+        """Whether searches by models have cost so much that only those that gain much should follow."""
+        return self.work > self.most_work
 
     @abstractmethod
     def fit(self, chosen: Tensor, Z: Tensor, give_up: float = float("inf"), tol: float = SEARCH_TOL) -> Fit:

@@ -21,8 +21,9 @@ from psfit.problem.instance import Instance
 IDLE = 1e-12
 # Each round of orthogonalisation divides the condition number by up to about 1e8.
 ROUNDS = 3
-# Up to this many numbers of standardised columns are kept from one evaluation to the next: 128 MiB.
-MOST_KEPT = 1 << 24
+# Up to this many numbers of standardised columns are kept from one evaluation to the next, by the kind of device: 128
+# MiB and 1 GiB.
+MOST_KEPT = {"cpu": 1 << 24, "cuda": 1 << 27}
 # A Hessian is used again while no sample's curvature has changed by more than this share: each of Newton's steps then
 # divides the error by 20 or more, at a fraction of the cost.
 LARGEST_CHANGE = 0.05
@@ -195,8 +196,13 @@ class Restriction:
         curvature = self.loss.curvature(eta, b)
         if self.loss.joint:
             u = self.loss.coupling(eta, b)
-            for k, s in enumerate(self.slices):
-                H[s] -= parts[k].cross(parts, weight * u[:, k : k + 1] * u)
+            if all(isinstance(part, DenseStrip) for part in parts):
+                roots = (weight.sqrt() * u).split(1, dim=1)
+                weighted = torch.cat([root * part.dense() for root, part in zip(roots, parts, strict=True)], dim=1)
+                H.addmm_(weighted.T, weighted, alpha=-1)
+            else:
+                for k, s in enumerate(self.slices):
+                    H[s] -= parts[k].cross(parts, weight * u[:, k : k + 1] * u)
             curvature = curvature + u.square()
         for k, s in enumerate(self.slices):
             H[s, s] += parts[k].gram(weight * curvature[:, k : k + 1])
@@ -244,7 +250,7 @@ class Restriction:
 
     @property
     def _keeps_strips(self) -> bool:
-        return self.inst.samples * self.size <= MOST_KEPT
+        return self.inst.samples * self.size <= MOST_KEPT[self.ridge.device.type]
 
     def _strips(self) -> Iterator[tuple[slice, list[Strip]]]:
         """Ranges of rows, each with the columns of every output; for a small problem they are made only once."""

@@ -92,7 +92,7 @@ def _fit_end(objective: Objective, local: LocalForm, end: End, found: SupportFit
     moved = Z.clone()
     moved[:, objective.outputs] = batch.Z[0].to(Z.dtype)
     value, promised = float(batch.values[0]), float(batch.promised[0])
-    if rough and promised <= ROUGH * abs(value):
+    if batch.is_finished(0) or (rough and promised <= ROUGH * abs(value)):
         return SupportFit(chosen, Fit(moved, value, 0.0))
     return SupportFit(chosen, objective.fit(chosen, moved, tol=ROUGH if rough else SEARCH_TOL))
 

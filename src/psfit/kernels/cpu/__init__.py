@@ -12,6 +12,7 @@ KERNELS = [
     "perspective",
     "sparsify",
     "summarise",
+    "support_sums",
     "swaps",
     "weighted_gram",
 ]

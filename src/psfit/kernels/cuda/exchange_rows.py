@@ -9,19 +9,23 @@ import triton.language as tl  # type: ignore[import-not-found, import-untyped, u
 from torch import Tensor
 
 from psfit.kernels.swap_rows import Form, Pivot, Rows
-from psfit.kernels.swap_steps import Descent
+from psfit.kernels.swap_steps import Addition, Descent, Removal
+
+# How the variables are chosen: by the caller; the best swap; the best newcomer; the one that costs least.
+GIVEN, DESCENT, ADDITION, REMOVAL = range(4)
+# Variables among which a program looks for the best newcomer at the same time.
+BLOCK = 1024
+
+Choice = Descent | Addition | Removal | tuple[Tensor, Tensor, Tensor]
 
 
-def exchange_rows(
-    form: Form, rows: Rows, choice: Descent | tuple[Tensor, Tensor, Tensor], most_drift: float = 0.0
-) -> Pivot:
+def exchange_rows(form: Form, rows: Rows, choice: Choice, most_drift: float = 0.0) -> Pivot:
     """Exchange variables in the rows that move.
 
-    The `choice` is the place, the newcomer (-1 for none) and whether a row moves, ``(B,)`` each; or a descent, which
-    makes its best swaps and is changed in place.
+    The `choice` is the place, the newcomer (-1 for none) and whether a row moves, ``(B,)`` each; or a descent, an
+    addition or a removal, which choose them and are changed in place.
     """
     (B, n, W), c = rows.T.shape, rows.x.shape[1]
-    descends = isinstance(choice, Descent)
     flags = torch.empty(3, B, 1, dtype=torch.bool, device=rows.T.device)
     names = torch.empty(3, B, 1, dtype=torch.int64, device=rows.T.device)
     numbers = torch.empty(3, B, 1, dtype=rows.T.dtype, device=rows.T.device)
@@ -29,28 +33,22 @@ def exchange_rows(
     forces = torch.empty(2, B, c, 1, dtype=rows.T.dtype, device=rows.T.device)
     value = torch.empty(B, dtype=rows.T.dtype, device=rows.T.device)
     width = triton.next_power_of_2(W)
-    if isinstance(choice, Descent):
-        place, newcomer, moves = choice.swaps, choice.swaps, choice.active
-        # The kernel's arguments have the order of the fields.
-        known = tuple(vars(choice).values())
-        tiles = choice.gains.shape[1]
-    else:
-        # The kernel expects neighbours in memory; a caller may pass the column of a table.
-        place, newcomer, moves = (tensor.contiguous() for tensor in choice)
-        known, tiles = (value, place, place, value, value, value, place, moves, moves, value), 1
+    mode, given, known, limit, tiles = _read_choice(choice, value, rows)
     with torch.cuda.device(rows.T.device):
         _exchange_rows[(B,)](
             *(rows.T, rows.left, rows.d, rows.spot, rows.places, rows.own, rows.x, rows.taken),
-            *(form.H, form.Q, form.fixed, form.most if form.group is None else form.group),
-            *(place, newcomer, moves),
+            *(form.H, form.Q, form.floor, form.fixed, form.most if form.group is None else form.group, form.most),
+            *given,
             *known,
+            *limit,
             *(flags, names, numbers, lines, forces, value),
             *(B, n, W, c, len(form.most), tiles),
-            DESCENDS=descends,
+            MODE=mode,
             MOST_DRIFT=most_drift,
             TILES=triton.next_power_of_2(tiles),
             GROUPED=form.group is not None,
             WIDTH=width,
+            BLOCK=BLOCK,
             num_warps=max(4, min(16, width // 128)),
         )
     moved, joins, leaves = flags
@@ -59,6 +57,27 @@ def exchange_rows(
     f, u, h, costs = lines
     pull, step = forces
     return Pivot(moved, joins, leaves, at, entered, gone, own, t, s, f, u, h, pull, step, costs, value)
+
+
+Tensors = tuple[Tensor, ...]
+
+
+def _read_choice(choice: Choice, value: Tensor, rows: Rows) -> tuple[int, Tensors, Tensors, Tensors, int]:
+    """The kind of a choice; the kernel's arguments for given places, descents, and limits; the tiles of a descent."""
+    names, flags = rows.places, rows.T
+    given: Tensors = names, names, flags
+    # Arguments that a kind of choice does not have are never read.
+    known: Tensors = value, names, names, value, value, value, names, flags, flags, value
+    limit: Tensors = names, names
+    if isinstance(choice, Descent):
+        # The kernel's arguments have the order of the fields.
+        return DESCENT, given, tuple(vars(choice).values()), limit, choice.gains.shape[1]
+    if isinstance(choice, Addition):
+        return ADDITION, given, known, (choice.most, names), 1
+    if isinstance(choice, Removal):
+        return REMOVAL, given, known, (choice.least, choice.remained), 1
+    # The kernel expects neighbours in memory; a caller may pass the column of a table.
+    return GIVEN, tuple(tensor.contiguous() for tensor in choice), known, limit, 1
 
 
 # One compilation serves all numbers of rows and tiles.
@@ -74,8 +93,10 @@ def _exchange_rows(  # type: ignore[no-untyped-def]
     taken,
     H,
     Q,
+    floor,
     fixed,
     group,
+    most_of_group,
     place,
     newcomer,
     moves,
@@ -89,6 +110,8 @@ def _exchange_rows(  # type: ignore[no-untyped-def]
     active,
     drifted,
     before_drift,
+    limit,
+    remained,
     flags,
     names,
     numbers,
@@ -101,17 +124,18 @@ def _exchange_rows(  # type: ignore[no-untyped-def]
     c,
     groups,
     tiles,
-    DESCENDS: tl.constexpr,
+    MODE: tl.constexpr,
     MOST_DRIFT: tl.constexpr,
     TILES: tl.constexpr,
     GROUPED: tl.constexpr,
     WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
-    """One row."""
+    """One row. The kinds of choices are those above: 0 given, 1 descent, 2 addition, 3 removal."""
     row = tl.program_id(0).to(tl.int64)
     a = tl.arange(0, WIDTH)
     filled = a < W
-    if DESCENDS:
+    if MODE == 1:
         tile = tl.arange(0, TILES)
         offered = tl.load(gains + row * tiles + tile, tile < tiles, float("-inf"))
         gain = tl.max(offered, axis=0)
@@ -123,10 +147,49 @@ def _exchange_rows(  # type: ignore[no-untyped-def]
         enough = gain > tl.load(rel_tol + row) * tl.abs(tl.load(constant + row) + value)
         moving = tl.load(active + row) & enough & (made < tl.load(most + row))
         known_drift, known_before = tl.load(drifted + row), tl.load(before_drift + row)
-    else:
+    elif MODE == 0:
         j, enters, moving = tl.load(place + row), tl.load(newcomer + row), tl.load(moves + row)
-    old, held = tl.load(places + row * W + a, filled, -1), tl.load(places + row * W + j)
+    old = tl.load(places + row * W + a, filled, -1)
     occupied = old >= 0
+    size = tl.sum(occupied.to(tl.int64), axis=0)
+    if MODE == 2:
+        best = tl.full((), -1.0, tl.float64)
+        enters = tl.full((), 0, tl.int64)
+        for start in range(0, n, BLOCK):
+            k = start + tl.arange(0, BLOCK)
+            real = k < n
+            rest = tl.load(left + row * n + k, real, 0.0)
+            free = (tl.load(spot + row * n + k, real, 0) < 0) & (tl.load(fixed + k, real, 1) == 0)
+            free = free & (rest > tl.load(floor + k, real, 0.0))
+            if GROUPED:
+                its_group = tl.load(group + k, real, -1)
+                inside = tl.load(taken + row * groups + its_group, its_group >= 0, 0)
+                free = free & ((its_group < 0) | (inside < tl.load(most_of_group + its_group, its_group >= 0, 1)))
+            force = tl.zeros((BLOCK,), tl.float64)
+            for o in range(c):
+                slope = tl.load(d + (row * c + o) * n + k, real, 0.0)
+                force += slope * slope
+            score = tl.where(free, force / rest, -1.0)
+            score = tl.where(score == score, score, -1.0)
+            top = tl.max(score, axis=0)
+            # Of equal scores the first.
+            first = tl.min(tl.where(score == top, k.to(tl.int64), 9223372036854775807), axis=0)
+            enters = tl.where(top > best, first, enters)
+            best = tl.maximum(top, best)
+        j = tl.minimum(size, 0 * size + W - 1)
+        moving = (best >= 0) & (size < tl.load(limit + row))
+    if MODE == 3:
+        power = tl.zeros((WIDTH,), tl.float64)
+        for o in range(c):
+            now = tl.load(x + (row * c + o) * W + a, filled, 0.0)
+            power += now * now
+        removable = occupied & (tl.load(fixed + old, occupied, 1) == 0)
+        price = tl.where(removable, 0.5 * power / tl.load(diagonal + row * W + a, filled, 1.0), float("inf"))
+        least = tl.min(price, axis=0)
+        j = tl.min(tl.where(price == least, a.to(tl.int64), W - 1), axis=0)
+        enters = tl.full((), -1, tl.int64)
+        moving = (least < float("inf")) & (size > tl.load(limit + row))
+    held = tl.load(places + row * W + j)
     comes, goes = moving & (enters >= 0), moving & (held >= 0)
     i, gone = tl.maximum(enters, 0), tl.maximum(held, 0)
     at_place = a == j
@@ -173,7 +236,9 @@ def _exchange_rows(  # type: ignore[no-untyped-def]
     tl.store(lines + (3 * B + row) * W + a, costs, filled)
     value_new = -0.5 * tl.sum(total, axis=0)
     tl.store(values + row, value_new)
-    if DESCENDS:
+    if MODE == 3:
+        tl.store(remained + row * n + gone, size - 1, goes)
+    if MODE == 1:
         steady = tl.abs(value_new - (value - gain)) <= MOST_DRIFT * tl.abs(value_new)
         drifts = moving & (steady == 0)
         tl.store(carried + row, tl.where(moving, value_new, value))
