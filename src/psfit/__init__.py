@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from psfit.common.status import Status
     from psfit.data import Dense, FileSource, Source
     from psfit.estimators import (
+        NearOptimal,
         SparseLinearRegression,
         SparseLinearRegressionCV,
         SparseLogisticRegression,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         SparseSVC,
         SparseSVCCV,
         Stability,
+        near_optimal,
         sparse_path,
         stability_selection,
     )
@@ -51,6 +53,7 @@ PLACES = {
     "Dense": "psfit.data",
     "FileSource": "psfit.data",
     "GridSpec": "psfit.comm",
+    "NearOptimal": "psfit.estimators",
     "PeerLostError": "psfit.comm",
     "Problem": "psfit.problem",
     "Progress": "psfit.common.progress",
@@ -73,6 +76,7 @@ PLACES = {
     "Status": "psfit.common.status",
     "StoppedError": "psfit.admm.loop",
     "load": "psfit.estimators.persistence.model_file",
+    "near_optimal": "psfit.estimators",
     "report": "psfit.reporting",
     "save": "psfit.estimators.persistence.model_file",
     "solve": "psfit.pipeline.solve",
@@ -85,6 +89,7 @@ __all__ = [
     "Dense",
     "FileSource",
     "GridSpec",
+    "NearOptimal",
     "PeerLostError",
     "Problem",
     "Progress",
@@ -108,6 +113,7 @@ __all__ = [
     "StoppedError",
     "__version__",
     "load",
+    "near_optimal",
     "report",
     "save",
     "solve",

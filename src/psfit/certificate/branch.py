@@ -101,8 +101,12 @@ class Search:
     @property
     def lower(self) -> float:
         """The lower bound proved so far."""
-        waiting = min(self.heap[0][0] if self.heap else inf, min(self.deep)[0] if self.deep else inf)
-        return min(self.upper, self.floor, waiting)
+        return min(self.upper, self.floor, self.lowest_open)
+
+    @property
+    def lowest_open(self) -> float:
+        """A bound of all supports that wait to be explored."""
+        return min(self.heap[0][0] if self.heap else inf, min(self.deep)[0] if self.deep else inf)
 
     @property
     def waiting(self) -> int:
@@ -219,10 +223,14 @@ class Search:
             )
         for key, support in zip(keys, supports, strict=True):
             value, error = self.tried[key]
+            self._note(key, support, value)
             if closing:
                 self.floor = min(self.floor, value - error)
             if value < self.upper:
                 self.upper, self.best = value, support
+
+    def _note(self, key: bytes, support: Tensor, value: float) -> None:
+        """Do more with a support whose objective is known; a search for the best one does nothing."""
 
 
 def branching_item(domain: Domain, shares: Tensor, scores: Tensor) -> Tensor:

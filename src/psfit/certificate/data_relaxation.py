@@ -23,6 +23,7 @@ from psfit.certificate.relaxation import (
     WIDTH,
     Bounds,
     Relaxation,
+    least_ridge,
 )
 from psfit.kernels.cuda_graph import Replay, Tensors
 from psfit.problem import Domain
@@ -30,10 +31,13 @@ from psfit.problem.instance import Instance
 
 # Steps of two passes over the data: for small data, and for data so large that a pass takes milliseconds.
 POWER_STEPS, FEW_POWER_STEPS = 12, 4
-ITERATIONS, FEW_ITERATIONS = 60, 20
-SMALL = 1 << 20
+ITERATIONS, FEW_ITERATIONS = 150, 20
+SMALL = 1 << 18
 # The ratio of the steps in slopes and in coefficients, as a share of the ratio of their sizes.
-BALANCE = 0.3
+BALANCE = 0.07
+# The relaxation is solved at this relative gap. Long runs end after so many checks without a gain.
+SOLVED = 1e-4
+LONG_PATIENCE = 5
 # With fewer steps than this, recording them would take longer than it saves.
 WORTH_RECORDING = 20
 # A bound in float64 costs as much as several steps, so in long runs it is made less often.
@@ -109,6 +113,8 @@ class DataRelaxation(Relaxation):
         best = torch.full((len(domain.left),), -torch.inf, dtype=torch.float64, device=self.device)
         idle, scores = torch.zeros_like(best), torch.zeros_like(domain.inside, dtype=torch.float64)
 
+        wanted = torch.as_tensor(enough, dtype=torch.float64, device=self.device)
+
         def step(tensors: Tensors) -> Tensors:
             z, a = tensors["z"], tensors["a"]
             g = inst.grid.nodes.total(source.matrix.rmv(source.working_weight * a))
@@ -121,22 +127,32 @@ class DataRelaxation(Relaxation):
 
         advance = Replay(step) if self._steady and iterations >= WORTH_RECORDING else step
         found = {"z": z, "a": a}
-        every = CHECK_EVERY_IN_LONG_RUN if iterations >= LONG_RUN else CHECK_EVERY
+        long = iterations >= LONG_RUN
+        every, patience = (CHECK_EVERY_IN_LONG_RUN, LONG_PATIENCE) if long else (CHECK_EVERY, PATIENCE)
         for k in range(iterations + 1):
             if k % every == 0 or k == iterations:
                 value, measured = dual_bound(inst, found["a"], domain)
                 better = value > best
-                gained = best.isinf() | (value - best > STALLED * (enough - best))
+                relaxed = self._measure(inst, found["z"], domain)
+                gained = best.isinf() | (value - best > STALLED * (torch.minimum(relaxed, wanted) - best))
                 idle = torch.where(gained, 0, idle + 1)
                 best = torch.where(better, value, best)
                 scores = torch.where(better.unsqueeze(1), measured, scores)
-                done = bool(((idle > PATIENCE) | (best >= enough)).all()) or inst.watch.must_stop()
-                if k == iterations or (k and done):
+                solved = relaxed - best <= SOLVED * relaxed.abs()
+                done = bool(((idle > patience) | solved | (best >= wanted)).all())
+                if k == iterations or (k and (inst.grid.follow_first_rank(done) or inst.watch.must_stop())):
                     break
             # A step also returns shares, which the next step does not take.
             found = advance({name: found[name] for name in ("z", "a")})
         state = self._as_rows(found["z"]), self._as_rows(found["a"]), balance
         return Bounds(best, scores, found["shares"], state)
+
+    def _measure(self, inst: Instance, z: Tensor, domain: Domain) -> Tensor:
+        """The objective of the relaxation ``(B,)`` at coefficients ``z (n, B c)``."""
+        source, items = inst.source, inst.items
+        losses = source.weight * inst.problem.loss.value(source.matrix.mv(z).double(), source.target)
+        ridge = least_ridge(domain, self.ridge.sqrt() * items.pack(z.double()).abs())
+        return items.sum_outputs(inst.grid.nodes.total(losses.sum(dim=0))) + ridge
 
     @property
     def _steady(self) -> bool:

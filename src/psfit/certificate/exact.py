@@ -72,14 +72,19 @@ def prove(
     """
     single = inst.single(problem)
     Z = Z[:, inst.items.outputs_of(problem)].double()
-    small = single.costs.squares_fit and (single.costs.tall or single.source.matrix.shape[1] <= MOST_FEATURES)
-    if single.problem.loss.quadratic and (small or single.costs.uses_form):
+    if has_small_form(single):
         X = Z[: single.items.features]
         proof = _prove_quadratic(LimitedForm.of(single), X, objective, gap_tol, stop, most_open)
     else:
-        relaxation, steps = _relax(single, fit)
+        relaxation, steps = relax(single, fit)
         proof = _prove_by_passes(relaxation, steps, Z, objective, gap_tol, stop, most_open)
     return replace(proof, lower=min(max(trivial_bound(single), proof.lower), proof.upper))
+
+
+def has_small_form(inst: Instance) -> bool:
+    """Whether a problem is proved by its quadratic form."""
+    small = inst.costs.squares_fit and (inst.costs.tall or inst.source.matrix.shape[1] <= MOST_FEATURES)
+    return inst.problem.loss.quadratic and (small or inst.costs.uses_form)
 
 
 def _prove_quadratic(
@@ -104,7 +109,7 @@ def _prove_quadratic(
         closed = root >= objective - gap_tol * abs(objective) or limited.kappa <= 0 or limited.size <= limited.kappa
         if closed or stop(Standing(objective, root, 0, 1)):
             break
-        slope = _slope(bounds, keep)
+        slope = slope_of(bounds, keep)
         can_improve = limited.size <= MOST_ITEMS and bool(slope.any())
         if not decided and (gain < WORTHWHILE * (objective - root) or not can_improve):
             break
@@ -134,7 +139,7 @@ def _solve_single_support(limited: LimitedForm, objective: float) -> Tree:
     return Tree(min(value - error, objective), min(value, objective), chosen if value < objective else None, 1)
 
 
-def _relax(inst: Instance, fit: Fit) -> tuple[NewtonRelaxation | DataRelaxation, int]:
+def relax(inst: Instance, fit: Fit) -> tuple[NewtonRelaxation | DataRelaxation, int]:
     """The relaxation of a problem without a quadratic form, and how many steps its root may take."""
     if serves(inst):
         return NewtonRelaxation(inst, ROUGH), count_steps(inst)
@@ -173,7 +178,7 @@ def _prove_by_passes(
     return Proof(max(tree.lower, lower), tree.upper, support, domain.inside[0], domain.outside[0], tree.explored)
 
 
-def _slope(bounds: Bounds, keep: Tensor) -> Tensor:
+def slope_of(bounds: Bounds, keep: Tensor) -> Tensor:
     """How the bound grows with the curvature extracted for each item that is kept."""
     shares = bounds.shares[0, keep]
     squares = bounds.state[0][0][:, keep].square().sum(dim=0)

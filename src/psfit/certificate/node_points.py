@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from psfit.certificate.relaxation import least_ridge
 from psfit.data import Dense
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
@@ -106,16 +107,8 @@ class Samples:
         return self.weight * torch.maximum(self.loss.curvature(eta, self.target), least)
 
     def perspective(self, domain: Domain, x: Tensor) -> Tensor:
-        """The least ridge ``(B,)`` of coefficients over shares of the limit: large items first, then shares by size."""
-        sizes = self.root * x[:, : self.p].abs()
-        fixed = torch.where(domain.inside, sizes, 0.0).square().sum(dim=1)
-        ranked = torch.where(domain.free, sizes, 0.0).sort(dim=1, descending=True).values
-        rest = ranked.flip(1).cumsum(dim=1).flip(1)
-        left = domain.left.clamp(min=0) - torch.arange(ranked.shape[1], device=x.device)
-        large = ((left > 0) & (ranked * left > rest)).cummin(dim=1).values
-        full = large.sum(dim=1, keepdim=True).clamp(max=ranked.shape[1] - 1)
-        shared = rest.gather(1, full).square() / left.gather(1, full).clamp(min=1)
-        return 0.5 * (fixed + torch.where(large, ranked, 0.0).square().sum(dim=1) + shared.squeeze(1))
+        """The least ridge ``(B,)`` of coefficients over shares of the limit."""
+        return least_ridge(domain, self.root * x[:, : self.p].abs())
 
     def admit(self, domain: Domain, x: Tensor) -> Tensor:
         """The coefficients without those of items outside."""

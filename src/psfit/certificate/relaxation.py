@@ -89,6 +89,21 @@ class Relaxation(ABC):
         """
 
 
+def least_ridge(domain: Domain, sizes: Tensor) -> Tensor:
+    """``1/2 min sum_j a_j^2 / s_j`` over shares of the limit, ``(B,)``, for items of the sizes ``a (B, size)``.
+
+    The largest items have whole places; the others have shares in proportion to their sizes.
+    """
+    fixed = torch.where(domain.inside, sizes, 0.0).square().sum(dim=1)
+    ranked = torch.where(domain.free, sizes, 0.0).sort(dim=1, descending=True).values
+    rest = ranked.flip(1).cumsum(dim=1).flip(1)
+    left = domain.left.clamp(min=0) - torch.arange(ranked.shape[1], device=sizes.device)
+    large = ((left > 0) & (ranked * left > rest)).cummin(dim=1).values
+    full = large.sum(dim=1, keepdim=True).clamp(max=ranked.shape[1] - 1)
+    shared = rest.gather(1, full).square() / left.gather(1, full).clamp(min=1)
+    return 0.5 * (fixed + torch.where(large, ranked, 0.0).square().sum(dim=1) + shared.squeeze(1))
+
+
 def choose_rho(bound: FormBound) -> float:
     """The penalty of the splitting."""
     return RHO_SHARE * float(bound.form.curvature.diagonal.mean()) + float(bound.ridge.min())

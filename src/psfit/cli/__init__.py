@@ -1,4 +1,4 @@
-"""The command line: ``psfit fit``, ``path``, ``predict``, ``inspect``, ``report``, ``demo``, ``bench`` and ``compile``.
+"""The command line: ``psfit fit``, ``path``, ``predict``, ``inspect``, ``report``, ``near-optimal`` and others.
 
 The modules of the commands import little: the help must not wait for torch. What a command computes with is imported
 when the command is called.
@@ -19,6 +19,7 @@ from psfit.cli.compile import compile
 from psfit.cli.demo import demo
 from psfit.cli.fit import fit
 from psfit.cli.inspect import inspect
+from psfit.cli.near_optimal import near_optimal
 from psfit.cli.output import EXIT_CODES
 from psfit.cli.path import path
 from psfit.cli.predict import predict
@@ -57,7 +58,7 @@ def _begin(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for command in (fit, path, predict, inspect, report, demo, bench, compile):
+for command in (fit, path, predict, inspect, report, near_optimal, demo, bench, compile):
     app.command()(_begin(command))
 
 

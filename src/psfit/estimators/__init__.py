@@ -8,12 +8,14 @@ from psfit.estimators.cv import (
     SparseSoftmaxRegressionCV,
     SparseSVCCV,
 )
+from psfit.estimators.near_optimal import near_optimal
 from psfit.estimators.path import sparse_path
 from psfit.estimators.regression import SparseLinearRegression, SparsePoissonRegression
-from psfit.estimators.results import SparsePath, Stability
+from psfit.estimators.results import NearOptimal, SparsePath, Stability
 from psfit.estimators.stability import stability_selection
 
 __all__ = [
+    "NearOptimal",
     "SparseLinearRegression",
     "SparseLinearRegressionCV",
     "SparseLogisticRegression",
@@ -26,6 +28,7 @@ __all__ = [
     "SparseSoftmaxRegression",
     "SparseSoftmaxRegressionCV",
     "Stability",
+    "near_optimal",
     "sparse_path",
     "stability_selection",
 ]

@@ -1,5 +1,6 @@
 """Exact mode: branch and bound for each problem, until no support can be better by more than the gap."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from torch import Tensor
@@ -19,7 +20,6 @@ def close_gap(inst: Instance, answers: Answers, gap_tol: float) -> tuple[Answers
     """Search for better supports than those of the answers; return better answers, proofs, and why it ended."""
     proofs: list[Proof] = []
     reasons: list[Status] = []
-    node_size = inst.source.matrix.shape[1] * len(inst.items.outputs_of(0)) * 3 + inst.sizes.most_rows
     watch = inst.watch
     for number, value in enumerate(answers.objectives[0].tolist()):
 
@@ -33,11 +33,8 @@ def close_gap(inst: Instance, answers: Answers, gap_tol: float) -> tuple[Answers
                 return True
             return False
 
-        def fit(support: Tensor, number: int = number, Z: Tensor = answers.Z[0]) -> tuple[float, Tensor]:
-            found = refit(inst, number, support, Z)
-            return found.value, optimal_slopes(inst, number, support, found)
-
-        proof = prove(inst, number, answers.Z[0], value, fit, gap_tol, stop, MOST_STORED / node_size)
+        fit = fit_supports(inst, number, answers.Z[0])
+        proof = prove(inst, number, answers.Z[0], value, fit, gap_tol, stop, count_open(inst))
         if proof.support is not None:
             answers = _improve(inst, number, answers, proof.support)
         proofs.append(proof)
@@ -45,6 +42,22 @@ def close_gap(inst: Instance, answers: Answers, gap_tol: float) -> tuple[Answers
     if closed:
         return answers, Proofs.of(proofs), Status.PROVED
     return answers, Proofs.of(proofs), reasons[0] if reasons else Status.ROUNDING
+
+
+def count_open(inst: Instance) -> float:
+    """About how many tree nodes may wait: each keeps coefficients, multipliers, masks and, without a form, slopes."""
+    node_size = inst.source.matrix.shape[1] * len(inst.items.outputs_of(0)) * 3 + inst.sizes.most_rows
+    return MOST_STORED / node_size
+
+
+def fit_supports(inst: Instance, number: int, Z: Tensor) -> Callable[[Tensor], tuple[float, Tensor]]:
+    """A function that fits a problem on a support, starting from `Z`: the least objective, and the samples' slopes."""
+
+    def fit(support: Tensor) -> tuple[float, Tensor]:
+        found = refit(inst, number, support, Z)
+        return found.value, optimal_slopes(inst, number, support, found)
+
+    return fit
 
 
 def _improve(inst: Instance, number: int, answers: Answers, support: Tensor) -> Answers:

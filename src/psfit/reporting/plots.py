@@ -9,11 +9,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from psfit.pipeline.result import Result
+from psfit.reporting.drawing import label_of, pyplot
+from psfit.reporting.frequency_plots import plot_near_optimal as plot_near_optimal
+from psfit.reporting.frequency_plots import plot_stability as plot_stability
 
 # The most features that a legend names: those that enter first.
 MOST_NAMED = 12
-# A longer name would leave no room for the picture.
-LONGEST_NAME = 28
 # Colours for the signs of coefficients that most people can distinguish.
 POSITIVE, NEGATIVE = "#3b7dd8", "#dd7230"
 
@@ -61,19 +62,9 @@ class SelectionLike(Protocol):
     def best_kappa(self) -> int: ...
 
 
-class StabilityLike(Protocol):
-    """What pictures use of a stability selection; a `psfit.Stability` has all of it."""
-
-    @property
-    def threshold(self) -> float: ...
-    @property
-    def resamples(self) -> int: ...
-    def rows(self) -> list[dict[str, Any]]: ...
-
-
 def plot_convergence(result: Result, ax: Any = None, title: str | None = None) -> Any:
     """The paper's three residuals, each relative to what it compares, against the iteration; logarithmic scale."""
-    axes = ax if ax is not None else _pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")[1]
+    axes = ax if ax is not None else pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")[1]
     iterations = [record.iteration for record in result.history]
     styles = {
         "primal": ("p: consensus", "-"),
@@ -98,7 +89,7 @@ def plot_path(
     path: PathLike, gamma: float | None = None, output: int = 0, ax: Any = None, label: str = "coefficient"
 ) -> Any:
     """Coefficients of one output (or what `label` says) against kappa; the legend names the first to enter and stay."""
-    axes = ax if ax is not None else _pyplot().subplots(figsize=(7.5, 4.5), layout="constrained")[1]
+    axes = ax if ax is not None else pyplot().subplots(figsize=(7.5, 4.5), layout="constrained")[1]
     coefs = np.stack([path.coef(int(kappa), gamma)[:, output] for kappa in path.kappas])
     used = np.flatnonzero((coefs != 0).any(axis=0))
     # Sorted by the number of limits that use the feature: the earlier it enters, the more limits use it.
@@ -124,7 +115,7 @@ def plot_path(
 
 def plot_gaps(path: PathLike, ax: Any = None) -> Any:
     """The certified gap against kappa, a line for each gamma."""
-    axes = ax if ax is not None else _pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")[1]
+    axes = ax if ax is not None else pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")[1]
     for gamma, gaps in zip(path.gammas, path.gaps, strict=True):
         # A logarithmic axis cannot show a gap of zero.
         axes.plot(path.kappas, np.maximum(gaps, 1e-16), "o-", ms=3, label=f"gamma = {gamma:g}")
@@ -134,7 +125,7 @@ def plot_gaps(path: PathLike, ax: Any = None) -> Any:
 
 def plot_objectives(path: PathLike, ax: Any = None) -> Any:
     """The objective against kappa, a line for each gamma, and the proved lower bound below it."""
-    axes = ax if ax is not None else _pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")[1]
+    axes = ax if ax is not None else pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")[1]
     for g, gamma in enumerate(path.gammas):
         axes.plot(path.kappas, path.objectives[g], "o-", ms=3, color=f"C{g % 10}", label=f"gamma = {gamma:g}")
         if np.isfinite(path.lower_bounds[g]).all():
@@ -160,7 +151,7 @@ def plot_coefficients(
     """
     rows, columns = coef.shape
     size = (6.4, 1.1 + 0.24 * rows)
-    axes = ax if ax is not None else _pyplot().subplots(figsize=size, layout="constrained")[1]
+    axes = ax if ax is not None else pyplot().subplots(figsize=size, layout="constrained")[1]
     if columns == 1:
         values = coef[:, 0]
         axes.barh(range(rows), values, height=0.7, color=[POSITIVE if value > 0 else NEGATIVE for value in values])
@@ -190,7 +181,7 @@ def plot_target(edges: np.ndarray, counts: np.ndarray, ax: Any = None) -> Any:
     """How many samples have their target between ``edges (k + 1,)``; the first and last of ``counts (k + 2,)`` are the
     samples below and above all edges.
     """
-    axes = ax if ax is not None else _pyplot().subplots(figsize=(6.4, 2.8), layout="constrained")[1]
+    axes = ax if ax is not None else pyplot().subplots(figsize=(6.4, 2.8), layout="constrained")[1]
     step = edges[1] - edges[0]
     left = np.concatenate([[edges[0] - step], edges])
     colors = ["0.6", *["C0"] * (len(counts) - 2), "0.6"]
@@ -206,7 +197,7 @@ def plot_target(edges: np.ndarray, counts: np.ndarray, ax: Any = None) -> Any:
 
 def plot_selection(selection: SelectionLike, ax: Any = None) -> Any:
     """The scores from which kappa was chosen, with their standard errors; a line for each gamma, the choice marked."""
-    axes = ax if ax is not None else _pyplot().subplots(figsize=(7.0, 4.3), layout="constrained")[1]
+    axes = ax if ax is not None else pyplot().subplots(figsize=(7.0, 4.3), layout="constrained")[1]
     sign = -1 if selection.smaller_is_better else 1
     for g, gamma in enumerate(selection.gammas):
         chosen = gamma == selection.gamma
@@ -238,36 +229,6 @@ def plot_selection(selection: SelectionLike, ax: Any = None) -> Any:
     return axes
 
 
-def plot_stability(stability: StabilityLike, most: int = 30, ax: Any = None) -> Any:
-    """How often the most stable features were chosen, as bars; at most `most` features."""
-    rows = stability.rows()
-    shown = rows[:most]
-    size = (6.4, 1.2 + 0.22 * max(len(shown), 4))
-    axes = ax if ax is not None else _pyplot().subplots(figsize=size, layout="constrained")[1]
-    names = [
-        f"feature {row['feature']}" if not isinstance(row["feature"], str) else label_of(row["feature"])
-        for row in shown
-    ]
-    colors = ["tab:blue" if row["stable"] else "0.7" for row in shown]
-    axes.barh(range(len(shown)), [row["frequency"] for row in shown], color=colors)
-    axes.set_yticks(range(len(shown)), names, fontsize="small")
-    axes.invert_yaxis()
-    axes.axvline(stability.threshold, color="black", lw=1, ls="--")
-    axes.set_xlim(0, 1.02)
-    axes.set_xlabel(f"share of {stability.resamples} resamples that chose it")
-    more = f"; {len(rows) - len(shown)} more below" if len(rows) > len(shown) else ""
-    axes.set_title(f"Selection frequencies (dashed: threshold {stability.threshold:g}{more})", fontsize="medium")
-    return axes
-
-
-def label_of(name: object) -> str:
-    """A name that matplotlib can draw: short, printable, not read as a formula, not hidden from the legend."""
-    text = " ".join("".join(sign if sign.isprintable() else " " for sign in str(name)).split())
-    if len(text) > LONGEST_NAME:
-        text = text[: LONGEST_NAME - 1].rstrip() + "\u2026"
-    return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
-
-
 def _finish_kappa_plot(axes: Any, label: str, title: str) -> Any:
     """Add labels, title, legend and grid to curves over kappa."""
     _label_kappa_axis(axes)
@@ -281,11 +242,3 @@ def _finish_kappa_plot(axes: Any, label: str, title: str) -> Any:
 def _label_kappa_axis(axes: Any) -> None:
     axes.set_xlabel("kappa, the limit on nonzero coefficients")
     axes.xaxis.get_major_locator().set_params(integer=True)
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise ImportError("pictures need matplotlib; install it with: pip install matplotlib") from None
-    return plt

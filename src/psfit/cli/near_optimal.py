@@ -1,0 +1,43 @@
+"""``psfit near-optimal``: all models that are nearly as good as the one in a model file."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import psfit
+from psfit.cli import options
+from psfit.cli.output import require_picture, save_picture
+from psfit.cli.parsing import file_source
+from psfit.common.output_files import require_writable, write_lines
+
+
+def near_optimal(
+    model: Annotated[Path, typer.Argument(help="A model file that `psfit fit --out` wrote.")],
+    data: Annotated[list[Path], typer.Argument(help="The files or folders that it was fitted to.")],
+    within: Annotated[float, typer.Option(help="How much higher an objective may be, as a share of the best.")] = 0.01,
+    at_most: Annotated[int, typer.Option(help="The most models that are listed.")] = 10_000,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds after which the search ends.")] = None,
+    target: options.Target = None,
+    weight: options.Weight = None,
+    columns: options.Columns = None,
+    one_hot: options.OneHot = False,
+    out: Annotated[Path | None, typer.Option(help="Where to write the list (.csv).")] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(help="Where to draw how often features occur (.png).", rich_help_panel=options.OUTPUT_PANEL),
+    ] = None,
+) -> None:
+    """List all models that are nearly as good as the best, and prove that none is missing."""
+    require_writable("--out", out, (".csv",))
+    require_picture("--picture", picture)
+    fitted: Any = psfit.load(model)
+    source = file_source(data, target, weight, columns, one_hot)
+    found = psfit.near_optimal(fitted, source, within=within, at_most=at_most, time_limit=time_limit)
+    print(found)
+    if out is not None:
+        rows = [[row["objective"], row["excess"], " ".join(row["features"])] for row in found.rows()]
+        write_lines(out, [["objective", "excess", "features"], *rows])
+        print(f"  list       {out}")
+    if picture is not None:
+        print(save_picture(psfit.plots.plot_near_optimal(found), picture))

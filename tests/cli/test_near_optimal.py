@@ -1,0 +1,45 @@
+"""``psfit near-optimal`` on a model file and the data of its fit."""
+
+import csv
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import psfit
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """A table and a model in the current folder; two of the columns are nearly the same."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(60, 5)), columns=list("abcde"))
+    table["twin"] = table["a"] + 0.01 * rng.normal(size=60)
+    table["y"] = 2 * table["a"] - table["b"] + rng.normal(size=60)
+    table.to_csv("data.csv", index=False)
+    model = psfit.SparseLinearRegression(2).fit("data.csv", target="y")
+    psfit.save(model, "model.psfit")
+    return model
+
+
+def test_the_list_goes_to_the_screen_and_to_files(files, call):
+    code, out, _ = call(
+        "near-optimal", "model.psfit", "data.csv", "--target", "y", "--within", "0.05", "--out", "close.csv",
+        "--picture", "close.png",
+    )  # fmt: skip
+    assert code == 0
+    assert "no other support is" in out
+    assert "a and twin (1)" in out
+    with open("close.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert float(rows[0]["objective"]) == pytest.approx(files.objective_)
+    assert {row["features"] for row in rows} >= {"a b", "b twin"}
+    with open("close.png", "rb") as file:
+        assert file.read(4) == b"\x89PNG"
+
+
+def test_outputs_are_checked_first(files, call):
+    code, _, err = call("near-optimal", "model.psfit", "data.csv", "--out", "close.txt")
+    assert code == 1
+    assert "must end with .csv" in err
