@@ -1,6 +1,6 @@
 """Proofs for classifiers: exact mode with logistic and squared hinge loss, alone and beside El0ps.
 
-``python benchmarks/proof/classifiers.py --output benchmarks/results --peers-python /path/to/python`` makes three tables:
+``python benchmarks/proof/classifiers.py --output benchmarks/results --peers-python PYTHON`` makes three tables:
 breast cancer data (569 x 30) for every limit from 1 to 29; problems on which El0ps, in a process of its own, is asked
 for the same optimum (it charges a price for each nonzero and gets one at which the limited optimum is its own; it has
 no intercept, so PsFiT fits none there either); and, with ``--data FOLDER``, real sets, at a time limit. ``--only``
