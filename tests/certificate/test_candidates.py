@@ -10,6 +10,7 @@ from psfit.certificate import dual
 from psfit.certificate.candidates import bound_by_candidates
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import dual_bound
+from psfit.data import matrix
 from psfit.losses import Hinge, Logistic
 from psfit.problem.pose import pose
 from psfit.search.refit import refit
@@ -39,6 +40,7 @@ def test_candidates_prove_what_all_columns_prove(loss, seed):
 
 @pytest.mark.parametrize("offset", [0.0, 5.0, 100.0])
 def test_raw_products_prove_the_same_where_means_are_moderate(monkeypatch, offset):
+    monkeypatch.setattr(matrix, "MOST_KEPT", 0)
     _, _, inst, fit = posed(Logistic(), 2, offset=offset)
     assert (dual._raw_rounding(inst) is None) == (offset > 50)
     slopes = inst.problem.loss.gradient(inst.source.matrix.mv(fit.Z), inst.source.target)

@@ -110,6 +110,22 @@ def test_the_method_for_other_devices_reaches_the_same_bound(monkeypatch):
     assert float(root_bound(inst).lower) == pytest.approx(known, rel=1e-4)
 
 
+@pytest.mark.parametrize("gamma", [0.3, 30.0])
+def test_fits_are_exact_whatever_would_be_enough(gamma):
+    _, _, inst = posed(Poisson(), 2, gamma=gamma)
+    supports = torch.zeros(4, 8, dtype=torch.bool)
+    for row in range(4):
+        supports[row, row : row + 3] = True
+    exact, _ = NewtonRelaxation(inst).optima(supports, None, float("inf"))
+    assert float(exact.min()) < 0
+    for enough in (1e6, float(exact.max()) + 1e-3, -1e-3):
+        values, errors = NewtonRelaxation(inst).optima(supports, None, enough)
+        needed = exact < enough
+        torch.testing.assert_close(values[needed], exact[needed], rtol=1e-9, atol=0)
+        assert (errors[needed] <= 1e-6 * exact[needed].abs()).all()
+        assert (values - errors >= enough)[~needed].all()
+
+
 def test_the_bound_is_that_of_the_slopes():
     _, _, inst = posed(Logistic(), 0)
     relaxation = NewtonRelaxation(inst)

@@ -148,8 +148,8 @@ class NewtonRelaxation(Relaxation):
         small = gap <= torch.maximum(solved * point.value.abs(), missing.nan_to_num(posinf=0.0))
         # Slopes that are far from balanced prove less than they seem to.
         above = (best.bound >= wanted) & (best.imbalance <= BALANCED * (best.bound - wanted))
-        # No bound is above the value of the relaxation.
-        hopeless = (point.value <= HOPELESS * wanted) & wanted.isfinite()
+        # No bound is above the value of the relaxation. A fit is never given up: a low value is what it looks for.
+        hopeless = (point.value <= HOPELESS * wanted) & (wanted > 0) & wanted.isfinite() & (solved > EXACT)
         done = small | above | hopeless | ~point.value.isfinite()
         return self.inst.grid.agree(done)[0].logical_not().nonzero().flatten()
 

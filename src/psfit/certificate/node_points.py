@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from psfit.certificate.relaxation import least_ridge
-from psfit.data import Dense
+from psfit.data import Affine, Dense
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
@@ -61,8 +61,13 @@ class Samples:
         self.loss, self.p = inst.problem.loss, inst.items.features
         self.ridge = inst.ridge[: self.p, 0].contiguous()
         self.root = self.ridge.sqrt()
-        fits = inst.sizes.most_rows * self.n <= MOST_NUMBERS[self.matrix.device.type]
-        self.dense = Dense(self.matrix.chunk(0, self.m, torch.float64)) if fits else None
+        self.dense = self._make_dense()
+
+    def _make_dense(self) -> Dense | None:
+        if self.inst.sizes.most_rows * self.n > MOST_NUMBERS[self.matrix.device.type]:
+            return None
+        kept = self.matrix.kept if isinstance(self.matrix, Affine) else None
+        return kept or Dense(self.matrix.chunk(0, self.m, torch.float64))
 
     def predict(self, x: Tensor) -> Tensor:
         """Predictors ``(B, m)`` of coefficients ``(B, n)``."""

@@ -33,9 +33,13 @@ class PathBounds:
             bounds = self._by_quadratic_form(kappas, Z[:, : inst.items.features, 0].T, enough, objectives, domain)
         else:
             relaxation, steps = self._relaxation
-            starts = [relaxation.start(part) for part in Z]
-            state = tuple(torch.cat(column) for column in zip(*starts, strict=True))
-            bounds = relaxation.bound(domain, state, enough, steps).lower
+            parts = []
+            # As many limits together as memory allows.
+            for rows in torch.arange(len(kappas), device=kappas.device).split(relaxation.width):
+                starts = [relaxation.start(part) for part in Z[rows]]
+                state = tuple(torch.cat(column) for column in zip(*starts, strict=True))
+                parts.append(relaxation.bound(domain.select(rows), state, enough[rows], steps).lower)
+            bounds = torch.cat(parts)
         least = torch.full_like(bounds, trivial_bound(inst))
         return torch.minimum(torch.maximum(least, bounds.nan_to_num(nan=-torch.inf)), objectives)
 
