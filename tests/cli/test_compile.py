@@ -10,7 +10,7 @@ from psfit.kernels import cpu
 from psfit.kernels.cpu import compiler
 
 # Modules that only other kernels use.
-HELPERS = {"compiler", "selection", "states"}
+HELPERS = {"compiler", "selection", "states", "shares", "threads"}
 
 
 def test_kernels_are_kept_in_the_folder_that_is_printed(tmp_path):
