@@ -21,8 +21,9 @@ from psfit.problem.instance import Instance
 from psfit.search.explore import EFFORTS
 from psfit.search.refit import Fit
 
-# Data of at most so many numbers have small products.
-SMALL = 1 << 17
+# Data of at most so many numbers have small products, if their Gram matrix takes at most so many multiplications.
+SMALL = 1 << 20
+SMALL_PRODUCT = 1 << 29
 
 Method = OneLimit | SeveralLimits
 Search = OneLimitSearch | SeveralLimitsSearch
@@ -59,7 +60,8 @@ def run(
     """
     require_served(inst, task.exact)
     _prepare_kernels(inst)
-    with use_one_thread(inst.samples * len(inst.ridge) <= SMALL):
+    numbers = inst.samples * len(inst.ridge)
+    with use_one_thread(numbers <= SMALL and numbers * len(inst.ridge) <= SMALL_PRODUCT):
         return _run_stages(inst, kappas, task, start, store)
 
 
