@@ -9,8 +9,6 @@ Only sums over samples leave a node, and nothing is factored. The slopes are alw
 loss has kinks. Tree nodes of a scalar loss are columns of one batch; those of a joint loss are bounded one by one.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -22,6 +20,7 @@ from psfit.certificate.relaxation import (
     STALLED,
     WIDTH,
     Bounds,
+    Fit,
     Relaxation,
     least_ridge,
 )
@@ -42,9 +41,6 @@ LONG_PATIENCE = 5
 WORTH_RECORDING = 20
 # A bound in float64 costs as much as several steps, so in long runs it is made less often.
 LONG_RUN, CHECK_EVERY_IN_LONG_RUN = 20, 10
-
-# The least objective on a support ``(size,)``, and the slopes ``(m, c)`` of the samples' losses there.
-Fit = Callable[[Tensor], tuple[float, Tensor]]
 
 
 def count_iterations(inst: Instance) -> int:

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from psfit.certificate import extraction
 from psfit.certificate.branch import Search, Standing, Tree
-from psfit.certificate.data_relaxation import DataRelaxation, Fit
+from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import trivial_bound
 from psfit.certificate.newton_relaxation import NewtonRelaxation, count_steps, serves
 from psfit.certificate.quadratic import LimitedForm
-from psfit.certificate.relaxation import Bounds, QuadraticRelaxation
+from psfit.certificate.relaxation import Bounds, Fit, QuadraticRelaxation
 from psfit.data.form_elimination import rounding_of
 from psfit.problem import are_few
 from psfit.problem.instance import Instance
@@ -142,7 +142,7 @@ def _solve_single_support(limited: LimitedForm, objective: float) -> Tree:
 def relax(inst: Instance, fit: Fit) -> tuple[NewtonRelaxation | DataRelaxation, int]:
     """The relaxation of a problem without a quadratic form, and how many steps its root may take."""
     if serves(inst):
-        return NewtonRelaxation(inst, ROUGH), count_steps(inst)
+        return NewtonRelaxation(inst, ROUGH, fit), count_steps(inst)
     return DataRelaxation(inst, fit), PASS_ITERATIONS
 
 

@@ -9,10 +9,9 @@ from torch import Tensor
 
 from psfit.certificate import extraction
 from psfit.certificate.branch import Search, Standing
-from psfit.certificate.data_relaxation import Fit
 from psfit.certificate.exact import MOST_ITEMS, ROOT_ITERATIONS, has_small_form, relax, slope_of
 from psfit.certificate.quadratic import LimitedForm
-from psfit.certificate.relaxation import Bounds, QuadraticRelaxation, Relaxation
+from psfit.certificate.relaxation import Bounds, Fit, QuadraticRelaxation, Relaxation
 from psfit.problem import are_few
 from psfit.problem.instance import Instance
 

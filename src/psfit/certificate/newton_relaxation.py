@@ -12,7 +12,7 @@ from torch import Tensor
 from psfit.certificate.dual import prove_slopes
 from psfit.certificate.node_models import ModelMaker, minimise_models
 from psfit.certificate.node_points import Points, Samples
-from psfit.certificate.relaxation import Bounds, Relaxation
+from psfit.certificate.relaxation import Bounds, Fit, Relaxation
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
@@ -27,6 +27,8 @@ CHILD_STEPS = 8
 HOPELESS = 0.05
 # Models are solved to this share of the gap of their nodes.
 MODEL_SHARE = 0.05
+# The relative gap of a fit at which another method is tried.
+UNPROVED = 1e-8
 # What it costs to balance slopes, as a share of what their bound has in reserve, at which a node can be closed.
 BALANCED = 1e-3
 # New second derivatives follow a step that left more than this share of the gaps, or was shortened.
@@ -62,10 +64,11 @@ class NewtonRelaxation(Relaxation):
     """The relaxation of an instance of one problem.
 
     A node whose bound cannot become good enough is done when its gap is at most a share `rough` of what it misses.
+    Where second-order steps leave a gap on a support, `fit` minimises on it.
     """
 
-    def __init__(self, inst: Instance, rough: float = 0.0) -> None:
-        self.inst, self.rough = inst, rough
+    def __init__(self, inst: Instance, rough: float = 0.0, fit: Fit | None = None) -> None:
+        self.inst, self.rough, self.fit = inst, rough, fit
         self.root, self.kappa, self.device = inst.domain, inst.problem.kappa[0], inst.ridge.device
         self.width = max(1, min(WIDTH[self.device.type], MOST_PREDICTORS[self.device.type] // inst.sizes.most_rows))
         self.child_iterations = CHILD_STEPS
@@ -75,8 +78,14 @@ class NewtonRelaxation(Relaxation):
 
     def restrict(self, features: Tensor, state: tuple[Tensor, ...]) -> tuple["NewtonRelaxation", tuple[Tensor, ...]]:
         """The relaxation with some of the features, by sorted indices, and the state there."""
-        points = self.inst.pick_rows(state[0].T, features).T
-        return NewtonRelaxation(self.inst.restrict(features), self.rough), (points,)
+        points, whole = self.inst.pick_rows(state[0].T, features).T, self.fit
+
+        def fit(support: Tensor) -> tuple[float, Tensor]:
+            assert whole is not None
+            return whole(torch.zeros_like(self.root.inside[0]).index_copy(0, features, support))
+
+        part = NewtonRelaxation(self.inst.restrict(features), self.rough, None if whole is None else fit)
+        return part, (points,)
 
     def start(self, Z: Tensor) -> tuple[Tensor, ...]:
         return (Z.T.double(),)
@@ -191,4 +200,15 @@ class NewtonRelaxation(Relaxation):
             again, found = self.minimise(some, points.x[rows], float("inf"), STEPS, EXACT)
             points, lower = points.put(rows, again), lower.index_copy(0, rows, self._prove(again, found, some).lower)
         values = self.inst.grid.agree(points.value)[0]
+        unproved = (~(values - lower <= UNPROVED * values.abs()) & ~(lower >= enough)).nonzero().flatten().tolist()
+        for row in unproved if self.fit is not None else []:
+            values[row], lower[row] = self._fit_exactly(supports[row], values[row], lower[row])
         return values, (values - lower).clamp(min=0).nan_to_num(nan=torch.inf)
+
+    def _fit_exactly(self, support: Tensor, value: Tensor, lower: Tensor) -> tuple[Tensor, Tensor]:
+        """A better value and bound of a support by a method for columns that are nearly dependent."""
+        assert self.fit is not None
+        found, slopes = self.fit(support)
+        chosen = support.unsqueeze(0)
+        proved = self.inst.grid.agree(prove_slopes(self.inst, slopes, self.root.decide(chosen, ~chosen)).lower)[0]
+        return value.clamp(max=found), torch.maximum(lower.nan_to_num(nan=-torch.inf), proved[0])

@@ -32,6 +32,9 @@ WORTH_RECORDING = 50
 WIDTH = {"cpu": 64, "cuda": 1024}
 CHILD_ITERATIONS = 10
 
+# The least objective on a support ``(size,)``, and the slopes ``(m, c)`` of the samples' losses there.
+Fit = Callable[[Tensor], tuple[float, Tensor]]
+
 
 @dataclass(frozen=True)
 class Bounds:
