@@ -19,6 +19,8 @@ from psfit.problem.instance import Instance
 # The most steps of a root, and of a root with more numbers than LARGE. Relative gaps of nodes and of fits.
 STEPS, FEW_STEPS, LARGE = 60, 20, 1 << 22
 SOLVED, EXACT = 3e-5, 1e-11
+# The kinds of devices on which these steps were measured. On others passes over the data serve.
+DEVICES = ["cpu"]
 # How many tree nodes are explored together, if their predictors are at most so many numbers; the steps of each.
 WIDTH = {"cpu": 256, "cuda": 8192}
 MOST_PREDICTORS = {"cpu": 1 << 22, "cuda": 1 << 28}
@@ -47,7 +49,8 @@ def serves(inst: Instance) -> bool:
     """Whether this way can be taken: a smooth loss of one output, with all columns in the memory of every rank."""
     loss, matrix = inst.problem.loss, inst.source.matrix
     alone = inst.items.separate and inst.source.outputs == 1 and inst.grid.blocks.size == 1
-    return loss.smooth and not loss.joint and alone and not matrix.streamed and matrix.shape[1] <= MOST_COLUMNS
+    here = matrix.device.type in DEVICES and not matrix.streamed and matrix.shape[1] <= MOST_COLUMNS
+    return loss.smooth and not loss.joint and alone and here
 
 
 def serves_all_columns(inst: Instance) -> bool:
