@@ -38,6 +38,7 @@ bench: $(READY)
 		set -- $$script; $(BIN)/python benchmarks/paper/$$1.py $$2 --output benchmarks/results || exit 1; done
 	$(BIN)/python benchmarks/proof/alone.py --output benchmarks/results
 	$(BIN)/python benchmarks/proof/run.py --output benchmarks/results --peers-python $(PEERS_PYTHON)
+	$(BIN)/python benchmarks/proof/classifiers.py --output benchmarks/results --peers-python $(PEERS_PYTHON)
 
 # What is released: the source archive, and the wheel that is built from it.
 dist: $(READY)
