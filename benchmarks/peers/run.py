@@ -124,7 +124,8 @@ def write(rows: list[dict[str, str]], path: Path) -> None:
 
 def run(options: argparse.Namespace, names: list[str], path: Path) -> list[dict[str, str]]:
     """All that is missing, problem by problem; rows are on disk after each."""
-    rows = [row for row in read(path) if row["method"] not in options.again]
+    chosen = {problem.name for problem in problems(options.set, options.data, options.only)}
+    rows = [row for row in read(path) if row["method"] not in options.again or row["problem"] not in chosen]
     there = {(row["group"], row["problem"], row["method"]) for row in rows}
     where = environment() | {"threads": str(options.threads), "packages": versions(names)}
     workers = {name: Worker(name, options.threads) for name in names}
@@ -162,7 +163,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder of .npz files with real data, for the set real")
     parser.add_argument("--only", nargs="+", default=[], metavar="PART", help="problems whose names contain a part")
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), help="some of the methods")
-    parser.add_argument("--again", nargs="+", choices=list(METHODS), default=[], help="drop earlier rows of these")
+    parser.add_argument("--again", nargs="+", choices=list(METHODS), default=[], help="drop earlier rows of these, of the chosen problems")
     parser.add_argument("--high", action="store_true", help='add PsFiT with effort="high"')
     parser.add_argument("--exact", action="store_true", help="add PsFiT's exact mode, 60 s, up to 200 features")
     parser.add_argument("--threads", type=int, default=2, help="of every method")
