@@ -161,8 +161,10 @@ class NewtonRelaxation(Relaxation):
         # Slopes that are far from balanced prove less than they seem to.
         above = (best.bound >= wanted) & (best.imbalance <= BALANCED * (best.bound - wanted))
         # No bound is above the value of the relaxation. A fit is never given up: a low value is what it looks for.
-        hopeless = (point.value <= HOPELESS * wanted) & (wanted > 0) & wanted.isfinite() & (solved > EXACT)
-        done = small | above | hopeless | ~point.value.isfinite()
+        hopeless = (point.value <= HOPELESS * wanted) & (wanted > 0) & wanted.isfinite()
+        # The nodes of a tree must be solved before they are branched on, and fits must be exact.
+        alone = rough == 0 and solved > EXACT
+        done = small | above | (hopeless & alone) | ~point.value.isfinite()
         return self.inst.grid.agree(done)[0].logical_not().nonzero().flatten()
 
     def _damp(self, damping: Tensor, short: Tensor) -> Tensor:
