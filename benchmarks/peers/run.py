@@ -163,7 +163,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder of .npz files with real data, for the set real")
     parser.add_argument("--only", nargs="+", default=[], metavar="PART", help="problems whose names contain a part")
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), help="some of the methods")
-    parser.add_argument("--again", nargs="+", choices=list(METHODS), default=[], help="drop earlier rows of these, of the chosen problems")
+    again = "drop earlier rows of these on the chosen problems"
+    parser.add_argument("--again", nargs="+", choices=list(METHODS), default=[], help=again)
     parser.add_argument("--high", action="store_true", help='add PsFiT with effort="high"')
     parser.add_argument("--exact", action="store_true", help="add PsFiT's exact mode, 60 s, up to 200 features")
     parser.add_argument("--threads", type=int, default=2, help="of every method")
