@@ -6,8 +6,7 @@ another fit. So on a CPU each trial point, also one that is not accepted, correc
 
     K+ = (I - s y' / s'y) K (I - y s' / s'y) + s s' / s'y.
 
-On a GPU the inverse stays, and a step that raises the objective is halved: passes cost little there, and matrices of
-large supports much.
+On a GPU, where corrections were not measured, the inverse stays, and a step that raises the objective is halved.
 Only the fit that is the best in the end is finished. The others serve to compare supports.
 """
 
