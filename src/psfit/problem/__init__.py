@@ -1,5 +1,6 @@
 """What to solve: the problem, the supports it allows, and the problem posed on data."""
 
+from psfit.problem.constraints import NO_CONSTRAINTS, Constraints
 from psfit.problem.domain import Domain
 from psfit.problem.items import EntryItems, Items, OutputItems, RowItems, largest
 from psfit.problem.local_model import LocalModel
@@ -7,6 +8,8 @@ from psfit.problem.problem import Problem, Sparsity
 from psfit.problem.supports import all_supports, are_few
 
 __all__ = [
+    "NO_CONSTRAINTS",
+    "Constraints",
     "Domain",
     "EntryItems",
     "Items",

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from psfit.common.arguments import BOOLEAN, GAMMA, Rule, check, one_of
 from psfit.losses import Loss
+from psfit.problem.constraints import NO_CONSTRAINTS, Constraints
 from psfit.problem.domain import Domain
 from psfit.problem.items import EntryItems, Items, OutputItems, RowItems
 
@@ -40,6 +41,8 @@ class Problem:
         Whether to fit an intercept. It has no ridge and is not counted.
     standardize : bool
         Whether the ridge applies to columns divided by their standard deviations (about zero without an intercept).
+    constraints : Constraints
+        Further demands on the coefficients.
     """
 
     loss: Loss
@@ -48,6 +51,7 @@ class Problem:
     sparsity: Sparsity = "element"
     fit_intercept: bool = True
     standardize: bool = False
+    constraints: Constraints = NO_CONSTRAINTS
 
     def __post_init__(self) -> None:
         for name, value in check(self, RULES).items():
