@@ -28,6 +28,7 @@ from psfit.estimators.targets import Target
 from psfit.losses import Loss
 from psfit.pipeline.path import check_kappas
 from psfit.problem import Problem
+from psfit.problem.demands import most_counted
 
 # The most limits of a path if none are given.
 MOST_KAPPAS = 50
@@ -71,7 +72,9 @@ class Posed:
     def read_limits(self, kappas: Iterable[int] | None) -> tuple[int, ...]:
         """The limits of a path, rising; by default the first ones."""
         items = self.problem.items(self.source.matrix.shape[1], self.source.outputs)
-        return check_kappas(range(1, min(items.size, MOST_KAPPAS) + 1) if kappas is None else kappas, items)
+        demands = self.problem.constraints
+        every = range(1, min(most_counted(items, demands), MOST_KAPPAS) + 1)
+        return check_kappas(every if kappas is None else kappas, items, demands)
 
     @property
     def samples(self) -> int:
