@@ -59,7 +59,9 @@ class Heredity:
     def restrict(self, index: Tensor) -> tuple["Heredity", Tensor]:
         """The pairs among some items ``(k,)``, and which of these items lack a parent outside them ``(k,)``."""
         device = index.device
-        place = torch.full((self.size,), -1, device=device).index_copy(0, index, torch.arange(len(index), device=device))
+        place = torch.full((self.size,), -1, device=device).index_copy(
+            0, index, torch.arange(len(index), device=device)
+        )
         kept = (place[self.child] >= 0) & (place[self.parent] >= 0)
         rest = Heredity(place[self.child[kept]], place[self.parent[kept]], len(index), self.strong)
         every = torch.zeros(self.size, dtype=torch.bool, device=device).index_fill(0, index, True)
