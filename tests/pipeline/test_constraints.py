@@ -1,0 +1,20 @@
+"""Whole fits with demands on the coefficients, against the optimum over all supports."""
+
+import numpy as np
+import pytest
+from constrained import LOSSES, Case, bounds_of, check, make_case
+from psfit import BiCADMM, GridSpec, Problem, solve
+from psfit.pipeline.path import solve_path
+from psfit.problem import Constraints
+
+SEEDS = range(21)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_default_never_proves_or_promises_too_much(seed):
+    assert check(seed, exact=False) == ""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_exact_mode_finds_and_proves_the_optimum(seed):
+    assert check(seed, exact=True) == ""
