@@ -1,11 +1,7 @@
 """Whole fits with demands on the coefficients, against the optimum over all supports."""
 
-import numpy as np
 import pytest
-from constrained import LOSSES, Case, bounds_of, check, make_case
-from psfit import BiCADMM, GridSpec, Problem, solve
-from psfit.pipeline.path import solve_path
-from psfit.problem import Constraints
+from constrained import check
 
 SEEDS = range(21)
 
