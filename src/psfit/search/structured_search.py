@@ -193,30 +193,26 @@ class StructuredSearch(FormSearch):
         if self.domain.heredity is not None:
             return self._propose_with_parents(point, scores, count, least)
         out, into = scores.places
-        gains, room = scores.swaps, int(self.domain.limit) - int(point.chosen.sum())
+        gains = scores.swaps
         if self.domain.group is not None:
             closed = self.rules.find_closed(torch.from_numpy(point.chosen)).numpy()
             group = self.domain.group.cpu().numpy()
             gains = np.where(closed[into] & (group[out][:, None] != group[into]), -np.inf, gains)
         found = []
-        if room > 0:
-            for item in into[np.argsort(-scores.joining[into], kind="stable")][:count]:
-                more = self._fill(point.chosen, np.where(np.arange(self.items) == item, 1.0, -np.inf), 1)
-                if more.sum() > point.chosen.sum() and scores.joining[item] > least:
-                    found.append((more, float(scores.joining[item])))
         order = np.argsort(-gains, axis=None, kind="stable")[:count]
         for j, i in zip(*np.unravel_index(order, gains.shape), strict=True):
             if gains[j, i] > least:
                 chosen = point.chosen.copy()
                 chosen[out[j]], chosen[into[i]] = False, True
                 found.append((chosen, float(gains[j, i])))
-        return sorted(found, key=lambda one: -one[1])[:count]
+        return found
 
     def _propose_with_parents(
         self, point: Point, scores: Scores, count: int, least: float
     ) -> list[tuple[np.ndarray, float]]:
         """Newcomers with the parents that they need, in place of the items that cost least."""
-        into, limit = scores.places[1], int(self.domain.limit)
+        # On a path the domain has the largest limit. A support keeps to its own size.
+        into, limit = scores.places[1], int(point.chosen.sum())
         found: dict[bytes, tuple[np.ndarray, float]] = {}
         for item in into[np.argsort(-scores.joining[into], kind="stable")][: max(count, NEWCOMERS)]:
             base = torch.from_numpy(point.chosen)
