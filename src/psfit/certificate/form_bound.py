@@ -10,15 +10,15 @@ from math import isfinite
 
 from torch import Tensor
 
+from psfit.certificate.quadratic import LimitedForm
 from psfit.data.curvature import EPS
-from psfit.data.quadratic_form import QuadraticForm
 from psfit.problem import Domain
 
 
 @dataclass(frozen=True)
 class Point:
-    """A point ``x (c, n)`` with the bound `lower` that it proves, the scores ``(1, n)`` behind it, and how much of the
-    bound is `lost` to rounding.
+    """A point ``x (c, n)`` with the bound `lower` that it proves, the scores ``(1, size)`` of the items behind it, and how
+    much of the bound is `lost` to rounding.
     """
 
     x: Tensor
@@ -32,10 +32,14 @@ class Point:
 
 
 class FormBound:
-    """Bounds from a form with curvature ``extracted (n,)``, which must leave its loss convex."""
+    """Bounds from a form with curvature ``extracted (n,)``, which must leave its loss convex.
 
-    def __init__(self, form: QuadraticForm, extracted: Tensor) -> None:
-        self.form, self.extracted, self.size = form, extracted, form.size
+    It must be the same for all rows of an item where the ``ridge (n,)`` is used for more than scores.
+    """
+
+    def __init__(self, limited: LimitedForm, extracted: Tensor) -> None:
+        form = limited.form
+        self.form, self.extracted, self.size, self.items = form, extracted, form.size, limited.items
         self.Q, self.ridge = form.Q.T.contiguous(), form.ridge + extracted
         self.constant = float(form.constant.sum())
         self.row_norms = form.curvature.row_norms + extracted.abs()
@@ -46,8 +50,8 @@ class FormBound:
         return product - self.extracted * x - self.Q
 
     def scores(self, g: Tensor) -> Tensor:
-        """Scores of the items ``(B, n)`` from gradients ``(B, c, n)``."""
-        return g.square().sum(dim=1) / (2 * self.ridge)
+        """Scores of the items ``(B, size)`` from gradients ``(B, c, n)``."""
+        return self.items.sum_rows(g.square().sum(dim=1) / (2 * self.ridge))
 
     def prove(self, x: Tensor, g: Tensor, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
         """Bounds ``(B,)`` at points ``x (B, c, n)`` with gradients `g`, less all possible rounding errors.

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from psfit.certificate.form_bound import FormBound
 from psfit.certificate.quadratic import LimitedForm
-from psfit.data.form_elimination import rounding_of
 from psfit.kernels.cuda_graph import Replay, Tensors
 from psfit.kernels.linalg import cholesky
 from psfit.problem import Domain
@@ -123,7 +122,8 @@ class QuadraticRelaxation(Relaxation):
         form = limited.form
         self.form, self.size, self.kappa, self.device = form, form.size, limited.kappa, form.G.device
         self.width, self.child_iterations = WIDTH[self.device.type], CHILD_ITERATIONS
-        self.form_bound = FormBound(form, extracted)
+        self.form_bound, self.items = FormBound(limited, extracted), limited.items
+        self.limited = limited
         self.root = limited.domain
         self.rho = choose_rho(self.form_bound)
         shifted = form.G.clone()
@@ -164,14 +164,17 @@ class QuadraticRelaxation(Relaxation):
 
     def _make_steps(self, domain: Domain, iterations: int) -> Callable[[Tensors], Tensors]:
         """A function that makes CHECK_EVERY iterations from z and u; it also returns the last x and its gradient."""
-        Q, rho, ridge = self.form_bound.Q, self.rho, self.form_bound.ridge
+        Q, rho, items = self.form_bound.Q, self.rho, self.items
+        ridge = items.pack_ridge(self.form_bound.ridge)
 
         def step(tensors: Tensors) -> Tensors:
             z, u = tensors["z"], tensors["u"]
             x = self._product(Q + rho * (z - u), self.inverse)
             w = x + u
-            factor, shares = domain.shrink(torch.linalg.vector_norm(w, dim=1), ridge, rho)
-            moved = factor.unsqueeze(1) * w
+            length = torch.linalg.vector_norm(w, dim=1)
+            length = items.sum_rows(length.square()).sqrt() if items.in_groups else length
+            factor, shares = domain.shrink(length, ridge, rho)
+            moved = items.spread_rows(factor).unsqueeze(1) * w
             return {"z": moved, "u": w - moved, "x": x, "g": rho * (z - u - x), "shares": shares}
 
         def repeat(tensors: Tensors) -> Tensors:
@@ -188,7 +191,6 @@ class QuadraticRelaxation(Relaxation):
         return (X.reshape(-1, X.shape[2]) @ symmetric).view_as(X)
 
     def optima(self, supports: Tensor, state: tuple[Tensor, ...] | None, enough: float) -> tuple[Tensor, Tensor]:
-        minima = [self.root.minimise(self.form, support) for support in supports]
-        errors = [rounding_of(self.form, minimum) for minimum in minima]
-        numbers = torch.tensor([[minimum.value for minimum in minima], errors], dtype=torch.float64, device=self.device)
-        return numbers[0], numbers[1]
+        minima = [self.limited.minimise(support) for support in supports]
+        numbers = torch.tensor(minima, dtype=torch.float64, device=self.device)
+        return numbers[:, 0], numbers[:, 1]

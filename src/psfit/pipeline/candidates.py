@@ -133,14 +133,15 @@ def _score_newcomers(inst: Instance, part: Instance, Z: Tensor, problem: int, va
     chosen = _support(inst, Z, problem)
     fitted = Fit(Z, value, 0.0, _slopes_at(part, problem, inst.pick_rows(Z, index)))
     for features, block in _split_features(inst, chosen):
-        support = inst.items.by_feature(chosen)[features].flatten()
+        support = chosen[inst.items.items_of(features)]
         objective = DataObjective(block, problem)
         model = objective.model(replace(fitted, Z=inst.pick_rows(Z, features)), support)
-        width = len(support) // len(features)
         for scores, _, newcomers in objective.domain.swap_scores(model, support):
             if scores.numel():
-                best_gain = (scores.amax(dim=0) / max(abs(value), 1e-300)).cpu()
-                gains.scatter_reduce_(0, features[newcomers // width].cpu(), best_gain, "amax")
+                best_gain = torch.full_like(scores[0], -torch.inf, size=(block.items.size,))
+                best_gain[newcomers] = scores.amax(dim=0) / max(abs(value), 1e-300)
+                by_feature = block.items.by_feature(best_gain).amax(dim=1)
+                gains.scatter_reduce_(0, features.cpu(), by_feature.cpu(), "amax")
     return gains
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from psfit.data.quadratic_form import Minimum, QuadraticForm
 from psfit.problem.exchanges import score_additions, score_swaps
-from psfit.problem.items import Items, OutputItems
+from psfit.problem.items import Items
 from psfit.problem.local_model import LocalModel
 
 
@@ -79,12 +79,9 @@ class Domain:
 
     def restrict(self, index: Tensor) -> "Domain":
         """The domain of some of the items ``(k,)``; the others are outside."""
-        items = self.items
-        # Some entries of several outputs are no table any more, only a list.
-        listed = items.size > items.features
         return replace(
             self,
-            items=OutputItems(len(index), 1, items.free) if listed else replace(items, features=len(index)),
+            items=self.items.select(index),
             inside=self.inside[:, index],
             outside=self.outside[:, index],
             group=None if self.group is None else self.group[index],
@@ -166,7 +163,7 @@ class Domain:
         """
         kept = self.inside[0] if self.decided else None
         closed = None if self.group is None else self.find_closed(chosen)
-        for gains, leaving, joining in score_swaps(model, kept, self._newcomers(chosen), self.items.width > 1):
+        for gains, leaving, joining in score_swaps(model, kept, self._newcomers(chosen), self.items):
             if closed is not None and self.group is not None:
                 same = self.group[leaving].unsqueeze(1) == self.group[joining]
                 gains = torch.where(closed[joining] & ~same, -torch.inf, gains)
@@ -174,7 +171,7 @@ class Domain:
 
     def addition_scores(self, model: LocalModel, chosen: Tensor) -> Tensor:
         """By how much each item would lower the model if it joined ``chosen (size,)``; zero where it must not."""
-        gains = score_additions(model, self._newcomers(chosen), chosen.numel(), self.items.width > 1)
+        gains = score_additions(model, self._newcomers(chosen), self.items)
         return gains if self.group is None else torch.where(self.find_closed(chosen), 0.0, gains)
 
     def _newcomers(self, chosen: Tensor) -> Tensor:

@@ -76,8 +76,9 @@ class Instance:
         """The problem's domain; without the features that were left out."""
         if self.kept is None:
             return self.problem.domain(items, limit, self.ridge.device)
-        whole = self.problem.domain(replace(items, features=self.all_features), limit, self.ridge.device)
-        return replace(whole.restrict(items.items_of(self.kept)), items=items)
+        whole = self.problem.items(self.all_features, items.outputs)
+        domain = self.problem.domain(whole, limit, self.ridge.device)
+        return replace(domain.restrict(whole.items_of(self.kept)), items=items)
 
     @cached_property
     def costs(self) -> Costs:
@@ -156,7 +157,7 @@ class Instance:
         return replace(
             self,
             source=Source(matrix, self.source.target, self.source.weight, self.source.bounds),
-            items=replace(self.items, features=len(features)),
+            items=self.items.restrict(features),
             ridge=self.ridge[keep],
             coordinates=self.coordinates.restrict(features, keep),
             kept=features if self.kept is None else self.kept[features],

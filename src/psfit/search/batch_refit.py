@@ -1,6 +1,7 @@
 """Fits on many supports of one problem at once, by quasi-Newton steps that begin with the Hessian of a known model.
 
-All supports have the same number of items and share every pass over the data. The Hessian of the model belongs to
+All supports share every pass over the data. If some have fewer variables than others, they get further ones that are
+always zero. The Hessian of the model belongs to
 another fit. So on a CPU each trial point, also one that is not accepted, corrects the inverse Hessian of its support
 (BFGS): with a step s and the change y of the gradient along it,
 
@@ -169,11 +170,12 @@ class _Batch:
         self.matrix = inst.source.matrix.columns(self.rows)
         # The number of every variable among all of the problem, among those of the rows, and in the form.
         flat = masks[:, self.rows].flatten(1)
-        self.place = flat.nonzero()[:, 1].view(len(chosen), -1)
+        self.place, self.real = _find_places(flat)
         in_form = self._numbers_in_form(local, n, device)[self.rows].flatten()[self.place]
         self.ridge = inst.ridge[self.rows].expand(-1, self.c).reshape(-1)[self.place]
-        self.H = form.H[in_form.unsqueeze(2), in_form.unsqueeze(1)]
-        self.q = form.Q[:, 0][in_form]
+        H, both = form.H[in_form.unsqueeze(2), in_form.unsqueeze(1)], self.real.unsqueeze(2) * self.real.unsqueeze(1)
+        self.H = both * H + torch.diag_embed(1 - self.real)
+        self.q = self.real * form.Q[:, 0][in_form]
         self.factor = cholesky(self.H)
         self.target = inst.source.target[:, self.outputs]
         small = self.c == 1 and self.place.numel() * len(self.target) <= MOST_LOOPED
@@ -187,8 +189,9 @@ class _Batch:
         inst, numbers = self.inst, torch.full((n, self.c), -1, device=device)
         free = inst.items.free * self.c
         size = len(local.form.H)
-        if inst.items.width > 1 or local.index is None:
-            features = torch.arange(inst.items.features, device=device) if local.index is None else local.index
+        if inst.items.in_blocks or local.index is None:
+            features = torch.arange(inst.items.features, device=device)
+            features = features if local.index is None else inst.items.features_of(local.index)
             numbers[features] = torch.arange(len(features) * self.c, device=device).view(-1, self.c)
         else:
             counted = numbers[: inst.items.features].flatten()
@@ -203,18 +206,18 @@ class _Batch:
 
     def gather(self, Z: Tensor) -> Tensor:
         """The variables ``(B, d)`` of coefficients ``Z (n, c)``."""
-        return Z[self.rows][:, self.outputs].double().flatten()[self.place]
+        return self.real * Z[self.rows][:, self.outputs].double().flatten()[self.place]
 
     def evaluate(self, x: Tensor, index: Tensor | slice = EVERY) -> tuple[Tensor, Tensor]:
         """Objectives ``(k,)`` and gradients ``(k, d)`` of the supports in `index`; the same on all ranks."""
-        place, ridge = self.place[index], self.ridge[index]
+        place, ridge, real = self.place[index], self.ridge[index], self.real[index]
         room = max(1, MOST_NUMBERS // max(1, self.target.numel()))
         parts = zip(x.split(room), place.split(room), strict=True)
         sums = torch.cat([self._sum_samples(*part) for part in parts]) if len(x) else x.new_zeros(0, x.shape[1] + 1)
         if self.inst.grid.nodes.comm.rank == 0:
             sums[:, 0] += 0.5 * (ridge * x.square()).sum(dim=1)
         summed = self.inst.grid.total_of_nodes(sums)
-        return summed[:, 0], summed[:, 1:] + ridge * x
+        return summed[:, 0], real * (summed[:, 1:] + ridge * x)
 
     def _sum_samples(self, x: Tensor, place: Tensor) -> Tensor:
         """Losses of this rank's samples and their derivatives, ``(k, 1 + d)``."""
@@ -252,10 +255,22 @@ class _Batch:
     def _spread(self, x: Tensor, place: Tensor) -> Tensor:
         """Coefficients ``(k, rows, c')``."""
         whole = x.new_zeros(len(x), len(self.rows) * self.c)
-        return whole.scatter(1, place, x).view(len(x), -1, self.c)
+        return whole.scatter_add(1, place, x).view(len(x), -1, self.c)
 
     def coefficients(self, x: Tensor) -> Tensor:
         """Coefficients ``(B, n, c')`` of all features."""
         whole = x.new_zeros(len(x), len(self.inst.ridge), self.c)
         whole[:, self.rows] = self._spread(x, self.place)
         return whole
+
+
+def _find_places(flat: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the rows of a mask ``(B, N)`` are true, ``(B, d)``, and ones; with fewer than d places also zeros."""
+    counts = flat.sum(dim=1, keepdim=True)
+    most = int(counts.max())
+    if bool((counts == most).all()):
+        place = flat.nonzero()[:, 1].view(len(flat), -1)
+        return place, torch.ones_like(place, dtype=torch.float64)
+    place = flat.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :most]
+    real = torch.arange(most, device=flat.device) < counts
+    return torch.where(real, place, 0), real.double()

@@ -134,7 +134,9 @@ class FormObjective(Objective):
     def whole_form(self) -> LocalForm:
         """The form of all items, which is the same everywhere."""
         assert self.form.hessian is not None
-        form = SearchForm(self.form.hessian, self.form.Q, self.power)
+        items = self.inst.items
+        item = items.item_of(torch.arange(items.features), 0) if items.in_groups else None
+        form = SearchForm(self.form.hessian, self.form.Q, self.power, item=item)
         return LocalForm(form, self.domain, None, self.inst.grid, self.rel_tol, self._recordings)
 
 
