@@ -89,6 +89,14 @@ class GroupItems(Items):
     def features_of(self, index: Tensor) -> Tensor:
         return torch.isin(self._group_on(index.device), index).nonzero().flatten()
 
+    def take_first(self, order: Tensor, count: int, least: int) -> Tensor:
+        rank = torch.empty_like(order)
+        rank[order] = torch.arange(len(order), device=order.device)
+        ranked = self.least_rows(rank.double()).argsort()
+        lengths = self.lengths.to(order.device)[ranked].cumsum(0)
+        number = max(int((lengths <= count).sum()), min(least, self.size))
+        return self.features_of(ranked[:number])
+
     def by_feature(self, values: Tensor) -> Tensor:
         return self.spread_rows(values).unsqueeze(1)
 

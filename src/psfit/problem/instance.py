@@ -92,6 +92,7 @@ class Instance:
             self.sizes,
             known,
             len(self.items.outputs_of(0)),
+            max(1, round(1 / self.items.per_feature)),
         )
 
     @cached_property

@@ -115,6 +115,13 @@ class Items(ABC):
         """The features, sorted, of some items of one problem by sorted indices."""
         return index
 
+    def take_first(self, order: Tensor, count: int, least: int) -> Tensor:
+        """The features, sorted, of the first items in an `order` of features: at most `count` of them.
+
+        There may be more if these are fewer than `least` items.
+        """
+        return order[:count].sort().values
+
     def sum_rows(self, values: Tensor) -> Tensor:
         """Sums over the features of each item: ``(..., p) -> (..., size)``, where items are whole rows."""
         return values
