@@ -17,8 +17,8 @@ from psfit.problem import Domain
 
 @dataclass(frozen=True)
 class Point:
-    """A point ``x (c, n)`` with the bound `lower` that it proves, the scores ``(1, size)`` of the items behind it, and how
-    much of the bound is `lost` to rounding.
+    """A point ``x (c, n)`` with the bound `lower` that it proves, the scores ``(1, size)`` of the items behind it, and
+    how much of the bound is `lost` to rounding.
     """
 
     x: Tensor

@@ -144,7 +144,7 @@ def _score_newcomers(inst: Instance, part: Instance, Z: Tensor, problem: int, va
         model = objective.model(replace(fitted, Z=inst.pick_rows(Z, features)), support)
         for scores, _, newcomers in objective.domain.swap_scores(model, support):
             if scores.numel():
-                best_gain = torch.full_like(scores[0], -torch.inf, size=(block.items.size,))
+                best_gain = scores.new_full((block.items.size,), -torch.inf)
                 best_gain[newcomers] = scores.amax(dim=0) / max(abs(value), 1e-300)
                 by_feature = block.items.by_feature(best_gain).amax(dim=1)
                 gains.scatter_reduce_(0, features.cpu(), by_feature.cpu(), "amax")

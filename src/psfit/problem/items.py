@@ -1,8 +1,8 @@
 """Items: what the limit kappa counts among the coefficients, and which coefficients belong to each item.
 
 Coefficients are ``Z (p + free, c)``; the last `free` rows (the intercept) are never counted. A table
-``(problems, size)`` holds one number for each item. Single items are the coefficients of each output, where every output
-is a problem of its own; the entries of all outputs together; or whole rows. Groups of features are items in `groups`.
+``(problems, size)`` holds one number for each item. Single items are the coefficients of each output, where every
+output is a problem of its own; the entries of all outputs together; or whole rows. See `groups` for those of features.
 """
 
 from abc import ABC, abstractmethod

@@ -176,8 +176,8 @@ def _set_coordinates(
 def _choose_scales(problem: Problem, items: Items, columns: _Columns, total_weight: Tensor) -> Tensor:
     """The standard deviations of the columns ``(p,)``, zero for useless ones; or those of groups, by mean squares.
 
-    A relaxation gives the coefficients of an item one share of the limit, so all of them must have the same ridge. Where
-    it depends on the scales, the columns of a group have the same one.
+    A relaxation gives the coefficients of an item one share of the limit, so all of them must have the same ridge.
+    Where it depends on the scales, the columns of a group have the same one.
     """
     scales = torch.where(columns.useful, columns.norms, 0.0) / total_weight.sqrt()
     if problem.standardize or not items.in_groups:

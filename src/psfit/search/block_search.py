@@ -118,7 +118,7 @@ def _order_variables(form: SearchForm, items: int) -> tuple[np.ndarray, np.ndarr
 def _drop_dependent(
     H: Tensor, Q: Tensor, widths: Tensor, intercepts: int, share: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The form without directions of an item that, with the intercepts, have no more than a `share` of its curvature."""
+    """The form without directions of an item that have at most a `share` of its curvature, given the intercepts."""
     free = H[len(H) - intercepts :, len(H) - intercepts :]
     moved = torch.linalg.solve(free, H[len(H) - intercepts :]) if intercepts else H[:0]
     ends = widths.cumsum(0)

@@ -54,7 +54,8 @@ def make_rules(
     """The rules of items with ``widths (items,)`` variables, and of intercepts behind them, which stay in."""
     starts = np.concatenate([[0], np.cumsum(widths)])
     others = variables - int(starts[-1])
-    groups, owner = np.full(variables, -1), np.concatenate([np.repeat(np.arange(len(fixed)), widths), [-1] * others])
+    groups, alone = np.full(variables, -1), np.full(others, -1)
+    owner = np.concatenate([np.repeat(np.arange(len(fixed)), widths), alone])
     groups[starts[:-1]] = group
     single = Rules(np.concatenate([np.repeat(fixed, widths), np.ones(others, bool)]), groups, most, accuracy)
     return BlockRules(single, starts, owner, np.ones(len(fixed), np.int64) if weights is None else weights)
@@ -86,7 +87,7 @@ def shrink(H: np.ndarray, Q: np.ndarray, state: State, size: int, limit: int, ru
         J = int(cost.argmin())
         if cost[J] == np.inf:
             break
-        size = change(H, Q, state, size, rules.single, _exit(state, size, int(known.items[J]), rules))
+        size = change(H, Q, state, size, rules.single, _exit(state, size, known.items[J : J + 1], rules))
     return size
 
 
@@ -135,9 +136,12 @@ def _entry(item: int, rules: BlockRules) -> np.ndarray:
     return np.stack([np.full(len(variables), -1), variables], axis=1)
 
 
-def _exit(state: State, size: int, item: int, rules: BlockRules) -> np.ndarray:
-    """The changes that take an item out, its last place first: each time the last variable gets the free place."""
-    places = np.flatnonzero(rules.owner[state.places[:size]] == item)[::-1]
+def _exit(state: State, size: int, items: np.ndarray, rules: BlockRules) -> np.ndarray:
+    """The changes that take items out, their last place first: each time the last variable gets the free place."""
+    leaves = np.zeros(len(rules.weights) + 1, bool)
+    leaves[items] = True
+    # The last entry is that of variables without an item.
+    places = np.flatnonzero(leaves[rules.owner[state.places[:size]]])[::-1]
     return np.stack([places, np.full(len(places), -1)], axis=1)
 
 
@@ -166,7 +170,7 @@ def descend(
         place, newcomer, gain = best_swap(H, state, size, limit, rules, rel_tol * abs(constant + value))
         if place < 0:
             return size, value, count
-        gone = int(rules.owner[state.places[place]])
+        gone = rules.owner[state.places[place : place + 1]]
         steps = np.concatenate([_exit(state, size, gone, rules), _entry(newcomer, rules)])
         size = change(H, Q, state, size, rules.single, steps)
         before, value = value, value_of(Q, state, size)
@@ -198,7 +202,7 @@ def descend_from(
     Returns the items at the end, their objective, and the number of swaps.
     """
     state = State(*(array.copy() for array in base))
-    moved = _move(H, Q, state, size, start, rules)
+    moved = _move(H, Q, base, state, size, start, rules)
     if (state.taken > rules.single.most).any() or rules.used(state) > limit:
         _copy_state(base, state)
         moved = size
@@ -206,35 +210,33 @@ def descend_from(
     return state.inside[rules.starts[:-1]].copy(), value, count
 
 
-def _move(H: np.ndarray, Q: np.ndarray, state: State, size: int, start: np.ndarray, rules: BlockRules) -> int:
-    """Exchange items until the support is that of ``start (items,)``; those that depend on the support stay out.
+def _move(
+    H: np.ndarray, Q: np.ndarray, base: State, state: State, size: int, start: np.ndarray, rules: BlockRules
+) -> int:
+    """Exchange items of `state`, a copy of `base`, until the support is that of ``start (items,)``.
 
-    In their place come back items that have left. Returns the number of variables.
+    Items that depend on the support stay out; in their place stay items of the base. Returns the number of variables.
     """
-    inside = state.inside[rules.starts[:-1]]
-    leaving, joining = np.flatnonzero(inside & ~start).tolist(), np.flatnonzero(start & ~inside).tolist()
-    for gone in leaving:
-        size = change(H, Q, state, size, rules.single, _exit(state, size, gone, rules))
-    missing = 0
-    for item in joining:
-        before, size = size, _join_if_regular(H, Q, state, item, size, rules)
-        missing += size == before
-    for gone in leaving:
-        if missing > 0:
-            before, size = size, _join_if_regular(H, Q, state, gone, size, rules)
-            missing -= size > before
+    inside = base.inside[rules.starts[:-1]]
+    leaving, joining = np.flatnonzero(inside & ~start), np.flatnonzero(start & ~inside)
+    steps = [_exit(state, size, leaving, rules), *(_entry(int(item), rules) for item in joining)]
+    moved = change(H, Q, state, size, rules.single, np.concatenate(steps))
+    if _are_regular(H, state, moved, rules):
+        return moved
+    _copy_state(base, state)
+    for gone, item in zip(leaving, joining, strict=False):
+        less = change(H, Q, state, size, rules.single, _exit(state, size, np.array([gone]), rules))
+        size = change(H, Q, state, less, rules.single, _entry(int(item), rules))
+        if not _are_regular(H, state, size, rules):
+            less = change(H, Q, state, size, rules.single, _exit(state, size, np.array([item]), rules))
+            size = change(H, Q, state, less, rules.single, _entry(int(gone), rules))
     return size
 
 
-def _join_if_regular(H: np.ndarray, Q: np.ndarray, state: State, item: int, size: int, rules: BlockRules) -> int:
-    """Put an item after the last one, unless it depends on the support; return the new number of variables."""
-    steps = _entry(item, rules)
-    for o, (_, i) in enumerate(steps):
-        if state.left[i] <= rules.single.accuracy * H[i, i]:
-            change(H, Q, state, size + o, rules.single, _exit(state, size + o, item, rules))
-            return size
-        change(H, Q, state, size + o, rules.single, steps[o : o + 1])
-    return size + len(steps)
+def _are_regular(H: np.ndarray, state: State, size: int, rules: BlockRules) -> bool:
+    """Whether no variable inside depends on the others: each has a Schur complement above the least one."""
+    places = state.places[:size]
+    return bool((state.K.diagonal()[:size] * H[places, places] * rules.single.accuracy < 1).all())
 
 
 def compile_kernels() -> None:
