@@ -98,7 +98,7 @@ class GroupItems(Items):
         return self.features_of(ranked[:number])
 
     def by_feature(self, values: Tensor) -> Tensor:
-        return self.spread_rows(values).unsqueeze(1)
+        return self.spread_rows(values.flatten()).unsqueeze(1)
 
     def sum_rows(self, values: Tensor) -> Tensor:
         return values.new_zeros(*values.shape[:-1], self.size).index_add_(-1, self._group_on(values.device), values)
