@@ -35,7 +35,9 @@ def search(H, Q, starts, width, limits=FREE):
     state, size, rules = build(H, Q, CHOSEN, width, limits)
     masks = [np.isin(np.arange(ITEMS), start) for start in starts]
     ends = [block_swaps.descend_from(H, Q, state, size, mask, 3, rules, 1.0, 1e-12, 100) for mask in masks]
-    return [np.flatnonzero(chosen).tolist() for chosen, _, _ in ends], *map(list, zip(*(end[1:] for end in ends), strict=True))
+    return [np.flatnonzero(chosen).tolist() for chosen, _, _ in ends], *map(
+        list, zip(*(end[1:] for end in ends), strict=True)
+    )
 
 
 @pytest.mark.parametrize("limits", [FREE, LIMITED])
