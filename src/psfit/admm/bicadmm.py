@@ -40,7 +40,7 @@ class BiCADMM(Settings):
             iteration=0,
             age=x.new_zeros((), dtype=torch.int64),
             local=setup.solver.init(setup.sub, x),
-            bilinear=bilinear_start(z, instance.kappa, instance.items),
+            bilinear=bilinear_start(z, instance.item_counts, instance.items),
             u=torch.zeros_like(x),
             sums=nothing,
             sizes=nothing,
@@ -106,7 +106,7 @@ class BiCADMM(Settings):
         """The bilinear step. When rho_b grows by a factor, its scaled multiplier v is divided by it."""
         last, (ratio, shrink) = state.bilinear, setup.pressure(state.age)
         before = BilinearState(last.z, last.s, last.t, last.v * shrink, last.residual)
-        return bilinear_step(before, mean, setup.instance.kappa, ratio, setup.instance.items)
+        return bilinear_step(before, mean, setup.instance.item_counts, ratio, setup.instance.items)
 
 
 def _sum_together(grid: Grid, parts: list[Tensor]) -> list[Tensor]:

@@ -177,7 +177,7 @@ class Search:
             self.floor = min(self.floor, float(lower[high].min()))
         # No places left, or no more candidates than places: one support remains.
         free, left = domain.free, domain.left.squeeze(1)
-        leaf = possible & ~high & ((left <= 0) | (free.sum(dim=1) <= left))
+        leaf = possible & ~high & ((left <= 0) | (domain.weigh(free).squeeze(1) <= left))
         if bool(leaf.any()):
             supports = torch.where(left.unsqueeze(1) > 0, domain.inside | free, domain.inside)
             self._try(supports[leaf], tuple(part[leaf] for part in bounds.state), closing=True)
@@ -203,6 +203,11 @@ class Search:
         """Try the supports of the largest shares in the nodes with the smallest bounds."""
         count = max(FEWEST_ROUNDINGS, len(lower) // NODES_PER_ROUNDING)
         rows = lower.argsort()[:count]
+        if domain.weights is not None:
+            some = domain.select(rows)
+            supports = some.largest(bounds.shares[rows])
+            self._try(supports, tuple(part[rows] for part in bounds.state))
+            return
         outside = domain.outside[rows]
         order = torch.where(outside, -1.0, bounds.shares[rows] + domain.inside[rows].double())
         chosen = order.topk(min(self.relaxation.kappa, order.shape[1]), dim=1).indices

@@ -105,7 +105,7 @@ def _prove_quadratic(
         decided = not bool(keep.all())
         if decided:
             limited, extracted = limited.reduce(domain.inside[0], domain.outside[0]), extracted[keep]
-        closed = root >= objective - gap_tol * abs(objective) or limited.kappa <= 0 or limited.size <= limited.kappa
+        closed = root >= objective - gap_tol * abs(objective) or not limited.has_choice
         if closed or stop(Standing(objective, root, 0, 1)):
             break
         can_improve = limited.form.size <= MOST_ITEMS and bool(slope.any())
@@ -114,7 +114,7 @@ def _prove_quadratic(
         if can_improve and bool(limited.form.curvature.extracted.any()):
             extracted = extracted + 1.5 / (k + 4) * (improve_extraction(limited, slope) - extracted)
         extracted = extraction.make_safe(limited.form.curvature, extracted)
-    if limited.kappa <= 0 or limited.size <= limited.kappa:
+    if not limited.has_choice:
         tree = _solve_single_support(limited, objective)
     else:
         if decided:
@@ -153,7 +153,7 @@ def _prove_by_passes(
 ) -> Proof:
     """Branch with bounds from the data; where supports are few, prove each of them."""
     root = relaxation.root
-    if are_few(root.items.size, relaxation.kappa):
+    if root.weights is None and are_few(root.items.size, relaxation.kappa):
         tree = Search(relaxation, objective, gap_tol).try_all(stop)
         return Proof(tree.lower, tree.upper, tree.support, root.inside[0], root.outside[0], tree.explored)
     bounds = relaxation.bound(root, relaxation.start(Z), objective, steps).without_nan()

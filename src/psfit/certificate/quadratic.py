@@ -30,7 +30,7 @@ class LimitedForm:
         form, items, device = inst.proof_form, inst.items, inst.ridge.device
         whole: Items = RowItems(form.size, form.Q.shape[1], 0)
         if isinstance(items, GroupItems):
-            whole = GroupItems(form.size, form.Q.shape[1], 0, items.group)
+            whole = GroupItems(form.size, form.Q.shape[1], 0, items.group, items.counts_features)
         numbers = torch.arange(form.size, device=device)
         return cls(form, inst.problem.kappa[0], torch.arange(whole.size, device=device), numbers, whole)
 
@@ -44,6 +44,11 @@ class LimitedForm:
         """The supports of these items within the limit."""
         return Domain.of(self.items, self.kappa, self.index.device)
 
+    @property
+    def has_choice(self) -> bool:
+        """Whether several supports are as large as possible."""
+        return 0 < self.kappa < self.items.capacity
+
     def with_ridge(self, ridge: Tensor) -> "LimitedForm":
         """The same with another ridge ``(n,)``."""
         return replace(self, form=self.form.with_ridge(ridge))
@@ -54,7 +59,7 @@ class LimitedForm:
         kept = ~(inside | outside)
         index, rows = kept.nonzero().flatten(), self.items.spread_rows(kept)
         return LimitedForm(
-            form, self.kappa - int(inside.sum()), self.index[index], self.rows[rows], self.items.select(index)
+            form, self.kappa - int(self.domain.weigh(inside)), self.index[index], self.rows[rows], self.items.select(index)
         )
 
     def minimise(self, chosen: Tensor) -> tuple[float, float]:

@@ -97,10 +97,13 @@ def least_ridge(domain: Domain, sizes: Tensor) -> Tensor:
     The largest items have whole places; the others have shares in proportion to their sizes.
     """
     fixed = torch.where(domain.inside, sizes, 0.0).square().sum(dim=1)
-    ranked = torch.where(domain.free, sizes, 0.0).sort(dim=1, descending=True).values
-    rest = ranked.flip(1).cumsum(dim=1).flip(1)
-    left = domain.left.clamp(min=0) - torch.arange(ranked.shape[1], device=sizes.device)
-    large = ((left > 0) & (ranked * left > rest)).cummin(dim=1).values
+    weights = torch.ones_like(sizes) if domain.weights is None else domain.weights.to(sizes).expand_as(sizes)
+    free = torch.where(domain.free, sizes, 0.0)
+    keys, order = (free / weights.sqrt()).sort(dim=1, descending=True)
+    ranked, weights = free.gather(1, order), weights.gather(1, order)
+    rest = (ranked * weights.sqrt()).flip(1).cumsum(dim=1).flip(1)
+    left = domain.left.clamp(min=0) - (weights.cumsum(dim=1) - weights)
+    large = ((left > 0) & (keys * left > rest)).cummin(dim=1).values
     full = large.sum(dim=1, keepdim=True).clamp(max=ranked.shape[1] - 1)
     shared = rest.gather(1, full).square() / left.gather(1, full).clamp(min=1)
     return 0.5 * (fixed + torch.where(large, ranked, 0.0).square().sum(dim=1) + shared.squeeze(1))

@@ -81,7 +81,7 @@ def _add_newcomers(inst: Instance, Z: Tensor, newcomers: Tensor, index: Tensor, 
 
 def _take_first(inst: Instance, order: Tensor, count: int) -> Tensor:
     """The features of the first items in an order of features; always enough items for two supports."""
-    return inst.items.take_first(order, count, 2 * max(inst.problem.kappa))
+    return inst.items.take_first(order, count, 2 * inst.items.count_within(max(inst.problem.kappa)))
 
 
 def rank_features(inst: Instance, start: Tensor | None) -> Tensor:

@@ -100,9 +100,9 @@ def run_path(
 def check_kappas(kappas: Iterable[int], items: Items) -> tuple[int, ...]:
     """The limits, rising; or an error that says what is wrong with them."""
     rising = tuple(sorted(set(KAPPAS("kappas", kappas))))
-    if rising[-1] > items.size:
+    if rising[-1] > items.capacity:
         raise ValueError(
-            f"kappas={describe(list(rising))} must lie between 1 and {items.size}, the number of items with "
+            f"kappas={describe(list(rising))} must lie between 1 and {items.capacity}, the number of items with "
             f"n_features={items.features}"
         )
     return rising

@@ -61,7 +61,17 @@ class Domain:
     @property
     def limit(self) -> Tensor:
         """How many items a support may have, ``(B, 1)``."""
-        return self.left + self.inside.sum(dim=1, keepdim=True)
+        return self.left + self.weigh(self.inside)
+
+    @cached_property
+    def weights(self) -> Tensor | None:
+        """What each item takes of the limit ``(size,)``; None where items are counted."""
+        weights = self.items.weights
+        return None if weights is None else weights.to(self.inside.device)
+
+    def weigh(self, chosen: Tensor) -> Tensor:
+        """What the items ``chosen (..., size)`` take of the limit, ``(..., 1)``."""
+        return (chosen if self.weights is None else chosen * self.weights).sum(dim=-1, keepdim=True)
 
     @cached_property
     def decided(self) -> bool:
@@ -103,7 +113,7 @@ class Domain:
 
     def decide(self, inside: Tensor, outside: Tensor) -> "Domain":
         """The domain with the same limits and these items, ``(B, size)``, inside and outside."""
-        return replace(self, inside=inside, outside=outside, left=self.limit - inside.sum(dim=1, keepdim=True))
+        return replace(self, inside=inside, outside=outside, left=self.limit - self.weigh(inside))
 
     def select(self, index: Tensor) -> "Domain":
         """Some rows of the batch."""
@@ -112,7 +122,7 @@ class Domain:
     def allows(self, support: Tensor) -> bool:
         """Whether a batch of one allows the items ``support (size,)``."""
         misses, exceeds = self.inside[0] & ~support, self.outside[0] & support
-        if bool(misses.any() | exceeds.any()) or int(support.sum()) > int(self.limit):
+        if bool(misses.any() | exceeds.any()) or int(self.weigh(support)) > int(self.limit):
             return False
         return self.group is None or self._groups_allow(support)
 
@@ -125,9 +135,12 @@ class Domain:
     def fill(self, chosen: Tensor, keys: Tensor, count: int) -> Tensor:
         """A support ``chosen (size,)`` with further items of a batch of one: those with the largest ``keys (size,)``.
 
-        At most `count` items are added, none with a key of minus infinity; ties go to the smaller index.
+        The items that are added take at most `count` of the limit. None has a key of minus infinity; ties go to the
+        smaller index.
         """
         keys = torch.where(chosen | self.outside[0], -torch.inf, keys)
+        if self.weights is not None:
+            return self._fill_weights(chosen, keys, count)
         if self.group is not None:
             return self._fill_groups(chosen, keys, count)
         order = keys.argsort(descending=True, stable=True)[:count]
@@ -142,6 +155,17 @@ class Domain:
                 break
             chosen = chosen.index_fill(0, torch.tensor([best], device=chosen.device), True)
         return chosen
+
+    def _fill_weights(self, chosen: Tensor, keys: Tensor, room: int) -> Tensor:
+        """One item after the other, as far as there is room for it."""
+        assert self.weights is not None
+        order = keys.argsort(descending=True, stable=True)
+        added = []
+        for item, weight in zip(order[keys[order] > -torch.inf].tolist(), self.weights[order].tolist(), strict=False):
+            if weight <= room:
+                added.append(item)
+                room -= weight
+        return chosen.index_fill(0, torch.tensor(added, dtype=torch.int64, device=chosen.device), True)
 
     def largest(self, packed: Tensor) -> Tensor:
         """Supports ``(B, size)`` of the largest magnitudes in ``packed (B, size)``."""
@@ -180,14 +204,45 @@ class Domain:
         return joining.nonzero().flatten()
 
     def conjugate(self, scores: Tensor) -> Tensor:
-        """``(B,)``: scores of the items inside, and the largest of the free ones in the places left."""
+        """``(B,)``: scores of the items inside, and the largest of the free ones in the places left.
+
+        Where items have weights, the best item that does not fit any more counts with a share.
+        """
+        if self.weights is not None:
+            ranked, weights, _ = self._rank_by_weight(scores)
+            before = weights.cumsum(dim=1) - weights
+            share = ((self.left - before) / weights).clamp(0, 1)
+            return torch.where(self.inside, scores, 0.0).sum(dim=1) + (share * ranked).sum(dim=1)
         most = min(int(self.left.max()), scores.shape[1])
         ranked = torch.where(self.free, scores, 0.0).topk(max(most, 0), dim=1).values
         counted = torch.arange(ranked.shape[1], device=scores.device) < self.left
         return torch.where(self.inside, scores, 0.0).sum(dim=1) + torch.where(counted, ranked, 0.0).sum(dim=1)
 
+    def _rank_by_weight(self, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores, weights, and scores for each unit of weight ``(B, size)``, the largest of these first.
+
+        Items that do not fit have a score of zero.
+        """
+        assert self.weights is not None
+        fitting = torch.where(self.free & (self.weights <= self.left), scores, 0.0)
+        ratio, order = (fitting / self.weights).sort(dim=1, descending=True)
+        return fitting.gather(1, order), self.weights.expand_as(scores).gather(1, order), ratio
+
+    def _weighted_margins(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """With the price of a unit of the limit, at which the conjugate is a sum over items, each counts by itself."""
+        assert self.weights is not None
+        _, weights, ratio = self._rank_by_weight(scores)
+        whole = (weights.cumsum(dim=1) <= self.left).sum(dim=1, keepdim=True)
+        price = torch.cat([ratio, torch.zeros_like(ratio[:, :1])], dim=1).gather(1, whole)
+        fits = self.weights <= self.left
+        out = torch.where(self.free & fits, (scores - price * self.weights).clamp(min=0), 0.0)
+        into = torch.where(fits, (price * self.weights - scores).clamp(min=0), torch.inf)
+        return out, torch.where(self.free, into, 0.0)
+
     def margins(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """By how much a bound rises if a free item is put outside, or inside: ``(B, size)`` each, else zero."""
+        if self.weights is not None:
+            return self._weighted_margins(scores)
         size = scores.shape[1]
         ranked = torch.where(self.free, scores, 0.0).sort(dim=1, descending=True).values
         ranked = torch.cat([torch.full_like(ranked[:, :1], torch.inf), ranked, torch.zeros_like(ranked[:, :1])], dim=1)
@@ -214,23 +269,24 @@ class Domain:
 
         Returns factors ``(B, size)`` for items of magnitude ``size (B, size)``, and shares. For given shares an item is
         multiplied by ``rho s / (rho s + r)``. The best shares are ``a_j theta - r_j / rho`` clipped to [0, 1] with
-        ``a_j = size_j sqrt(r_j)``, and the one number ``theta`` makes them add up to the places left. Their sum grows
+        ``a_j = size_j sqrt(r_j / weight_j)``, and the one number ``theta`` makes them add up to the places left. Their sum grows
         piecewise linearly in theta: sorted kinks and cumulative sums find the piece.
         """
         free = self.free & (size > 0)
-        slope = torch.where(free, size * ridge.sqrt(), 0.0).double()
+        weights = torch.ones_like(size) if self.weights is None else self.weights.to(size).expand_as(size)
+        slope = torch.where(free, size * (ridge / weights).sqrt(), 0.0).double()
         offset = (ridge / rho).double().expand_as(slope)
         # The share of an item is zero up to the first of its kinks and one from the second on.
         kinks, order = torch.cat([offset / slope, (1 + offset) / slope], dim=1).sort(dim=1)
-        steep = torch.cat([slope, -slope], dim=1).gather(1, order).cumsum(dim=1)
-        level = torch.cat([-offset, 1 + offset], dim=1).gather(1, order).cumsum(dim=1)
+        steep = (torch.cat([slope, -slope], dim=1) * weights.repeat(1, 2)).gather(1, order).cumsum(dim=1)
+        level = (torch.cat([-offset, 1 + offset], dim=1) * weights.repeat(1, 2)).gather(1, order).cumsum(dim=1)
         before = (steep * kinks + level < self.left) & kinks.isfinite()
         piece = before.sum(dim=1, keepdim=True).clamp(1, kinks.shape[1] - 1)
         steep, level = steep.gather(1, piece - 1), level.gather(1, piece - 1)
         low, high = kinks.gather(1, piece - 1), kinks.gather(1, piece)
         theta = torch.where(steep > 0, (self.left - level) / steep, low).clamp(low, high)
         share = (slope * theta.nan_to_num() - offset).clamp(0, 1)
-        roomy = free.sum(dim=1, keepdim=True) <= self.left
+        roomy = self.weigh(free) <= self.left
         share = torch.where(roomy, free.to(share), share) * (self.left > 0)
         share = torch.where(self.inside, 1.0, share)
         return rho * share / (rho * share + ridge), share

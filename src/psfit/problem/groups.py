@@ -17,9 +17,12 @@ class GroupItems(Items):
     ----------
     group : Tensor (features,) of integers
         The group of each feature, from 0 without gaps.
+    counts_features : bool
+        Whether a group takes as much of the limit as it has features.
     """
 
     group: Tensor = field(compare=False)
+    counts_features: bool = False
 
     @cached_property
     def lengths(self) -> Tensor:
@@ -33,6 +36,17 @@ class GroupItems(Items):
     @property
     def width(self) -> int:
         return -(-self.features * len(self.outputs_of(0)) // self.size)
+
+    @property
+    def weights(self) -> Tensor | None:
+        return self.lengths if self.counts_features else None
+
+    @property
+    def capacity(self) -> int:
+        return self.features if self.counts_features else self.size
+
+    def count_within(self, limit: int) -> int:
+        return max(1, limit * self.size // self.features) if self.counts_features else limit
 
     @property
     def in_blocks(self) -> bool:
@@ -53,7 +67,7 @@ class GroupItems(Items):
         return self._with_groups(torch.searchsorted(labels, self.group[torch.isin(self.group, labels)]))
 
     def _with_groups(self, group: Tensor) -> "GroupItems":
-        return type(self)(len(group), self.outputs, self.free, group)
+        return type(self)(len(group), self.outputs, self.free, group, self.counts_features)
 
     def pack(self, Z: Tensor) -> Tensor:
         return self.pack_scores(Z[: self.features].square()).sqrt()

@@ -63,6 +63,12 @@ class Instance:
         return torch.tensor(self.problem.kappa, device=self.source.matrix.device).unsqueeze(1)
 
     @cached_property
+    def item_counts(self) -> Tensor:
+        """About how many items the limits allow, ``(problems, 1)``."""
+        counts = [self.items.count_within(limit) for limit in self.problem.kappa]
+        return torch.tensor(counts, device=self.source.matrix.device).unsqueeze(1)
+
+    @cached_property
     def domain(self) -> Domain:
         """The supports allowed to each problem, before any item is decided."""
         return self._make_domain(self.items, self.kappa)

@@ -50,6 +50,20 @@ class Items(ABC):
         return False
 
     @property
+    def weights(self) -> Tensor | None:
+        """What each item takes of the limit ``(size,)``; None where items are counted."""
+        return None
+
+    @property
+    def capacity(self) -> int:
+        """What all items together take of the limit."""
+        return self.size
+
+    def count_within(self, limit: int) -> int:
+        """About how many items a limit allows."""
+        return limit
+
+    @property
     def per_feature(self) -> float:
         """Items for each feature, on average."""
         return self.size / self.features

@@ -76,8 +76,10 @@ def pose(
 
 def _check_limits(problem: Problem, source: Source) -> Items:
     items = problem.items(source.matrix.shape[1], source.outputs)
-    if len(problem.kappa) != items.problems or not all(1 <= k <= items.size for k in problem.kappa):
-        raise ValueError(f"kappa={problem.kappa} must hold {items.problems} number(s) from 1 to {items.size}")
+    if len(problem.kappa) != items.problems or not all(1 <= k <= items.capacity for k in problem.kappa):
+        raise ValueError(f"kappa={problem.kappa} must hold {items.problems} number(s) from 1 to {items.capacity}")
+    if items.weights is not None and min(problem.kappa) < int(items.weights.min()):
+        raise ValueError(f"kappa={problem.kappa} is less than the {int(items.weights.min())} features of every group")
     return items
 
 

@@ -69,7 +69,7 @@ class Problem:
             if len(group) != features:
                 raise ValueError(f"groups= has the groups of {len(group)} features, but there are {features}")
             together = GroupItems if rows else OutputGroupItems
-            return together(features, outputs, int(self.fit_intercept), group)
+            return together(features, outputs, int(self.fit_intercept), group, self.constraints.counts_features)
         kind: type[Items] = EntryItems if self.loss.joint else OutputItems
         return (RowItems if rows else kind)(features, outputs, int(self.fit_intercept))
 

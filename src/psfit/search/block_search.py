@@ -29,13 +29,36 @@ class BlockSearch(FormSearch):
         self.H, self.Q, self.widths = _order_variables(form, self.items)
         self.intercepts = np.arange(int(self.widths.sum()), len(self.H))
         self.mean_width = len(self.H) / self.items
+        weights = domain.items.weights
+        self.weights = None if weights is None else weights.cpu().numpy()
+
+    def measure(self, chosen: np.ndarray) -> int:
+        return int(chosen.sum()) if self.weights is None else int(self.weights[chosen].sum())
+
+    def _limit(self, chosen: np.ndarray) -> int:
+        """What a support may take of its limit: with weights, the next larger one of the limits."""
+        used = self.measure(chosen)
+        return used if self.weights is None else min((limit for limit in self.limits if limit >= used), default=used)
+
+    def perturb(self, chosen: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
+        if self.weights is None:
+            return super().perturb(chosen, share, generator)
+        removable, newcomers = np.flatnonzero(chosen & ~self.fixed), np.flatnonzero(~chosen & ~self.fixed)
+        start, count = chosen.copy(), max(1, round(share * len(removable)))
+        start[generator.permutation(removable)[:count]] = False
+        spare = self._limit(chosen) - self.measure(start)
+        for item in generator.permutation(newcomers):
+            if self.weights[item] <= spare:
+                start[item] = True
+                spare -= self.weights[item]
+        return start
 
     @cached_property
     def _rules(self) -> Any:
         domain = self.domain
         group = np.full(self.items, -1) if domain.group is None else domain.group.cpu().numpy()
         most = np.zeros(1, dtype=np.int64) if domain.most is None else domain.most.cpu().numpy()
-        return self._kernels.make_rules(self.fixed, group, most, len(self.H), self.widths, self.form.accuracy)
+        return self._kernels.make_rules(self.fixed, group, most, len(self.H), self.widths, self.form.accuracy, self.weights)
 
     @cached_property
     def _kernels(self) -> Any:
@@ -60,7 +83,7 @@ class BlockSearch(FormSearch):
         return supports
 
     def single_swaps(self, base: np.ndarray, count: int) -> list[End]:
-        state, size, limit = self._build(base), self._size(base), int(base.sum())
+        state, size, limit = self._build(base), self._size(base), self._limit(base)
         gains, partners = np.empty(self.items), np.empty(self.items, dtype=np.int64)
         self._kernels.score_newcomers(self.H, state, size, limit, self._rules, gains, partners)
         value, found = self._kernels.value_of(self.Q, state, size) + self.form.constant, []
@@ -72,7 +95,7 @@ class BlockSearch(FormSearch):
         return found
 
     def _descend_from(self, state: Any, base: np.ndarray, start: np.ndarray, most_swaps: int) -> End:
-        limit = int(base.sum())
+        limit = self._limit(base)
         chosen, value, swaps = self._kernels.descend_from(
             *(self.H, self.Q, state, self._size(base), start, limit, self._rules),
             *(self.form.constant, self.rel_tol, most_swaps),
@@ -80,10 +103,13 @@ class BlockSearch(FormSearch):
         return End(chosen, value + self.form.constant, swaps + int((start & ~base).sum()))
 
     def _build(self, chosen: np.ndarray, most: int | None = None) -> Any:
-        """The state of a support, with room for any support of as many items, or of `most`."""
-        count = int(chosen.sum()) if most is None else max(most, int(chosen.sum()))
+        """The state of a support, with room for any support within its limit, or within `most`."""
+        count = max(self._limit(chosen), 0 if most is None else most)
         variables = np.concatenate([self.intercepts, np.flatnonzero(np.repeat(chosen, self.widths))])
-        room = len(self.intercepts) + int(np.sort(self.widths)[::-1][:count].sum())
+        # With weights a limit allows at most as many items as it is large, and as many features.
+        widest = int(np.sort(self.widths)[::-1][:count].sum())
+        outputs = 1 if self.weights is None else int(np.ceil(self.widths / self.weights).max())
+        room = len(self.intercepts) + (widest if self.weights is None else min(widest, count * outputs))
         places = np.zeros(max(room, len(variables)), dtype=np.int64)
         places[: len(variables)] = variables
         return self._kernels.build(self.H, self.Q, places, len(variables), self._rules)

@@ -83,8 +83,9 @@ def explore(
         contributions.append(Contribution(starts[0][0], fit.value, fit.value))
         yield SupportFit(first, fit)
         return
-    limit = int(first.sum())
-    if exploration.tries_all and are_few(objective.domain.items.size, limit):
+    weighted = objective.domain.weights is not None
+    limit = int(objective.domain.limit) if weighted else int(first.sum())
+    if exploration.tries_all and not weighted and are_few(objective.domain.items.size, limit):
         start = refit_end(objective, first, Z)
         best = try_all(objective, start)
         contributions.append(Contribution(ALL_SUPPORTS, start.value, best.value))

@@ -82,6 +82,8 @@ class FormSearch:
         self.form, self.domain, self.rel_tol = form, domain, rel_tol
         self.items = domain.items.size
         self.intercepts = np.arange(self.items, len(form.H))
+        # The limits of the supports that are searched.
+        self.limits: Sequence[int] = (int(domain.limit),)
         # Operations so far, by an estimate that is the same on every machine.
         self.work = 0.0
 
@@ -129,10 +131,14 @@ class FormSearch:
             supports.append(self._chosen(state.places[:size]))
         return supports
 
+    def measure(self, chosen: np.ndarray) -> int:
+        """What a support takes of its limit: the number of its items."""
+        return int(chosen.sum())
+
     def change_each(self, supports: Sequence[np.ndarray], limits: Sequence[int]) -> list[np.ndarray]:
         """Supports that have grown or shrunk to a limit each."""
         return [
-            (self.grow if limit >= chosen.sum() else self.shrink)(chosen, [limit])[0]
+            (self.grow if limit >= self.measure(chosen) else self.shrink)(chosen, [limit])[0]
             for chosen, limit in zip(supports, limits, strict=True)
         ]
 

@@ -224,6 +224,9 @@ def _move(
     if _are_regular(H, state, moved, rules):
         return moved
     _copy_state(base, state)
+    if (rules.weights > 1).any():
+        # Single exchanges might exceed the limit.
+        return size
     for gone, item in zip(leaving, joining, strict=False):
         less = change(H, Q, state, size, rules.single, _exit(state, size, np.array([gone]), rules))
         size = change(H, Q, state, less, rules.single, _entry(int(item), rules))
