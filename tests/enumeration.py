@@ -24,15 +24,18 @@ def quick_best_objective(problem, source) -> float:
 
 
 def _masks(problem, p, c):
-    """The coefficients ``(p, c)`` of every support that the limit allows, as large as possible."""
+    """The coefficients ``(p, c)`` of every support of full size; of all allowed ones where the limit counts features."""
     group = problem.constraints.group
     if group is None:
         items = p * c if problem.loss.joint and problem.sparsity == "element" else p
         for chosen in itertools.combinations(range(items), problem.kappa[0]):
             yield _mask(problem, chosen, p, c)
         return
-    for chosen in itertools.combinations(range(group.max() + 1), problem.kappa[0]):
-        yield np.repeat(np.isin(group, chosen)[:, None], c, axis=1)
+    (kappa,), lengths = problem.kappa, np.bincount(group)
+    counts = range(1, kappa + 1) if problem.constraints.counts_features else [kappa]
+    for chosen in itertools.chain(*(itertools.combinations(range(len(lengths)), count) for count in counts)):
+        if not problem.constraints.counts_features or lengths[list(chosen)].sum() <= kappa:
+            yield np.repeat(np.isin(group, chosen)[:, None], c, axis=1)
 
 
 def _fit_all(problem, A, b, weight, masks):

@@ -55,6 +55,37 @@ def test_answers_and_proofs_are_those_of_enumeration(loss):
     assert exact.lower_bound == pytest.approx(best, rel=2e-4)
 
 
+def count_features(problem, kappa):
+    """The problem with a limit on the features of the chosen groups."""
+    return replace(problem, kappa=(kappa,), constraints=replace(problem.constraints, counts_features=True))
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("loss", [Squared(), Logistic(), Hinge()], ids=lambda loss: loss.name)
+def test_a_limit_on_the_features_of_groups(loss, seed):
+    problem, source = pose_groups(loss, 1, group=FEW if loss.name == "hinge" else GROUP, seed=seed)
+    problem = count_features(problem, 4 + seed)
+    group, best = problem.constraints.group, find_best(problem, source)
+    default, exact = solve(problem, source), solve(problem, source, BiCADMM(exact=True))
+    (points,) = solve_path(problem, source, [2, *problem.kappa], [problem.gamma])
+    for coef in (default.coef, exact.coef, points.coefs[1]):
+        assert np.isin(group, group[(coef != 0).any(axis=1)]).sum() <= problem.kappa[0]
+    assert default.objective == pytest.approx(best, rel=1e-7)
+    assert exact.objective == pytest.approx(best, rel=1e-7)
+    assert exact.lower_bound == pytest.approx(best, rel=2e-4)
+    assert best * (1 - 1e-8) <= points.objectives[1]
+    for lower in (default.lower_bound, exact.lower_bound, points.lower_bounds[1]):
+        assert lower <= best * (1 + 1e-8)
+
+
+def test_a_limit_on_features_that_nothing_meets_is_refused():
+    problem, source = pose_groups(Squared(), 1, group=np.repeat(np.arange(5), 3))
+    with pytest.raises(ValueError, match="less than the 3 features"):
+        solve(count_features(problem, 2), source)
+    with pytest.raises(ValueError, match="from 1 to 15"):
+        solve(count_features(problem, 16), source)
+
+
 @pytest.mark.parametrize("changes", [{"fit_intercept": False}, {"dtype": torch.float32}, {"gamma": 1e7}], ids=str)
 @pytest.mark.parametrize("loss", [Squared(), Huber(), Logistic()], ids=lambda loss: loss.name)
 def test_other_settings(loss, changes):

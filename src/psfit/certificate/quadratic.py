@@ -59,7 +59,11 @@ class LimitedForm:
         kept = ~(inside | outside)
         index, rows = kept.nonzero().flatten(), self.items.spread_rows(kept)
         return LimitedForm(
-            form, self.kappa - int(self.domain.weigh(inside)), self.index[index], self.rows[rows], self.items.select(index)
+            form,
+            self.kappa - int(self.domain.weigh(inside)),
+            self.index[index],
+            self.rows[rows],
+            self.items.select(index),
         )
 
     def minimise(self, chosen: Tensor) -> tuple[float, float]:

@@ -53,6 +53,11 @@ def find_close_supports(
     with watch.catch_signals():
         inst = task.pose(watch)
         require_served(inst, True)
+        if inst.domain.weights is not None:
+            raise ValueError(
+                "near-optimal models need a kappa that counts groups: where it counts their features, supports differ in "
+                "size"
+            )
         Z = inst.coordinates.from_user(*answer).double()
         found = float(inst.objective(Z))
         if not abs(found - objective) <= SAME * max(abs(objective), 1.0):

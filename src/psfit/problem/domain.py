@@ -269,8 +269,8 @@ class Domain:
 
         Returns factors ``(B, size)`` for items of magnitude ``size (B, size)``, and shares. For given shares an item is
         multiplied by ``rho s / (rho s + r)``. The best shares are ``a_j theta - r_j / rho`` clipped to [0, 1] with
-        ``a_j = size_j sqrt(r_j / weight_j)``, and the one number ``theta`` makes them add up to the places left. Their sum grows
-        piecewise linearly in theta: sorted kinks and cumulative sums find the piece.
+        ``a_j = size_j sqrt(r_j / weight_j)``, and the one number ``theta`` makes them add up to the places left. Their
+        sum grows piecewise linearly in theta: sorted kinks and cumulative sums find the piece.
         """
         free = self.free & (size > 0)
         weights = torch.ones_like(size) if self.weights is None else self.weights.to(size).expand_as(size)

@@ -58,7 +58,9 @@ class BlockSearch(FormSearch):
         domain = self.domain
         group = np.full(self.items, -1) if domain.group is None else domain.group.cpu().numpy()
         most = np.zeros(1, dtype=np.int64) if domain.most is None else domain.most.cpu().numpy()
-        return self._kernels.make_rules(self.fixed, group, most, len(self.H), self.widths, self.form.accuracy, self.weights)
+        return self._kernels.make_rules(
+            self.fixed, group, most, len(self.H), self.widths, self.form.accuracy, self.weights
+        )
 
     @cached_property
     def _kernels(self) -> Any:
