@@ -24,7 +24,7 @@ def quick_best_objective(problem, source) -> float:
 
 
 def _masks(problem, p, c):
-    """The coefficients ``(p, c)`` of every support of full size; of all allowed ones where the limit counts features."""
+    """The coefficients ``(p, c)`` of every support of full size; of all allowed ones if the limit counts features."""
     group = problem.constraints.group
     if group is None:
         items = p * c if problem.loss.joint and problem.sparsity == "element" else p

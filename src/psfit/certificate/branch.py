@@ -204,9 +204,11 @@ class Search:
         count = max(FEWEST_ROUNDINGS, len(lower) // NODES_PER_ROUNDING)
         rows = lower.argsort()[:count]
         if domain.weights is not None:
-            some = domain.select(rows)
-            supports = some.largest(bounds.shares[rows])
-            self._try(supports, tuple(part[rows] for part in bounds.state))
+            # An item with a weight above what is left makes a node that allows no support.
+            rows = rows[domain.left[rows].squeeze(1) >= 0]
+            if len(rows):
+                supports = domain.select(rows).largest(bounds.shares[rows])
+                self._try(supports, tuple(part[rows] for part in bounds.state))
             return
         outside = domain.outside[rows]
         order = torch.where(outside, -1.0, bounds.shares[rows] + domain.inside[rows].double())

@@ -55,8 +55,8 @@ def find_close_supports(
         require_served(inst, True)
         if inst.domain.weights is not None:
             raise ValueError(
-                "near-optimal models need a kappa that counts groups: where it counts their features, supports differ in "
-                "size"
+                "near-optimal models need a kappa that counts groups: where it counts their features, supports have "
+                "different sizes"
             )
         Z = inst.coordinates.from_user(*answer).double()
         found = float(inst.objective(Z))
