@@ -37,7 +37,7 @@ class BlockRules(NamedTuple):
         """What `score` needs to know of the items."""
         return self.starts, self.weights, int(np.diff(self.starts).max())
 
-    def used(self, state: State) -> int:
+    def weigh(self, state: State) -> int:
         """What the items inside take of the limit."""
         return int(self.weights[state.inside[self.starts[:-1]]].sum())
 
@@ -69,7 +69,7 @@ def build(H: np.ndarray, Q: np.ndarray, places: np.ndarray, size: int, rules: Bl
 def grow(H: np.ndarray, Q: np.ndarray, state: State, size: int, limit: int, rules: BlockRules) -> int:
     """Add the best item that fits again and again, up to a `limit` of weights; return the new number of variables."""
     gains, partners = np.empty(len(rules.weights)), np.empty(len(rules.weights), np.int64)
-    while (spare := limit - rules.used(state)) > 0:
+    while (spare := limit - rules.weigh(state)) > 0:
         nothing = find_inside(state, 0, np.zeros(1, np.int64))
         score(H, state, size, rules.single, rules.items, nothing, spare, True, 0.0, False, gains, partners)
         item = int((gains / rules.weights).argmax())
@@ -81,7 +81,7 @@ def grow(H: np.ndarray, Q: np.ndarray, state: State, size: int, limit: int, rule
 
 def shrink(H: np.ndarray, Q: np.ndarray, state: State, size: int, limit: int, rules: BlockRules) -> int:
     """Take out the cheapest item again and again, down to a `limit` of weights; return the new number of variables."""
-    while rules.used(state) > limit:
+    while rules.weigh(state) > limit:
         known = _removals(state, size, rules)
         cost = known.cost / rules.weights[known.items]
         J = int(cost.argmin())
@@ -119,7 +119,7 @@ def _score_swaps(
     gains: np.ndarray,
     partners: np.ndarray,
 ) -> None:
-    known, spare = _removals(state, size, rules), limit - rules.used(state)
+    known, spare = _removals(state, size, rules), limit - rules.weigh(state)
     score(H, state, size, rules.single, rules.items, known, spare, False, least, rising, gains, partners)
 
 
@@ -179,7 +179,7 @@ def descend(
             value = value_of(Q, state, size)
             if not value < before:
                 return size, value, count + 1
-        if rules.used(state) < limit:
+        if rules.weigh(state) < limit:
             size = grow(H, Q, state, size, limit, rules)
             value = value_of(Q, state, size)
     return size, value, most_swaps
@@ -203,7 +203,7 @@ def descend_from(
     """
     state = State(*(array.copy() for array in base))
     moved = _move(H, Q, base, state, size, start, rules)
-    if (state.taken > rules.single.most).any() or rules.used(state) > limit:
+    if (state.taken > rules.single.most).any() or rules.weigh(state) > limit:
         _copy_state(base, state)
         moved = size
     moved, value, count = descend(H, Q, state, moved, limit, rules, constant, rel_tol, most_swaps)
