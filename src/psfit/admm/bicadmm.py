@@ -40,7 +40,7 @@ class BiCADMM(Settings):
             iteration=0,
             age=x.new_zeros((), dtype=torch.int64),
             local=setup.solver.init(setup.sub, x),
-            bilinear=bilinear_start(z, instance.kappa, instance.items),
+            bilinear=bilinear_start(z, instance.item_counts, instance.items),
             u=torch.zeros_like(x),
             sums=nothing,
             sizes=nothing,
@@ -108,8 +108,8 @@ class BiCADMM(Settings):
         before = BilinearState(last.z, last.s, last.t, last.v * shrink, last.residual)
         inst = setup.instance
         if inst.domain.decided or inst.domain.box is not None:
-            return restricted_step(before, mean, inst.kappa, ratio, inst.domain)
-        return bilinear_step(before, mean, inst.kappa, ratio, inst.items)
+            return restricted_step(before, mean, inst.item_counts, ratio, inst.domain)
+        return bilinear_step(before, mean, inst.item_counts, ratio, inst.items)
 
 
 def _sum_together(grid: Grid, parts: list[Tensor]) -> list[Tensor]:

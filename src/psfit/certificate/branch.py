@@ -181,7 +181,8 @@ class Search:
         # No places left, or no more candidates than places: one support remains.
         free, left = domain.free, domain.left.squeeze(1)
         supports = torch.where(left.unsqueeze(1) > 0, domain.inside | free, domain.inside)
-        leaf = possible & ~high & ((left <= 0) | ((free.sum(dim=1) <= left) & domain.obeys_groups(supports)))
+        roomy = (domain.weigh(free).squeeze(1) <= left) & domain.obeys_groups(supports)
+        leaf = possible & ~high & ((left <= 0) | roomy)
         if bool(leaf.any()):
             self._try(supports[leaf], tuple(part[leaf] for part in bounds.state), closing=True)
         queue = (possible & ~high & ~leaf).nonzero().flatten()
@@ -206,7 +207,14 @@ class Search:
         """Try the supports of the largest shares in the nodes with the smallest bounds."""
         count = max(FEWEST_ROUNDINGS, len(lower) // NODES_PER_ROUNDING)
         rows = lower.argsort()[:count]
-        rows = rows[lower[rows] < inf]
+        # Some nodes allow no support.
+        rows = rows[(lower[rows] < inf) & (domain.left[rows].squeeze(1) >= 0)]
+        if not len(rows):
+            return
+        if domain.weights is not None:
+            supports = domain.select(rows).largest(bounds.shares[rows])
+            self._try(supports, tuple(part[rows] for part in bounds.state))
+            return
         outside = domain.outside[rows]
         order = torch.where(outside, -1.0, bounds.shares[rows] + domain.inside[rows].double())
         chosen = order.topk(min(self.relaxation.kappa, order.shape[1]), dim=1).indices

@@ -16,7 +16,7 @@ from psfit.certificate.form_bound import FormBound
 from psfit.certificate.newton_relaxation import serves_all_columns
 from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import Bounds, QuadraticRelaxation, Relaxation
-from psfit.data.form_elimination import complete, rounding_of, single_optima
+from psfit.data.form_elimination import complete
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
@@ -110,7 +110,7 @@ class Certifier:
             return self._by_restricted_form(X, objective, enough, domain)
         if limited.kappa == 1 and not domain.decided:
             return _by_trying_all(limited, objective, domain)
-        bound = FormBound(limited.form, limited.form.curvature.extracted)
+        bound = FormBound(limited, limited.form.curvature.extracted)
         point = bound.at(X.T.contiguous(), domain)
         if point.lower < enough:
             point = raise_bound(limited, bound, point, domain, objective)
@@ -149,8 +149,8 @@ class Certifier:
         self, rest: LimitedForm, x: Tensor, lower: float, objective: float, enough: float, domain: Domain
     ) -> tuple[float, Domain]:
         """From the form that is left without the decided items of the domain; `x` and `lower` are known from before."""
-        bound, limit = FormBound(rest.form, rest.form.curvature.extracted), rest.domain
-        point = bound.at(x[:, rest.index] if rest.kappa > 0 else torch.zeros_like(bound.Q), limit)
+        bound, limit = FormBound(rest, rest.form.curvature.extracted), rest.domain
+        point = bound.at(x[:, rest.rows] if rest.kappa > 0 else torch.zeros_like(bound.Q), limit)
         if rest.kappa > 0 and point.lower < enough:
             point = raise_bound(rest, bound, point, limit, objective)
         if point.lower < enough and point.is_spoiled(ROUNDING_SHARE, objective):
@@ -171,9 +171,9 @@ class Certifier:
         Items inside are an ordinary part of the convex problem. Rounding leaves a small gradient on them, and half of
         their ridge is kept to bound its effect. The other half joins the loss before curvature is extracted.
         """
-        limited, inside, free = self._limited, domain.inside[0], domain.free[0]
-        form = limited.form
-        halved = limited.with_ridge(form.ridge / 2).reduce(inside, domain.outside[0])
+        limited, form = self._limited, self._limited.form
+        halved = limited.with_ridge(form.ridge / 2).reduce(domain.inside[0], domain.outside[0])
+        inside, free = (limited.items.spread_rows(part[0]) for part in (domain.inside, domain.free))
         extracted = torch.where(inside, -form.ridge / 2, 0.0)
         extracted[free] = halved.form.curvature.extracted
         return gradient_bound(self.inst, complete(form, inside, free, x), extracted.unsqueeze(1), domain)
@@ -181,13 +181,13 @@ class Certifier:
 
 def _by_last_support(limited: LimitedForm, domain: Domain) -> float:
     """The least value on the items inside, where all are decided: no other support is better than the answer's."""
-    minimum = limited.form.minimise(domain.inside[0].nonzero().flatten())
-    return minimum.value - rounding_of(limited.form, minimum)
+    value, error = limited.minimise(domain.inside[0])
+    return value - error
 
 
 def _by_trying_all(limited: LimitedForm, objective: float, domain: Domain) -> tuple[float, Domain]:
     """The bound of a form with a single place left. Only items that reach the objective remain possible."""
-    values = single_optima(limited.form)
+    values = limited.single_optima()
     inside, outside = domain.inside.clone(), domain.outside.clone()
     outside[0, limited.index[values > objective]] = True
     possible = limited.index[values <= objective]

@@ -86,10 +86,10 @@ def _raw_rounding(inst: Instance) -> Tensor | None:
         return None
     if matrix.kept is not None:
         return None
-    # The raw column has a norm of at most `common + common |shift| / scale`, and what is subtracted has the last part.
-    norm = (common + 2 * common * matrix.shift.abs() / matrix.scale).unsqueeze(1)
-    known = inst.coordinates.rounding_norm[: len(norm)]
-    return torch.maximum(norm, known) if bool((norm <= MOST_RAW_ROUNDING * common).all()) else None
+    # The raw column has at most the norm of the centred one and `common |shift| / scale`, which is what is subtracted.
+    known = inst.coordinates.rounding_norm[: inst.items.features]
+    norm = known + 2 * common * (matrix.shift.abs() / matrix.scale).unsqueeze(1)
+    return norm if bool((norm <= MOST_RAW_ROUNDING * common).all()) else None
 
 
 def _sum_columns(matrix: DesignMatrix, R: Tensor, raw: bool) -> Tensor:

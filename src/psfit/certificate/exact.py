@@ -13,8 +13,7 @@ from psfit.certificate.dual import trivial_bound
 from psfit.certificate.newton_relaxation import NewtonRelaxation, count_steps, serves
 from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import Bounds, Fit, QuadraticRelaxation
-from psfit.data.form_elimination import rounding_of
-from psfit.problem import are_few
+from psfit.problem import Items, are_few
 from psfit.problem.instance import Instance
 
 # Iterations of the root's relaxation: by passes over the data, where it is solved once, and on a quadratic form, where
@@ -94,32 +93,32 @@ def _prove_quadratic(
     inside, outside = limited.domain.inside[0].clone(), limited.domain.outside[0].clone()
     if limited.domain.decided:
         kept = ~outside if limited.is_restricted else ~(inside | outside)
-        limited, X = limited.reduce(inside, outside), X[kept]
+        X = X[limited.items.spread_rows(kept)]
+        limited = limited.reduce(inside, outside)
     extracted, root = limited.form.curvature.extracted, -float("inf")
     for k in range(ROUNDS):
         relaxation = QuadraticRelaxation(limited, extracted)
         bounds = relaxation.bound(relaxation.root, relaxation.start(X), objective, ROOT_ITERATIONS)
         gain, root = float(bounds.lower) - root, max(root, float(bounds.lower))
         domain, _ = relaxation.root.screen(bounds.scores, bounds.lower, objective)
-        keep = ~domain.outside[0] if limited.is_restricted else domain.free[0]
-        X = bounds.state[0][0][:, keep].T
+        kept = ~domain.outside[0] if limited.is_restricted else domain.free[0]
+        keep = limited.items.spread_rows(kept)
+        X, slope = bounds.state[0][0][:, keep].T, slope_of(bounds, limited.items, keep)
         inside[limited.index[domain.inside[0]]] = True
         outside[limited.index[domain.outside[0]]] = True
         decided = not bool(keep.all())
         if decided:
             limited, extracted = limited.reduce(domain.inside[0], domain.outside[0]), extracted[keep]
-        closed = root >= objective - gap_tol * abs(objective) or limited.has_one_support
+        closed = root >= objective - gap_tol * abs(objective) or not limited.has_choice
         if closed or stop(Standing(objective, root, 0, 1)):
             break
-        slope = slope_of(bounds, keep)
-        can_improve = limited.size <= MOST_ITEMS and bool(slope.any())
+        can_improve = limited.form.size <= MOST_ITEMS and bool(slope.any())
         if not decided and (gain < WORTHWHILE * (objective - root) or not can_improve):
             break
         if can_improve and bool(limited.form.curvature.extracted.any()):
-            ideal = extraction.improve(limited.form.curvature, slope)
-            extracted = extracted + 1.5 / (k + 4) * (ideal - extracted)
+            extracted = extracted + 1.5 / (k + 4) * (improve_extraction(limited, slope) - extracted)
         extracted = extraction.make_safe(limited.form.curvature, extracted)
-    if limited.has_one_support:
+    if not limited.has_choice:
         tree = _solve_single_support(limited, objective)
     else:
         if decided:
@@ -137,8 +136,7 @@ def _solve_single_support(limited: LimitedForm, objective: float) -> Tree:
     """A form without choices has a single support."""
     chosen = torch.full((limited.size,), limited.kappa > 0, dtype=torch.bool, device=limited.index.device)
     if limited.domain.box is None:
-        minimum = limited.form.minimise(chosen.nonzero().flatten())
-        value, error = minimum.value, rounding_of(limited.form, minimum)
+        value, error = limited.minimise(chosen)
     else:
         relaxation = QuadraticRelaxation(limited, torch.zeros_like(limited.form.ridge))
         value, error = (float(part) for part in relaxation.optima(chosen.unsqueeze(0), None, objective))
@@ -163,7 +161,7 @@ def _prove_by_passes(
 ) -> Proof:
     """Branch with bounds from the data; where supports are few, prove each of them."""
     root = relaxation.root
-    if root.heredity is None and are_few(root.items.size, relaxation.kappa):
+    if root.weights is None and root.heredity is None and are_few(root.items.size, relaxation.kappa):
         tree = Search(relaxation, objective, gap_tol).try_all(stop)
         return Proof(tree.lower, tree.upper, tree.support, root.inside[0], root.outside[0], tree.explored)
     bounds = relaxation.bound(root, relaxation.start(Z), objective, steps).without_nan()
@@ -184,10 +182,16 @@ def _prove_by_passes(
     return Proof(max(tree.lower, lower), tree.upper, support, domain.inside[0], domain.outside[0], tree.explored)
 
 
-def slope_of(bounds: Bounds, keep: Tensor) -> Tensor:
-    """How the bound grows with the curvature extracted for each item that is kept."""
-    shares = bounds.shares[0, keep]
-    squares = bounds.state[0][0][:, keep].square().sum(dim=0)
+def improve_extraction(limited: LimitedForm, slope: Tensor) -> Tensor:
+    """Nearly the best curvature ``(n,)`` to extract for a linear gain; the same for all rows of an item."""
+    ideal = extraction.improve(limited.form.curvature, slope)
+    return limited.items.spread_rows(limited.items.least_rows(ideal))
+
+
+def slope_of(bounds: Bounds, items: Items, keep: Tensor) -> Tensor:
+    """How the bound grows with the curvature extracted for each row that is kept; rows of an item share its growth."""
+    shares = items.spread_rows(bounds.shares[0])[keep]
+    squares = items.mean_rows(bounds.state[0][0].square().sum(dim=0))[keep]
     slope = torch.where(shares > 0, squares / shares.clamp(min=1e-12) - squares, 0.0).clamp(min=0)
     # Every item gets a little, because an item with slope zero may matter in the next round.
     return slope + 1e-3 * slope.mean()

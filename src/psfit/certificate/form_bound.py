@@ -11,16 +11,16 @@ from math import isfinite
 import torch
 from torch import Tensor
 
+from psfit.certificate.quadratic import LimitedForm
 from psfit.data.curvature import EPS
-from psfit.data.quadratic_form import QuadraticForm
 from psfit.problem import Domain
-from psfit.problem.box import CoefficientBox, bounds_of, score
+from psfit.problem.box import bounds_of, score
 
 
 @dataclass(frozen=True)
 class Point:
-    """A point ``x (c, n)`` with the bound `lower` that it proves, the scores ``(1, n)`` behind it, and how much of the
-    bound is `lost` to rounding.
+    """A point ``x (c, n)`` with the bound `lower` that it proves, the scores ``(1, size)`` of the items behind it, and
+    how much of the bound is `lost` to rounding.
     """
 
     x: Tensor
@@ -36,13 +36,15 @@ class Point:
 class FormBound:
     """Bounds from a form with curvature ``extracted (n,)``, which must leave its loss convex.
 
-    The coefficients may have bounds of their own, a `box` in the variables of the form.
+    It must be the same for all rows of an item where the ``ridge (n,)`` is used for more than scores. The coefficients
+    may have bounds of their own.
     """
 
-    def __init__(self, form: QuadraticForm, extracted: Tensor, box: CoefficientBox | None = None) -> None:
-        low, high = bounds_of(box)
+    def __init__(self, limited: LimitedForm, extracted: Tensor) -> None:
+        low, high = bounds_of(limited.domain.box)
         self.low, self.high = None if low is None else low.T, None if high is None else high.T
-        self.form, self.extracted, self.size = form, extracted, form.size
+        form = limited.form
+        self.form, self.extracted, self.size, self.items = form, extracted, form.size, limited.items
         self.Q, self.ridge = form.Q.T.contiguous(), form.ridge + extracted
         self.constant = float(form.constant.sum())
         self.row_norms = form.curvature.row_norms + extracted.abs()
@@ -53,8 +55,8 @@ class FormBound:
         return product - self.extracted * x - self.Q
 
     def scores(self, g: Tensor, error: Tensor | float = 0.0) -> Tensor:
-        """Scores of the items ``(B, n)`` from gradients ``(B, c, n)``, the largest within their errors."""
-        return score(g, error, self.ridge, self.low, self.high).sum(dim=1)
+        """Scores of the items ``(B, size)`` from gradients ``(B, c, n)``, the largest within their errors."""
+        return self.items.sum_rows(score(g, error, self.ridge, self.low, self.high).sum(dim=1))
 
     def clip_signs(self, x: Tensor) -> Tensor:
         """Points ``(B, c, n)`` with zeros where a sign is not allowed."""

@@ -46,9 +46,9 @@ MOST_COLUMNS, MOST_TALL_COLUMNS = 2048, 1024
 
 
 def serves(inst: Instance) -> bool:
-    """Whether this way can be taken: a smooth loss of one output, with all columns in the memory of every rank."""
+    """Whether this way can be taken: a smooth loss of one output, single items, columns in memory."""
     loss, matrix = inst.problem.loss, inst.source.matrix
-    alone = inst.items.separate and inst.source.outputs == 1 and inst.grid.blocks.size == 1
+    alone = inst.items.separate and not inst.items.in_groups and inst.source.outputs == 1 and inst.grid.blocks.size == 1
     here = matrix.device.type in DEVICES and not matrix.streamed and matrix.shape[1] <= MOST_COLUMNS
     return loss.smooth and not loss.joint and alone and here and inst.box is None
 

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from psfit.certificate.form_bound import FormBound
 from psfit.certificate.quadratic import LimitedForm
-from psfit.data.form_elimination import rounding_of
 from psfit.data.quadratic_form import Minimum
 from psfit.kernels.cuda_graph import Replay, Tensors
 from psfit.kernels.linalg import cholesky
@@ -99,10 +98,13 @@ def least_ridge(domain: Domain, sizes: Tensor) -> Tensor:
     The largest items have whole places; the others have shares in proportion to their sizes.
     """
     fixed = torch.where(domain.inside, sizes, 0.0).square().sum(dim=1)
-    ranked = torch.where(domain.free, sizes, 0.0).sort(dim=1, descending=True).values
-    rest = ranked.flip(1).cumsum(dim=1).flip(1)
-    left = domain.left.clamp(min=0) - torch.arange(ranked.shape[1], device=sizes.device)
-    large = ((left > 0) & (ranked * left > rest)).cummin(dim=1).values
+    weights = torch.ones_like(sizes) if domain.weights is None else domain.weights.to(sizes).expand_as(sizes)
+    free = torch.where(domain.free, sizes, 0.0)
+    keys, order = (free / weights.sqrt()).sort(dim=1, descending=True)
+    ranked, weights = free.gather(1, order), weights.gather(1, order)
+    rest = (ranked * weights.sqrt()).flip(1).cumsum(dim=1).flip(1)
+    left = domain.left.clamp(min=0) - (weights.cumsum(dim=1) - weights)
+    large = ((left > 0) & (keys * left > rest)).cummin(dim=1).values
     full = large.sum(dim=1, keepdim=True).clamp(max=ranked.shape[1] - 1)
     shared = rest.gather(1, full).square() / left.gather(1, full).clamp(min=1)
     return 0.5 * (fixed + torch.where(large, ranked, 0.0).square().sum(dim=1) + shared.squeeze(1))
@@ -124,7 +126,8 @@ class QuadraticRelaxation(Relaxation):
         form = limited.form
         self.form, self.size, self.kappa, self.device = form, form.size, limited.kappa, form.G.device
         self.width, self.child_iterations = WIDTH[self.device.type], CHILD_ITERATIONS
-        self.form_bound = FormBound(form, extracted, limited.domain.box)
+        self.form_bound, self.items = FormBound(limited, extracted), limited.items
+        self.limited = limited
         self.root = limited.domain
         self.rho = choose_rho(self.form_bound)
         shifted = form.G.clone()
@@ -165,15 +168,18 @@ class QuadraticRelaxation(Relaxation):
 
     def _make_steps(self, domain: Domain, iterations: int) -> Callable[[Tensors], Tensors]:
         """A function that makes CHECK_EVERY iterations from z and u; it also returns the last x and its gradient."""
-        Q, rho, ridge = self.form_bound.Q, self.rho, self.form_bound.ridge
+        Q, rho, items = self.form_bound.Q, self.rho, self.items
+        ridge = items.pack_ridge(self.form_bound.ridge)
 
         def step(tensors: Tensors) -> Tensors:
             z, u = tensors["z"], tensors["u"]
             x = self._product(Q + rho * (z - u), self.inverse)
             w = x + u
             allowed = self.form_bound.clip_signs(w)
-            factor, shares = domain.shrink(torch.linalg.vector_norm(allowed, dim=1), ridge, rho)
-            moved = self.form_bound.clip(factor.unsqueeze(1) * allowed)
+            length = torch.linalg.vector_norm(allowed, dim=1)
+            length = items.sum_rows(length.square()).sqrt() if items.in_groups else length
+            factor, shares = domain.shrink(length, ridge, rho)
+            moved = self.form_bound.clip(items.spread_rows(factor).unsqueeze(1) * allowed)
             return {"z": moved, "u": w - moved, "x": x, "g": rho * (z - u - x), "shares": shares}
 
         def repeat(tensors: Tensors) -> Tensors:
@@ -190,15 +196,15 @@ class QuadraticRelaxation(Relaxation):
         return (X.reshape(-1, X.shape[2]) @ symmetric).view_as(X)
 
     def optima(self, supports: Tensor, state: tuple[Tensor, ...] | None, enough: float) -> tuple[Tensor, Tensor]:
-        minima = [self.root.minimise(self.form, support) for support in supports]
         if self.root.box is not None:
-            return self._optima_in_box(supports, minima)
-        errors = [rounding_of(self.form, minimum) for minimum in minima]
-        numbers = torch.tensor([[minimum.value for minimum in minima], errors], dtype=torch.float64, device=self.device)
-        return numbers[0], numbers[1]
+            return self._optima_in_box(supports)
+        minima = [self.limited.minimise(support) for support in supports]
+        numbers = torch.tensor(minima, dtype=torch.float64, device=self.device)
+        return numbers[:, 0], numbers[:, 1]
 
-    def _optima_in_box(self, supports: Tensor, minima: list[Minimum]) -> tuple[Tensor, Tensor]:
+    def _optima_in_box(self, supports: Tensor) -> tuple[Tensor, Tensor]:
         """Minima with bounds on coefficients; their errors are what their own slopes cannot prove."""
+        minima: list[Minimum] = [self.root.minimise(self.form, support) for support in supports]
         x = self.form.Q.new_zeros(len(minima), self.form.Q.shape[1], self.size)
         for row, minimum in zip(x, minima, strict=True):
             row[:, minimum.rows] = minimum.x.T

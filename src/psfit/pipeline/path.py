@@ -116,7 +116,7 @@ def _solve_gamma(inst: Instance, limits: Sequence[int], task: Task) -> Points:
     outcome = run(inst, limits, task)
     inst.watch.reporter.report(done=len(limits), total=len(limits))
     answers = outcome.answers
-    users = [inst.coordinates.to_user(Z) for Z in answers.Z]
+    users = [inst.to_user(Z) for Z in answers.Z]
     coefs, intercepts = (torch.stack(parts) for parts in zip(*users, strict=True))
     # Objectives of a brief path are not exact, and they are not used.
     require_finite(coefs, intercepts, *([] if task.brief else [answers.objectives]))

@@ -67,7 +67,7 @@ def solve(
 def _describe(inst: Instance, outcome: Outcome) -> Result:
     """The result; refused if its numbers are not finite or differ between ranks."""
     answers, proofs, problem, grid = outcome.answers, outcome.proofs, inst.problem, inst.grid
-    coef, intercept = inst.coordinates.to_user(answers.Z[0])
+    coef, intercept = inst.to_user(answers.Z[0])
     require_finite(coef, intercept, answers.objectives)
     require_same_answers(grid, coef, answers.objectives)
     return Result(

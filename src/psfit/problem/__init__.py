@@ -2,6 +2,7 @@
 
 from psfit.problem.constraints import NO_CONSTRAINTS, Constraints
 from psfit.problem.domain import Domain
+from psfit.problem.groups import GroupItems, OutputGroupItems
 from psfit.problem.items import EntryItems, Items, OutputItems, RowItems, largest
 from psfit.problem.local_model import LocalModel
 from psfit.problem.problem import Problem, Sparsity
@@ -12,8 +13,10 @@ __all__ = [
     "Constraints",
     "Domain",
     "EntryItems",
+    "GroupItems",
     "Items",
     "LocalModel",
+    "OutputGroupItems",
     "OutputItems",
     "Problem",
     "RowItems",

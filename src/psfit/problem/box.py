@@ -27,6 +27,11 @@ class CoefficientBox:
         """The bounds of some outputs, or of copies of them."""
         return CoefficientBox(self.low[:, outputs], self.high[:, outputs])
 
+    def with_free(self, free: int) -> tuple[Tensor, Tensor]:
+        """The bounds ``(p + free, c)`` with those of rows that have none."""
+        none = self.low.new_full((free, self.low.shape[1]), torch.inf)
+        return torch.cat([self.low, -none]), torch.cat([self.high, none])
+
     def clip(self, X: Tensor) -> Tensor:
         """Coefficients ``(p + free, c)`` moved into the box; the free rows stay as they are."""
         count = len(self.low)

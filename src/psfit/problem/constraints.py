@@ -49,6 +49,11 @@ class Constraints:
     heredity: Heredity = "strong"
 
     @property
+    def has_groups(self) -> bool:
+        """Whether a group has several features."""
+        return self.group is not None and len(np.unique(self.group)) < len(self.group)
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing is demanded."""
         arrays = self.lower, self.upper, self.group, self.kind

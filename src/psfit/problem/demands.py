@@ -26,6 +26,12 @@ def require_feasible(items: Items, limit: int, demands: Constraints) -> None:
             "include, exclude, at_most, heredity and kappa cannot hold together: the features that are included need "
             "others that are excluded, or more features than kappa or at_most allow"
         )
+    bounded = demands.lower is not None or demands.upper is not None
+    if domain.weights is not None and (domain.heredity is not None or bounded):
+        raise ValueError(
+            "kappa_counts='features' works with include and exclude only; with bounds or heredity let kappa count "
+            "groups"
+        )
 
 
 def _decide(domain: Domain, demands: Constraints) -> Domain:
@@ -59,15 +65,16 @@ def count_extra(items: Items, demands: Constraints) -> int:
     """How many items are included in every support without being counted by kappa."""
     if demands.count_included or not demands.include:
         return 0
-    return len(items.items_of(torch.tensor(sorted(demands.include))))
+    included = items.items_of(torch.tensor(sorted(demands.include)))
+    return len(included) if items.weights is None else int(items.weights[included].sum())
 
 
 def most_counted(items: Items, demands: Constraints) -> int:
     """The largest limit that a support can use: not more than the items that it may have, and kappa counts."""
-    every = Domain.of(items, items.size, torch.device("cpu"))
+    every = Domain.of(items, items.capacity, torch.device("cpu"))
     allowed = restrict_supports(every, demands)
     possible = ~allowed.outside[0]
-    most = int(possible.sum())
+    most = int(allowed.weigh(possible))
     if allowed.group is not None and allowed.most is not None:
         taken = allowed.group[possible & (allowed.group >= 0)].bincount(minlength=len(allowed.most))
         most -= int((taken - allowed.most).clamp(min=0).sum())

@@ -15,11 +15,11 @@ from torch import Tensor
 from psfit.data.quadratic_form import Minimum, QuadraticForm
 from psfit.kernels.box_minimum import minimise_in_box
 from psfit.kernels.linalg import cholesky, smallest_pivot
-from psfit.problem import perspective
+from psfit.problem import completion, perspective
 from psfit.problem.box import CoefficientBox
 from psfit.problem.exchanges import score_additions, score_swaps
 from psfit.problem.heredity import Heredity
-from psfit.problem.items import Items, OutputItems
+from psfit.problem.items import Items
 from psfit.problem.local_model import LocalModel
 
 
@@ -65,7 +65,17 @@ class Domain:
     @property
     def limit(self) -> Tensor:
         """How many items a support may have, ``(B, 1)``."""
-        return self.left + self.inside.sum(dim=1, keepdim=True)
+        return self.left + self.weigh(self.inside)
+
+    @cached_property
+    def weights(self) -> Tensor | None:
+        """What each item takes of the limit ``(size,)``; None where items are counted."""
+        weights = self.items.weights
+        return None if weights is None else weights.to(self.inside.device)
+
+    def weigh(self, chosen: Tensor) -> Tensor:
+        """What the items ``chosen (..., size)`` take of the limit, ``(..., 1)``."""
+        return (chosen if self.weights is None else chosen * self.weights).sum(dim=-1, keepdim=True)
 
     @cached_property
     def decided(self) -> bool:
@@ -102,28 +112,25 @@ class Domain:
 
     def restrict(self, index: Tensor) -> "Domain":
         """The domain of some of the items ``(k,)``; the others are outside."""
-        items = self.items
-        # Some entries of several outputs are no table any more, only a list.
-        listed = items.size > items.features
         outside, heredity = self.outside[:, index], None
         if self.heredity is not None:
             heredity, lacking = self.heredity.restrict(index)
             outside = outside | lacking
         return replace(
             self,
-            items=OutputItems(len(index), 1, items.free) if listed else replace(items, features=len(index)),
+            items=self.items.select(index),
             inside=self.inside[:, index],
             outside=outside,
             group=None if self.group is None else self.group[index],
             heredity=heredity,
-            box=None if self.box is None else self._restrict_box(index, listed),
+            box=None if self.box is None else self._restrict_box(self.box, index),
         )
 
-    def _restrict_box(self, index: Tensor, listed: bool) -> CoefficientBox:
-        assert self.box is not None
-        if not listed:
-            return self.box.select_rows(index)
-        low, high = (self.items.pack(part)[0][index].unsqueeze(1) for part in (self.box.low, self.box.high))
+    def _restrict_box(self, box: CoefficientBox, index: Tensor) -> CoefficientBox:
+        if self.items.size <= self.items.features:
+            return box.select_rows(self.items.features_of(index))
+        # Some entries of several outputs are no table any more, only a list.
+        low, high = (self.items.pack(part)[0][index].unsqueeze(1) for part in (box.low, box.high))
         return CoefficientBox(low, high)
 
     def find_closed(self, chosen: Tensor) -> Tensor:
@@ -142,7 +149,7 @@ class Domain:
 
     def decide(self, inside: Tensor, outside: Tensor) -> "Domain":
         """The domain with the same limits and these items, ``(B, size)``, inside and outside."""
-        return replace(self, inside=inside, outside=outside, left=self.limit - inside.sum(dim=1, keepdim=True))
+        return replace(self, inside=inside, outside=outside, left=self.limit - self.weigh(inside))
 
     def select(self, index: Tensor) -> "Domain":
         """Some rows of the batch."""
@@ -151,7 +158,7 @@ class Domain:
     def allows(self, support: Tensor) -> bool:
         """Whether a batch of one allows the items ``support (size,)``."""
         misses, exceeds = self.inside[0] & ~support, self.outside[0] & support
-        if bool(misses.any() | exceeds.any()) or int(support.sum()) > int(self.limit):
+        if bool(misses.any() | exceeds.any()) or int(self.weigh(support)) > int(self.limit):
             return False
         if self.heredity is not None and bool(self.heredity.find_missing(support).any()):
             return False
@@ -166,57 +173,14 @@ class Domain:
     def fill(self, chosen: Tensor, keys: Tensor, count: int) -> Tensor:
         """A support ``chosen (size,)`` with further items of a batch of one: those with the largest ``keys (size,)``.
 
-        At most `count` items are added, none with a key of minus infinity; ties go to the smaller index.
+        The items that are added take at most `count` of the limit. None has a key of minus infinity; ties go to the
+        smaller index.
         """
         keys = torch.where(chosen | self.outside[0], -torch.inf, keys)
-        if not self.counts_only:
-            return self._fill_in_turn(chosen, keys, count)
+        if self.weights is not None or not self.counts_only:
+            return completion.fill_in_turn(self, chosen, keys, count)
         order = keys.argsort(descending=True, stable=True)[:count]
         return chosen.index_fill(0, order[keys[order] > -torch.inf], True)
-
-    def _fill_in_turn(self, chosen: Tensor, keys: Tensor, count: int) -> Tensor:
-        """One item after the other with the items that it needs, since each may close its group."""
-        chosen, limit = chosen.clone(), int(chosen.sum()) + count
-        lacking = [] if self.heredity is None else self.heredity.find_missing(chosen).nonzero().flatten().tolist()
-        for item in lacking:
-            trial = self.complete(chosen, item, keys)
-            chosen = chosen if trial is None else trial
-        for item in keys.argsort(descending=True, stable=True).tolist():
-            if keys[item] == -torch.inf or int(chosen.sum()) >= limit:
-                break
-            trial = self.complete(chosen, item, keys)
-            if trial is not None and int(trial.sum()) <= limit:
-                chosen = trial
-        return chosen
-
-    def complete(self, chosen: Tensor, item: int, keys: Tensor) -> Tensor | None:
-        """A support with one more item and the parents that it needs, of which those with large `keys` are preferred.
-
-        None if no such support is allowed.
-        """
-        trial, new = chosen.clone(), [item]
-        while new:
-            one = new.pop()
-            if bool(self.outside[0, one]):
-                return None
-            trial[one] = True
-            parents = [] if self.heredity is None else self.heredity.parents_of(one)
-            missing = [parent for parent in parents if not bool(trial[parent])]
-            if self.heredity is not None and not self.heredity.strong and missing:
-                if len(missing) < len(parents):
-                    continue
-                possible = [parent for parent in missing if not bool(self.outside[0, parent])]
-                missing = sorted(possible, key=lambda parent: -float(keys[parent]))[:1] or missing
-            new += missing
-        return trial if self.group is None or self._groups_allow(trial) else None
-
-    def drop(self, chosen: Tensor, item: int) -> Tensor:
-        """A support without an item, and without those that need it."""
-        rest = chosen.clone()
-        rest[item] = False
-        while self.heredity is not None and bool((lacking := self.heredity.find_missing(rest)).any()):
-            rest = rest & ~lacking
-        return rest
 
     def tighten(self) -> tuple["Domain", Tensor]:
         """Decide items that the decided ones force in or out; tell which rows ``(B,)`` are still possible."""
@@ -283,8 +247,8 @@ class Domain:
     def bounds_of(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The bounds ``(k, c)`` of some rows of the coefficients; intercepts have none."""
         assert self.box is not None
-        free = self.box.low.new_full((self.items.free, self.box.low.shape[1]), torch.inf)
-        return torch.cat([self.box.low, -free])[rows], torch.cat([self.box.high, free])[rows]
+        low, high = self.box.with_free(self.items.free)
+        return low[rows], high[rows]
 
     def swap_scores(self, model: LocalModel, chosen: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Gains of all exchanges that keep a support ``chosen (size,)`` allowed; see `exchanges.score_swaps`.
@@ -293,9 +257,7 @@ class Domain:
         """
         kept = self.inside[0] if self.decided else None
         closed = None if self.group is None else self.find_closed(chosen)
-        for gains, leaving, joining in score_swaps(
-            model, kept, self._newcomers(chosen), self.items.width > 1, self.box
-        ):
+        for gains, leaving, joining in score_swaps(model, kept, self._newcomers(chosen), self.items, self.box):
             if closed is not None and self.group is not None:
                 same = self.group[leaving].unsqueeze(1) == self.group[joining]
                 gains = torch.where(closed[joining] & ~same, -torch.inf, gains)
@@ -303,7 +265,7 @@ class Domain:
 
     def addition_scores(self, model: LocalModel, chosen: Tensor) -> Tensor:
         """By how much each item would lower the model if it joined ``chosen (size,)``; zero where it must not."""
-        gains = score_additions(model, self._newcomers(chosen), chosen.numel(), self.items.width > 1, self.box)
+        gains = score_additions(model, self._newcomers(chosen), self.items, self.box)
         return gains if self.group is None else torch.where(self.find_closed(chosen), 0.0, gains)
 
     def _newcomers(self, chosen: Tensor) -> Tensor:
@@ -313,14 +275,14 @@ class Domain:
 
     def conjugate(self, scores: Tensor) -> Tensor:
         """The conjugate of the perspective ``(B,)`` for items with ``scores (B, size)``; see `perspective`."""
-        return perspective.conjugate(scores, self.inside, self.free, self.left)
+        return perspective.conjugate(scores, self.inside, self.free, self.left, self.weights)
 
     def screen(self, scores: Tensor, lower: Tensor, upper: float) -> tuple["Domain", Tensor]:
         """Decide every free item whose other choice leads above `upper`; tell which rows ``(B,)`` are still possible.
 
         The `scores` belong to the dual points behind the bounds ``lower (B,)``.
         """
-        out, into = perspective.margins(scores, self.free, self.left)
+        out, into = perspective.margins(scores, self.free, self.left, self.weights)
         missed = lower.unsqueeze(1) + out > upper
         useless = lower.unsqueeze(1) + into > upper
         possible = ~(missed & useless).any(dim=1) & (lower <= upper)
@@ -330,4 +292,4 @@ class Domain:
 
     def shrink(self, size: Tensor, ridge: Tensor, rho: Tensor | float) -> tuple[Tensor, Tensor]:
         """Factors ``(B, size)`` of the proximal step of the perspective at penalty `rho`, and shares."""
-        return perspective.shrink(size, ridge, rho, self.inside, self.free, self.left)
+        return perspective.shrink(size, ridge, rho, self.inside, self.free, self.left, self.weights)

@@ -70,6 +70,12 @@ class Instance:
         return torch.tensor(self.problem.kappa, device=self.source.matrix.device).unsqueeze(1)
 
     @cached_property
+    def item_counts(self) -> Tensor:
+        """About how many items the limits allow, ``(problems, 1)``."""
+        counts = [self.items.count_within(limit) for limit in self.problem.kappa]
+        return torch.tensor(counts, device=self.source.matrix.device).unsqueeze(1)
+
+    @cached_property
     def domain(self) -> Domain:
         """The supports allowed to each problem, before any item is decided."""
         return self._make_domain(self.items, self.kappa)
@@ -89,8 +95,9 @@ class Instance:
         """The problem's domain; without the features that were left out."""
         if self.kept is None:
             return replace(self.problem.domain(items, limit, self.ridge.device), box=self.box)
-        whole = self.problem.domain(replace(items, features=self.all_features), limit, self.ridge.device)
-        return replace(whole.restrict(items.items_of(self.kept)), items=items, box=self.box)
+        whole = self.problem.items(self.all_features, items.outputs)
+        domain = self.problem.domain(whole, limit, self.ridge.device)
+        return replace(domain.restrict(whole.items_of(self.kept)), items=items, box=self.box)
 
     @cached_property
     def costs(self) -> Costs:
@@ -104,6 +111,7 @@ class Instance:
             self.sizes,
             known,
             len(self.items.outputs_of(0)),
+            max(1, round(1 / self.items.per_feature)),
         )
 
     @cached_property
@@ -144,6 +152,14 @@ class Instance:
         in_double = self.costs.products_in_double
         return self.source.forms.pool(bounds, dtype, in_double, self.grid.nodes, self.samples, norm)
 
+    def to_user(self, Z: Tensor) -> tuple[Tensor, Tensor]:
+        """Coefficients ``(p, c)`` and intercepts ``(c,)`` in the user's units, between the user's bounds to all digits."""
+        (coef, intercept), demands = self.coordinates.to_user(Z), self.problem.constraints
+        for given, clip in ((demands.lower, torch.maximum), (demands.upper, torch.minimum)):
+            if given is not None:
+                coef = clip(coef, torch.as_tensor(given, dtype=coef.dtype, device=coef.device))
+        return coef, intercept
+
     def objective(self, Z: Tensor) -> Tensor:
         """Objective of each problem ``(problems,)`` at coefficients ``Z (n, c)``, one pass over the data."""
         source = self.source
@@ -169,7 +185,7 @@ class Instance:
         return replace(
             self,
             source=Source(matrix, self.source.target, self.source.weight, self.source.bounds),
-            items=replace(self.items, features=len(features)),
+            items=self.items.restrict(features),
             ridge=self.ridge[keep],
             coordinates=self.coordinates.restrict(features, keep),
             kept=features if self.kept is None else self.kept[features],

@@ -58,7 +58,8 @@ def pose(
     matrix, left = source.matrix, columns.shift
     if products_lose_digits(columns.norms, columns.shift, columns.useful, float(totals.weight), matrix.dtype):
         matrix, left = matrix.refine(columns.shift)
-    coordinates = _set_coordinates(problem, matrix, columns, left, level, totals.weight, raw)
+    scales = _choose_scales(problem, items, columns, totals.weight)
+    coordinates = _set_coordinates(problem, matrix, columns, scales, left, level, totals.weight, raw)
     standard = Affine(matrix, left, coordinates.scale, coordinates.constant, integers=not exact)
     posed = Source(standard, source.target, source.weight, source.bounds)
     if raw is not None:
@@ -69,7 +70,7 @@ def pose(
         grid=grid,
         source=posed,
         items=items,
-        ridge=_set_ridge(problem, columns.useful, coordinates.scale),
+        ridge=_set_ridge(problem, scales),
         coordinates=coordinates,
         sizes=Sizes(totals.samples, totals.node_rows, totals.most_rows, room),
         mean_target=float(totals.mean_targets.mean()),
@@ -84,8 +85,9 @@ def _check_limits(problem: Problem, source: Source) -> Items:
     most = most_counted(items, problem.constraints)
     if len(problem.kappa) != items.problems or not all(1 <= k <= most for k in problem.kappa):
         raise ValueError(f"kappa={problem.kappa} must hold {items.problems} number(s) from 1 to {most}")
-    extra = count_extra(items, problem.constraints)
-    require_feasible(items, min(problem.kappa) + extra, problem.constraints)
+    if items.weights is not None and min(problem.kappa) < int(items.weights.min()):
+        raise ValueError(f"kappa={problem.kappa} is less than the {int(items.weights.min())} features of every group")
+    require_feasible(items, min(problem.kappa) + count_extra(items, problem.constraints), problem.constraints)
     return items
 
 
@@ -155,6 +157,7 @@ def _set_coordinates(
     problem: Problem,
     matrix: DesignMatrix,
     columns: _Columns,
+    scales: Tensor,
     left: Tensor,
     level: Tensor,
     total_weight: Tensor,
@@ -164,11 +167,11 @@ def _set_coordinates(
     # The norm of a column whose standard deviation is one. The intercept's column of ones has it, too.
     common = float(total_weight.sqrt())
     # A useless column is divided by infinity, so that its entries and its coefficient are zero.
-    scale = torch.where(columns.useful, columns.norms / common, torch.inf)
+    scale = torch.where(columns.useful, scales, torch.inf)
     # What is subtracted only after the sums are made: the whole mean, or its distance from the reference.
     late = torch.zeros_like(left) if raw is None else columns.shift - columns.reference
     late = late if matrix.centres_entries else left
-    rounding_norm = common + 2 * total_weight.sqrt() * late.abs() / scale
+    rounding_norm = (columns.norms / scale).clamp(min=common) + 2 * total_weight.sqrt() * late.abs() / scale
     free = rounding_norm.new_full((int(problem.fit_intercept),), common)
     return Coordinates(
         shift=columns.shift,
@@ -180,11 +183,24 @@ def _set_coordinates(
     )
 
 
-def _set_ridge(problem: Problem, useful: Tensor, scale: Tensor) -> Tensor:
+def _choose_scales(problem: Problem, items: Items, columns: _Columns, total_weight: Tensor) -> Tensor:
+    """The standard deviations of the columns ``(p,)``, zero for useless ones; or those of groups, by mean squares.
+
+    A relaxation gives the coefficients of an item one share of the limit, so all of them must have the same ridge.
+    Where it depends on the scales, the columns of a group have the same one.
+    """
+    scales = torch.where(columns.useful, columns.norms, 0.0) / total_weight.sqrt()
+    if problem.standardize or not items.in_groups:
+        return scales
+    useful = items.sum_rows(columns.useful.to(scales)).clamp(min=1)
+    return items.spread_rows((items.sum_rows(scales.square()) / useful).sqrt())
+
+
+def _set_ridge(problem: Problem, scales: Tensor) -> Tensor:
     """The weights ``(n, 1)`` of the coefficients' squares; zero for an intercept."""
-    ridge = torch.ones_like(scale) / problem.gamma
+    ridge = torch.ones_like(scales) / problem.gamma
     if not problem.standardize:
-        ridge = torch.where(useful, ridge / scale.square(), ridge)
+        ridge = torch.where(scales > 0, ridge / scales.square(), ridge)
     return torch.cat([ridge, ridge.new_zeros(int(problem.fit_intercept))]).unsqueeze(1)
 
 

@@ -11,6 +11,7 @@ from psfit.losses import Loss
 from psfit.problem.constraints import NO_CONSTRAINTS, Constraints
 from psfit.problem.demands import restrict_supports
 from psfit.problem.domain import Domain
+from psfit.problem.groups import GroupItems, OutputGroupItems
 from psfit.problem.items import EntryItems, Items, OutputItems, RowItems
 
 Sparsity = Literal["element", "feature"]
@@ -59,11 +60,19 @@ class Problem:
             object.__setattr__(self, name, value)
 
     def items(self, features: int, outputs: int) -> Items:
-        """What kappa counts among the coefficients of `features` by `outputs`."""
+        """What kappa counts among the coefficients of `features` by `outputs`.
+
+        A group of features is an item in each output if these are problems of their own, else in all outputs together.
+        """
+        rows = outputs > 1 and (self.sparsity == "feature" or (self.loss.joint and self.constraints.group is not None))
+        if self.constraints.has_groups:
+            group = torch.as_tensor(self.constraints.group, dtype=torch.int64)
+            if len(group) != features:
+                raise ValueError(f"groups= has the groups of {len(group)} features, but there are {features}")
+            together = GroupItems if rows else OutputGroupItems
+            return together(features, outputs, int(self.fit_intercept), group, self.constraints.counts_features)
         kind: type[Items] = EntryItems if self.loss.joint else OutputItems
-        if self.sparsity == "feature" and outputs > 1:
-            kind = RowItems
-        return kind(features, outputs, int(self.fit_intercept))
+        return (RowItems if rows else kind)(features, outputs, int(self.fit_intercept))
 
     def domain(self, items: Items, limit: Tensor | int, device: torch.device) -> Domain:
         """Which supports of these items are allowed within a limit; see `Domain.of`. Subclasses may allow fewer.

@@ -1,6 +1,7 @@
 """Fits on many supports of one problem at once, by quasi-Newton steps that begin with the Hessian of a known model.
 
-All supports have the same number of items and share every pass over the data. The Hessian of the model belongs to
+All supports share every pass over the data. If some have fewer variables than others, they get further ones that are
+always zero. The Hessian of the model belongs to
 another fit. So on a CPU each trial point, also one that is not accepted, corrects the inverse Hessian of its support
 (BFGS): with a step s and the change y of the gradient along it,
 
@@ -17,8 +18,8 @@ import torch
 from torch import Tensor
 
 from psfit.kernels.linalg import cholesky
-from psfit.problem.box import CoefficientBox
 from psfit.problem.instance import Instance
+from psfit.search.batch_bounds import BatchBounds
 from psfit.search.local_form import LocalForm
 
 EVERY = slice(None)
@@ -34,8 +35,6 @@ CLOSE = 1e-6
 FINISHED = 1e-14
 # The kinds of devices on which inverse Hessians are corrected.
 CORRECTED = ["cpu"]
-# Steps towards the minimum of the form where variables have bounds.
-BOUND_STEPS = 4
 # A support is given up when this many times the promised decrease would not make it the best.
 HOPE = 2.0
 
@@ -106,7 +105,9 @@ class _Points:
         if not len(index):
             return False
         move = self.moves[index]
-        trial = self.batch.clip(self.x[index] - move, index)
+        trial = self.x[index] - move
+        if self.batch.bounds is not None:
+            trial = self.batch.bounds.clip(trial, index)
         values, gradient = self.batch.evaluate(trial, index)
         if self.K is not None:
             self.K[index] = _correct(self.K[index], -move, gradient - self.gradient[index])
@@ -123,7 +124,7 @@ class _Points:
         """The steps that are subtracted next, and what they promise."""
         gradient, K = self.gradient[index].unsqueeze(2), self.K
         if self.batch.bounds is not None:
-            gradient, move = self.batch.move_between_bounds(self.x[index], gradient, index)
+            gradient, move = self.batch.bounds.choose_moves(self.x[index], gradient, index)
         else:
             move = torch.cholesky_solve(gradient, self.batch.factor[index]) if K is None else K[index] @ gradient
         promised = 0.5 * (gradient * move).sum(dim=(1, 2))
@@ -176,13 +177,17 @@ class _Batch:
         self.matrix = inst.source.matrix.columns(self.rows)
         # The number of every variable among all of the problem, among those of the rows, and in the form.
         flat = masks[:, self.rows].flatten(1)
-        self.place = flat.nonzero()[:, 1].view(len(chosen), -1)
+        self.place, self.real = _find_places(flat)
         in_form = self._numbers_in_form(local, n, device)[self.rows].flatten()[self.place]
         self.ridge = inst.ridge[self.rows].expand(-1, self.c).reshape(-1)[self.place]
-        self.H = form.H[in_form.unsqueeze(2), in_form.unsqueeze(1)]
-        self.q = form.Q[:, 0][in_form]
+        H, both = form.H[in_form.unsqueeze(2), in_form.unsqueeze(1)], self.real.unsqueeze(2) * self.real.unsqueeze(1)
+        self.H = both * H + torch.diag_embed(1 - self.real)
+        self.q = self.real * form.Q[:, 0][in_form]
         self.factor = cholesky(self.H)
-        self.bounds = None if inst.box is None else self._gather_bounds(inst.box.select_outputs(self.outputs))
+        self.bounds: BatchBounds | None = None
+        if inst.box is not None:
+            tables = (part[self.rows][:, self.outputs] for part in inst.box.with_free(inst.items.free))
+            self.bounds = BatchBounds(self.H, *(table.flatten()[self.place] for table in tables))
         self.target = inst.source.target[:, self.outputs]
         small = self.c == 1 and self.place.numel() * len(self.target) <= MOST_LOOPED
         self.table: np.ndarray | None = None
@@ -195,8 +200,9 @@ class _Batch:
         inst, numbers = self.inst, torch.full((n, self.c), -1, device=device)
         free = inst.items.free * self.c
         size = len(local.form.H)
-        if inst.items.width > 1 or local.index is None:
-            features = torch.arange(inst.items.features, device=device) if local.index is None else local.index
+        if inst.items.in_blocks or local.index is None:
+            features = torch.arange(inst.items.features, device=device)
+            features = features if local.index is None else inst.items.features_of(local.index)
             numbers[features] = torch.arange(len(features) * self.c, device=device).view(-1, self.c)
         else:
             counted = numbers[: inst.items.features].flatten()
@@ -205,53 +211,28 @@ class _Batch:
         numbers[inst.items.features :] = torch.arange(size - free, size, device=device).view(-1, self.c)
         return numbers
 
-    def _gather_bounds(self, box: CoefficientBox) -> tuple[Tensor, Tensor]:
-        """The bounds of all variables ``(B, d)``; intercepts have none."""
-        free = box.low.new_full((self.inst.items.free, self.c), torch.inf)
-        tables = torch.cat([box.low, -free]), torch.cat([box.high, free])
-        low, high = (table[self.rows].flatten()[self.place] for table in tables)
-        return low, high
-
-    def clip(self, x: Tensor, index: Tensor | slice = EVERY) -> Tensor:
-        """Variables ``(k, d)`` between their bounds."""
-        if self.bounds is None:
-            return x
-        return torch.minimum(torch.maximum(x, self.bounds[0][index]), self.bounds[1][index])
-
-    def move_between_bounds(self, x: Tensor, gradient: Tensor, index: Tensor | slice = EVERY) -> tuple[Tensor, Tensor]:
-        """Gradients without the variables that their bounds hold, and steps of the others, ``(k, d, 1)`` each."""
-        assert self.bounds is not None
-        slope = gradient.squeeze(2)
-        held = ((x <= self.bounds[0][index]) & (slope > 0)) | ((x >= self.bounds[1][index]) & (slope < 0))
-        free = (~held).double()
-        H = self.H[index] * free.unsqueeze(1) * free.unsqueeze(2) + torch.diag_embed(1 - free)
-        gradient = gradient * free.unsqueeze(2)
-        return gradient, torch.cholesky_solve(gradient, cholesky(H))
-
     def start(self) -> Tensor:
         """The minimisers of the form; with bounds, points close to them."""
         x = torch.cholesky_solve(self.q.unsqueeze(2), self.factor).squeeze(2)
         if self.bounds is not None:
-            x = self.clip(x)
-            for _ in range(BOUND_STEPS):
-                slope = (self.H @ x.unsqueeze(2)) - self.q.unsqueeze(2)
-                x = self.clip(x - self.move_between_bounds(x, slope)[1].squeeze(2))
+            x = self.bounds.approach(x, self.q)
         return self.inst.grid.agree(x)[0]
 
     def gather(self, Z: Tensor) -> Tensor:
         """The variables ``(B, d)`` of coefficients ``Z (n, c)``."""
-        return self.clip(Z[self.rows][:, self.outputs].double().flatten()[self.place])
+        x = self.real * Z[self.rows][:, self.outputs].double().flatten()[self.place]
+        return x if self.bounds is None else self.bounds.clip(x)
 
     def evaluate(self, x: Tensor, index: Tensor | slice = EVERY) -> tuple[Tensor, Tensor]:
         """Objectives ``(k,)`` and gradients ``(k, d)`` of the supports in `index`; the same on all ranks."""
-        place, ridge = self.place[index], self.ridge[index]
+        place, ridge, real = self.place[index], self.ridge[index], self.real[index]
         room = max(1, MOST_NUMBERS // max(1, self.target.numel()))
         parts = zip(x.split(room), place.split(room), strict=True)
         sums = torch.cat([self._sum_samples(*part) for part in parts]) if len(x) else x.new_zeros(0, x.shape[1] + 1)
         if self.inst.grid.nodes.comm.rank == 0:
             sums[:, 0] += 0.5 * (ridge * x.square()).sum(dim=1)
         summed = self.inst.grid.total_of_nodes(sums)
-        return summed[:, 0], summed[:, 1:] + ridge * x
+        return summed[:, 0], real * (summed[:, 1:] + ridge * x)
 
     def _sum_samples(self, x: Tensor, place: Tensor) -> Tensor:
         """Losses of this rank's samples and their derivatives, ``(k, 1 + d)``."""
@@ -289,10 +270,22 @@ class _Batch:
     def _spread(self, x: Tensor, place: Tensor) -> Tensor:
         """Coefficients ``(k, rows, c')``."""
         whole = x.new_zeros(len(x), len(self.rows) * self.c)
-        return whole.scatter(1, place, x).view(len(x), -1, self.c)
+        return whole.scatter_add(1, place, x).view(len(x), -1, self.c)
 
     def coefficients(self, x: Tensor) -> Tensor:
         """Coefficients ``(B, n, c')`` of all features."""
         whole = x.new_zeros(len(x), len(self.inst.ridge), self.c)
         whole[:, self.rows] = self._spread(x, self.place)
         return whole
+
+
+def _find_places(flat: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the rows of a mask ``(B, N)`` are true, ``(B, d)``, and ones; with fewer than d places also zeros."""
+    counts = flat.sum(dim=1, keepdim=True)
+    most = int(counts.max())
+    if bool((counts == most).all()):
+        place = flat.nonzero()[:, 1].view(len(flat), -1)
+        return place, torch.ones_like(place, dtype=torch.float64)
+    place = flat.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :most]
+    real = torch.arange(most, device=flat.device) < counts
+    return torch.where(real, place, 0), real.double()

@@ -130,7 +130,7 @@ def _propose_swaps(search: FormSearch, base: np.ndarray, count: int) -> list[End
     """Many single swaps: newcomers in the places that the model prefers, and the best newcomers in all places."""
     ends = search.single_swaps(base, max(count // 2, 1))
     removable = np.flatnonzero(base & ~search.fixed)
-    if search.domain.group is None and len(removable):
+    if search.domain.group is None and search.domain.weights is None and len(removable):
         for end in ends[: count // 2 // len(removable)]:
             for gone in removable:
                 chosen = base | end.chosen

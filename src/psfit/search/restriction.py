@@ -15,7 +15,6 @@ from psfit.data.quadratic_form import QuadraticForm
 from psfit.data.strip import DenseStrip
 from psfit.kernels.linalg import Evaluation, cholesky
 from psfit.losses import Loss
-from psfit.problem.box import CoefficientBox
 from psfit.problem.instance import Instance
 
 # An intercept with less than this share of the typical curvature of all samples is taken to have none.
@@ -49,20 +48,15 @@ class Restriction:
         self.slices = [slice(end - len(a), end) for end, a in zip(ends, self.at, strict=True)]
         self.size = ends[-1]
         self.ridge = torch.cat([inst.ridge[self.rows[a], 0] for a in self.at])
-        self.bounds = None if inst.box is None else self._gather_bounds(inst.box)
+        self.bounds: tuple[Tensor, ...] | None = None
+        if inst.box is not None:
+            tables = [table[self.rows][:, outputs] for table in inst.box.with_free(inst.items.free)]
+            self.bounds = tuple(torch.cat([table[a, k] for k, a in enumerate(self.at)]) for table in tables)
         self._hessian: Tensor | None = None
         self._latest: tuple[Tensor, Tensor] | None = None
         self._evaluated: tuple[Tensor, Evaluation] | None = None
         self.basis: list[Tensor] | None = None
         self._kept_strips: list[tuple[slice, list[Strip]]] | None = None
-
-    def _gather_bounds(self, box: CoefficientBox) -> tuple[Tensor, Tensor]:
-        """The bounds of all variables ``(size,)``; intercepts have none."""
-        free = box.low.new_full((self.inst.items.free, box.low.shape[1]), torch.inf)
-        tables = torch.cat([box.low, -free]), torch.cat([box.high, free])
-        pairs = list(zip(self.at, self.outputs, strict=True))
-        low, high = (torch.cat([table[self.rows[a], k] for a, k in pairs]) for table in tables)
-        return low, high
 
     def orthogonalise(self) -> None:
         """Change to variables in which columns and ridge together are orthonormal.

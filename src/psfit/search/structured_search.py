@@ -15,6 +15,7 @@ from torch import Tensor
 
 from psfit.kernels.box_minimum import minimise_in_box
 from psfit.problem import Domain
+from psfit.problem.completion import complete, drop
 from psfit.search.form_search import MOST_SWAPS, End, FormSearch, SearchForm
 
 # Exchanges that are tried before a search ends, and newcomers that are considered where items need others.
@@ -50,8 +51,6 @@ class StructuredSearch(FormSearch):
 
     def __init__(self, form: SearchForm, domain: Domain, rel_tol: float) -> None:
         super().__init__(form, domain, rel_tol)
-        # Variables of an item in all outputs of the form.
-        self.span = form.width * form.Q.shape[1]
         self.rules = domain.to(torch.device("cpu"))
         self._known: dict[bytes, Point] = {}
 
@@ -60,6 +59,12 @@ class StructuredSearch(FormSearch):
         """The form's matrix in the variables of all outputs."""
         outputs = self.form.Q.shape[1]
         return self.H if outputs == 1 else np.kron(self.H, np.eye(outputs))
+
+    @cached_property
+    def owner(self) -> np.ndarray:
+        """The item of each variable, intercepts left out."""
+        item = torch.arange(self.items).repeat_interleave(self.form.width) if self.form.item is None else self.form.item
+        return item.cpu().numpy().repeat(self.form.Q.shape[1])
 
     @cached_property
     def linear(self) -> np.ndarray:
@@ -118,6 +123,8 @@ class StructuredSearch(FormSearch):
         start, keys = chosen, generator.random(self.items)
         for item in order[: max(1, round(share * len(order)))]:
             start = self._drop(start, int(item))
+        # Items that must stay may have lost their parents.
+        start = start | self.rules.inside[0].numpy()
         gone = chosen & ~start
         found = self._fill(start, np.where(gone, -np.inf, keys), int(chosen.sum() - start.sum()))
         return self._fill(found, keys, int(chosen.sum() - found.sum()))
@@ -156,7 +163,7 @@ class StructuredSearch(FormSearch):
     def _variables_of(self, chosen: np.ndarray) -> np.ndarray:
         """A mask ``(n,)`` of the variables of a support; intercepts belong to every support."""
         mask = np.ones(len(self.linear), dtype=bool)
-        mask[: self.items * self.span] = np.repeat(chosen, self.span)
+        mask[: len(self.owner)] = chosen[self.owner]
         return mask
 
     def _score(self, point: Point) -> Scores:
@@ -171,12 +178,12 @@ class StructuredSearch(FormSearch):
         gains = _gain(d, left, low, high)
         costs = -d * point.x + 0.5 * left * point.x**2
         costs[free] = point.x[free] ** 2 / (2 * np.diagonal(K))
-        count = self.items * self.span
-        joining = gains[:count].reshape(self.items, -1).sum(axis=1)
-        leaving = np.maximum(costs[:count], 0.0).reshape(self.items, -1).sum(axis=1)
+        count = len(self.owner)
+        joining = np.bincount(self.owner, gains[:count], self.items)
+        leaving = np.bincount(self.owner, np.maximum(costs[:count], 0.0), self.items)
         out, into = np.flatnonzero(point.chosen & ~self.fixed), np.flatnonzero(~point.chosen & ~self.fixed)
         swaps = joining[into] - leaving[out][:, None]
-        if self.span == 1:
+        if count == self.items:
             place = np.full(len(own), -1)
             place[free] = np.arange(len(free))
             at = place[out] >= 0
@@ -216,7 +223,7 @@ class StructuredSearch(FormSearch):
         found: dict[bytes, tuple[np.ndarray, float]] = {}
         for item in into[np.argsort(-scores.joining[into], kind="stable")][: max(count, NEWCOMERS)]:
             base = torch.from_numpy(point.chosen)
-            trial = self.rules.complete(base, int(item), torch.from_numpy(scores.joining))
+            trial = complete(self.rules, base, int(item), torch.from_numpy(scores.joining))
             if trial is None:
                 continue
             chosen = self._shorten(trial.numpy(), scores.leaving, trial.numpy() & ~point.chosen, limit)
@@ -249,7 +256,7 @@ class StructuredSearch(FormSearch):
         return best
 
     def _drop(self, chosen: np.ndarray, item: int) -> np.ndarray:
-        found: np.ndarray = self.rules.drop(torch.from_numpy(chosen), item).numpy()
+        found: np.ndarray = drop(self.rules, torch.from_numpy(chosen), item).numpy()
         return found
 
     def _fill(self, chosen: np.ndarray, keys: np.ndarray, count: int) -> np.ndarray:
