@@ -20,7 +20,8 @@ def fill_in_turn(domain: "Domain", chosen: Tensor, keys: Tensor, room: int) -> T
     lacking = [] if domain.heredity is None else domain.heredity.find_missing(chosen).nonzero().flatten().tolist()
     for item in lacking:
         trial = complete(domain, chosen, item, keys)
-        chosen = chosen if trial is None else trial
+        if trial is not None and int(domain.weigh(trial)) <= limit:
+            chosen = trial
     for item in keys.argsort(descending=True, stable=True).tolist():
         if keys[item] == -torch.inf or int(domain.weigh(chosen)) >= limit:
             break
@@ -35,21 +36,25 @@ def complete(domain: "Domain", chosen: Tensor, item: int, keys: Tensor) -> Tenso
 
     None if no such support is allowed.
     """
-    trial, new, heredity = chosen.clone(), [item], domain.heredity
-    while new:
-        one = new.pop()
-        if bool(domain.outside[0, one]):
-            return None
-        trial[one] = True
-        parents = [] if heredity is None else heredity.parents_of(one)
-        missing = [parent for parent in parents if not bool(trial[parent])]
-        if heredity is not None and not heredity.strong and missing:
-            if len(missing) < len(parents):
-                continue
-            possible = [parent for parent in missing if not bool(domain.outside[0, parent])]
-            missing = sorted(possible, key=lambda parent: -float(keys[parent]))[:1] or missing
-        new += missing
-    return trial if bool(domain.obeys_groups(trial.unsqueeze(0))) else None
+    if bool(domain.outside[0, item]):
+        return None
+    trial, heredity = chosen.clone(), domain.heredity
+    trial[item] = True
+    if not bool(domain.obeys_groups(trial.unsqueeze(0))):
+        return None
+    parents = [] if heredity is None else heredity.parents_of(item)
+    missing = [parent for parent in parents if not bool(trial[parent])]
+    if heredity is None or not missing or (not heredity.strong and len(missing) < len(parents)):
+        return trial
+    if heredity.strong:
+        for parent in missing:
+            whole = complete(domain, trial, parent, keys)
+            if whole is None:
+                return None
+            trial = whole
+        return trial
+    tries = (complete(domain, trial, one, keys) for one in sorted(missing, key=lambda one: -float(keys[one])))
+    return next((whole for whole in tries if whole is not None), None)
 
 
 def drop(domain: "Domain", chosen: Tensor, item: int) -> Tensor:

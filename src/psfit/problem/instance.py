@@ -153,7 +153,7 @@ class Instance:
         return self.source.forms.pool(bounds, dtype, in_double, self.grid.nodes, self.samples, norm)
 
     def to_user(self, Z: Tensor) -> tuple[Tensor, Tensor]:
-        """Coefficients ``(p, c)`` and intercepts ``(c,)`` in the user's units, between the user's bounds to all digits."""
+        """Coefficients ``(p, c)`` and intercepts ``(c,)`` in the user's units, exactly between the user's bounds."""
         (coef, intercept), demands = self.coordinates.to_user(Z), self.problem.constraints
         for given, clip in ((demands.lower, torch.maximum), (demands.upper, torch.minimum)):
             if given is not None:

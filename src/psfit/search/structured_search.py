@@ -127,7 +127,9 @@ class StructuredSearch(FormSearch):
         start = start | self.rules.inside[0].numpy()
         gone = chosen & ~start
         found = self._fill(start, np.where(gone, -np.inf, keys), int(chosen.sum() - start.sum()))
-        return self._fill(found, keys, int(chosen.sum() - found.sum()))
+        filled = self._fill(found, keys, int(chosen.sum() - found.sum()))
+        allowed = filled.sum() <= chosen.sum() and self.rules.allows(torch.from_numpy(filled))
+        return filled if allowed else chosen.copy()
 
     def _descend(self, start: np.ndarray, most: int) -> End:
         point, swaps = self._evaluate(start), 0
