@@ -142,5 +142,5 @@ def _require_whole_groups(
         if rest:
             raise ValueError(
                 f"{name} names a part of the group {groups[number]!r}, without {features.join(rest)}; groups are in a "
-                f"model as a whole: name all of it ({name}={groups[number]!r}), or pass other groups (groups=None: none)"
+                f"model as a whole: name all of it ({name}={groups[number]!r}), or pass other groups (None for none)"
             )
