@@ -27,7 +27,7 @@ class PathBounds:
         A relative `gap` between a bound and its objective ``(K,)`` is good enough.
         """
         inst = self.inst
-        domain = inst.problem.domain(inst.items, kappas.unsqueeze(1), kappas.device)
+        domain = inst.domain_at(kappas.unsqueeze(1))
         enough = objectives - self.gap * objectives.abs()
         if inst.costs.uses_form and inst.items.separate:
             bounds = self._by_quadratic_form(kappas, Z[:, : inst.items.features, 0].T, enough, objectives, domain)

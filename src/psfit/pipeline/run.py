@@ -60,6 +60,8 @@ def run(
     """
     require_served(inst, task.exact)
     _prepare_kernels(inst)
+    # Limits of the user count what the user's kappa counts; from here on they count all items of a support.
+    kappas = None if kappas is None else [kappa + inst.extra for kappa in kappas]
     numbers = inst.samples * len(inst.ridge)
     with use_one_thread(numbers <= SMALL and numbers * len(inst.ridge) <= SMALL_PRODUCT):
         return _run_stages(inst, kappas, task, start, store)

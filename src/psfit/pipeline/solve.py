@@ -76,7 +76,7 @@ def _describe(inst: Instance, outcome: Outcome) -> Result:
         intercept=intercept.cpu().numpy(),
         objectives=answers.objectives[0].numpy(),
         lower_bounds=proofs.lower_bounds[0],
-        kappa=problem.kappa,
+        kappa=tuple(kappa - inst.extra for kappa in problem.kappa),
         loss=problem.loss.name,
         sparsity=problem.sparsity,
         samples=inst.samples,

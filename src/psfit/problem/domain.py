@@ -20,7 +20,11 @@ import torch
 from torch import Tensor
 
 from psfit.data.quadratic_form import Minimum, QuadraticForm
+from psfit.kernels.box_minimum import minimise_in_box
+from psfit.kernels.linalg import cholesky, smallest_pivot
+from psfit.problem.box import Box
 from psfit.problem.exchanges import score_additions, score_swaps
+from psfit.problem.heredity import Heredity
 from psfit.problem.items import Items, OutputItems
 from psfit.problem.local_model import LocalModel
 
@@ -41,6 +45,10 @@ class Domain:
         The group of each item; -1 for items without a group.
     most : Tensor (groups,) of integers, optional
         How many items of each group a support may have.
+    heredity : Heredity, optional
+        Which items need others in the support.
+    box : Box, optional
+        Bounds on the coefficients of all outputs.
     """
 
     items: Items
@@ -49,6 +57,8 @@ class Domain:
     left: Tensor
     group: Tensor | None = None
     most: Tensor | None = None
+    heredity: Heredity | None = None
+    box: Box | None = None
 
     @classmethod
     def of(cls, items: Items, limit: Tensor | int, device: torch.device) -> "Domain":
@@ -71,7 +81,12 @@ class Domain:
     @property
     def counts_only(self) -> bool:
         """Whether supports are restricted only by a limit and by decided items. Bounds know no other rule."""
-        return self.group is None
+        return self.group is None and self.heredity is None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether supports are restricted only by a limit, and coefficients by nothing."""
+        return self.counts_only and self.box is None and not self.decided
 
     def with_groups(self, group: Tensor, most: Tensor) -> "Domain":
         """The supports with at most ``most (groups,)`` items of each group; ``group (size,)`` is -1 for no group."""
@@ -82,13 +97,26 @@ class Domain:
         items = self.items
         # Some entries of several outputs are no table any more, only a list.
         listed = items.size > items.features
+        outside, heredity = self.outside[:, index], None
+        if self.heredity is not None:
+            heredity, lacking = self.heredity.restrict(index)
+            outside = outside | lacking
         return replace(
             self,
             items=OutputItems(len(index), 1, items.free) if listed else replace(items, features=len(index)),
             inside=self.inside[:, index],
-            outside=self.outside[:, index],
+            outside=outside,
             group=None if self.group is None else self.group[index],
+            heredity=heredity,
+            box=None if self.box is None else self._restrict_box(index, listed),
         )
+
+    def _restrict_box(self, index: Tensor, listed: bool) -> Box:
+        assert self.box is not None
+        if not listed:
+            return self.box.select_rows(index)
+        low, high = (self.items.pack(part)[0][index].unsqueeze(1) for part in (self.box.low, self.box.high))
+        return Box(low, high)
 
     def find_closed(self, chosen: Tensor) -> Tensor:
         """Items ``(size,)`` whose group is full in a support ``chosen (size,)``."""
@@ -117,6 +145,8 @@ class Domain:
         misses, exceeds = self.inside[0] & ~support, self.outside[0] & support
         if bool(misses.any() | exceeds.any()) or int(support.sum()) > int(self.limit):
             return False
+        if self.heredity is not None and bool(self.heredity.find_missing(support).any()):
+            return False
         return self.group is None or self._groups_allow(support)
 
     def _groups_allow(self, support: Tensor) -> bool:
@@ -131,20 +161,75 @@ class Domain:
         At most `count` items are added, none with a key of minus infinity; ties go to the smaller index.
         """
         keys = torch.where(chosen | self.outside[0], -torch.inf, keys)
-        if self.group is not None:
-            return self._fill_groups(chosen, keys, count)
+        if not self.counts_only:
+            return self._fill_in_turn(chosen, keys, count)
         order = keys.argsort(descending=True, stable=True)[:count]
         return chosen.index_fill(0, order[keys[order] > -torch.inf], True)
 
-    def _fill_groups(self, chosen: Tensor, keys: Tensor, count: int) -> Tensor:
-        """One item after the other, since each may close its group."""
-        for _ in range(count):
-            keys = torch.where(chosen | self.find_closed(chosen), -torch.inf, keys)
-            best = int(keys.argmax())
-            if keys[best] == -torch.inf:
+    def _fill_in_turn(self, chosen: Tensor, keys: Tensor, count: int) -> Tensor:
+        """One item after the other with the items that it needs, since each may close its group."""
+        chosen, limit = chosen.clone(), int(chosen.sum()) + count
+        for item in keys.argsort(descending=True, stable=True).tolist():
+            if keys[item] == -torch.inf or int(chosen.sum()) >= limit:
                 break
-            chosen = chosen.index_fill(0, torch.tensor([best], device=chosen.device), True)
+            trial = self.complete(chosen, item, keys)
+            if trial is not None and int(trial.sum()) <= limit:
+                chosen = trial
         return chosen
+
+    def complete(self, chosen: Tensor, item: int, keys: Tensor) -> Tensor | None:
+        """A support with one more item and the parents that it needs, of which those with large `keys` are preferred.
+
+        None if no such support is allowed.
+        """
+        trial, new = chosen.clone(), [item]
+        while new:
+            one = new.pop()
+            if bool(self.outside[0, one]):
+                return None
+            trial[one] = True
+            parents = [] if self.heredity is None else self.heredity.parents_of(one)
+            missing = [parent for parent in parents if not bool(trial[parent])]
+            if self.heredity is not None and not self.heredity.strong and missing:
+                if len(missing) < len(parents):
+                    continue
+                possible = [parent for parent in missing if not bool(self.outside[0, parent])]
+                missing = sorted(possible, key=lambda parent: -float(keys[parent]))[:1] or missing
+            new += missing
+        return trial if self.group is None or self._groups_allow(trial) else None
+
+    def drop(self, chosen: Tensor, item: int) -> Tensor:
+        """A support without an item, and without those that need it."""
+        rest = chosen.clone()
+        rest[item] = False
+        while self.heredity is not None and bool((lacking := self.heredity.find_missing(rest)).any()):
+            rest = rest & ~lacking
+        return rest
+
+    def tighten(self) -> tuple["Domain", Tensor]:
+        """Decide items that the decided ones force in or out; tell which rows ``(B,)`` are still possible."""
+        inside, outside = self.inside, self.outside
+        while not self.counts_only:
+            more_inside, more_outside = inside, outside
+            if self.heredity is not None:
+                more_inside, more_outside = self.heredity.tighten(inside, outside)
+            if self.group is not None and self.most is not None:
+                member = torch.nn.functional.one_hot(self.group + 1, len(self.most) + 1)[:, 1:].to(inside.device)
+                taken = more_inside.double() @ member.double()
+                full = ((taken >= self.most).double() @ member.T.double()) > 0
+                more_outside = more_outside | (full & ~more_inside)
+            if torch.equal(more_inside, inside) and torch.equal(more_outside, outside):
+                break
+            inside, outside = more_inside, more_outside
+        domain = self.decide(inside & ~outside, outside)
+        possible = ~(inside & outside).any(dim=1) & (domain.left.squeeze(1) >= 0)
+        if self.group is not None and self.most is not None:
+            possible = possible & (taken <= self.most).all(dim=1)
+        if self.heredity is not None:
+            # A child whose parents are open needs a place for one of them.
+            waits = self.heredity.find_missing(domain.inside).any(dim=1)
+            possible = possible & ~(waits & (domain.left.squeeze(1) <= 0))
+        return domain, possible
 
     def largest(self, packed: Tensor) -> Tensor:
         """Supports ``(B, size)`` of the largest magnitudes in ``packed (B, size)``."""
@@ -157,7 +242,24 @@ class Domain:
 
     def minimise(self, form: QuadraticForm, chosen: Tensor) -> Minimum:
         """The minimiser of a form over the items ``chosen (size,)`` and the rows that are not counted."""
-        return form.minimise(self.items.rows_of(chosen))
+        rows = self.items.rows_of(chosen)
+        return form.minimise(rows) if self.box is None else self._minimise_in_box(form, rows)
+
+    def _minimise_in_box(self, form: QuadraticForm, rows: Tensor) -> Minimum:
+        """Every output on its own, since the outputs of a form are independent."""
+        assert self.box is not None
+        H, q = form.block(rows), form.Q[rows]
+        low, high = self.bounds_of(rows)
+        columns = [minimise_in_box(H, *column) for column in zip(q.T, low.T, high.T, strict=True)]
+        x = torch.stack(columns, dim=1) if columns else q
+        value = float(form.constant.sum() + (x * (0.5 * (H @ x) - q)).sum())
+        return Minimum(rows, x, value, float(smallest_pivot(cholesky(H), H)) if len(rows) else 1.0)
+
+    def bounds_of(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The bounds ``(k, c)`` of some rows of the coefficients; intercepts have none."""
+        assert self.box is not None
+        free = self.box.low.new_full((self.items.free, self.box.low.shape[1]), torch.inf)
+        return torch.cat([self.box.low, -free])[rows], torch.cat([self.box.high, free])[rows]
 
     def swap_scores(self, model: LocalModel, chosen: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Gains of all exchanges that keep a support ``chosen (size,)`` allowed; see `exchanges.score_swaps`.

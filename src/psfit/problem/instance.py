@@ -10,6 +10,7 @@ from psfit.comm import Grid
 from psfit.comm.watch import Watch
 from psfit.data import Affine, BlockColumns, DesignMatrix, NodeSplit, Source
 from psfit.data.quadratic_form import QuadraticForm
+from psfit.problem.box import Box
 from psfit.problem.coordinates import Coordinates
 from psfit.problem.costs import Costs, Sizes
 from psfit.problem.domain import Domain
@@ -33,6 +34,10 @@ class Instance:
         The clock of the fit, requests to stop it, and reports of its progress.
     kept : Tensor (p,) of integers, optional
         The numbers of these features among all, if some were left out; and how many there were in `all_features`.
+    box : Box, optional
+        Bounds on the coefficients of all outputs.
+    extra : int
+        How many items are in every support without being counted by the user's limit; the limits here count all items.
     """
 
     problem: Problem
@@ -46,6 +51,8 @@ class Instance:
     watch: Watch
     kept: Tensor | None = None
     all_features: int = 0
+    box: Box | None = None
+    extra: int = 0
 
     @property
     def samples(self) -> int:
@@ -69,15 +76,21 @@ class Instance:
 
     def domain_of(self, problem: int) -> Domain:
         """The supports allowed to one of the problems; its items are those of its own outputs."""
-        own = replace(self.items, outputs=len(self.items.outputs_of(problem)))
-        return self._make_domain(own, self.problem.kappa[problem])
+        outputs = self.items.outputs_of(problem)
+        own = replace(self.items, outputs=len(outputs))
+        domain = self._make_domain(own, self.problem.kappa[problem])
+        return replace(domain, box=None if self.box is None else self.box.select_outputs(outputs))
+
+    def domain_at(self, limits: Tensor) -> Domain:
+        """The supports allowed to an instance of one problem for each of the limits ``(B, 1)``."""
+        return self._make_domain(self.items, limits)
 
     def _make_domain(self, items: Items, limit: Tensor | int) -> Domain:
         """The problem's domain; without the features that were left out."""
         if self.kept is None:
-            return self.problem.domain(items, limit, self.ridge.device)
+            return replace(self.problem.domain(items, limit, self.ridge.device), box=self.box)
         whole = self.problem.domain(replace(items, features=self.all_features), limit, self.ridge.device)
-        return replace(whole.restrict(items.items_of(self.kept)), items=items)
+        return replace(whole.restrict(items.items_of(self.kept)), items=items, box=self.box)
 
     @cached_property
     def costs(self) -> Costs:
@@ -161,6 +174,7 @@ class Instance:
             coordinates=self.coordinates.restrict(features, keep),
             kept=features if self.kept is None else self.kept[features],
             all_features=self.all_features if self.kept is not None else self.items.features,
+            box=None if self.box is None else self.box.select_rows(features),
         )
 
     def _deal_columns(self, matrix: DesignMatrix, features: int) -> DesignMatrix:
@@ -209,6 +223,7 @@ class Instance:
             source=self.source.with_outputs(outputs),
             items=replace(self.items, outputs=len(outputs)),
             coordinates=self.coordinates.with_outputs(outputs),
+            box=None if self.box is None else self.box.select_outputs(outputs),
         )
 
     def at_gamma(self, gamma: float) -> "Instance":

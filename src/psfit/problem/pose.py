@@ -19,6 +19,7 @@ from psfit.data.ranges import products_lose_digits, require_moderate_columns, re
 from psfit.data.raw_form import RawForm
 from psfit.problem.coordinates import Coordinates
 from psfit.problem.costs import Sizes, form_suffices, prefers_raw_form
+from psfit.problem.demands import count_extra, most_counted, scale_box
 from psfit.problem.instance import Instance
 from psfit.problem.items import Items
 from psfit.problem.problem import Problem
@@ -40,6 +41,9 @@ def pose(
     form of the source saves a pass.
     """
     items = _check_limits(problem, source)
+    extra = count_extra(items, problem.constraints)
+    # From here on a limit counts all items of a support.
+    problem = replace(problem, kappa=tuple(kappa + extra for kappa in problem.kappa))
     require_moderate_samples(source.target, source.weight, grid)
     totals = _count(source, grid)
     centred = problem.fit_intercept and problem.loss.of_residual
@@ -70,13 +74,16 @@ def pose(
         sizes=Sizes(totals.samples, totals.node_rows, totals.most_rows, room),
         mean_target=float(totals.mean_targets.mean()),
         watch=watch or Watch(grid),
+        box=scale_box(problem.constraints, coordinates.scale, source.outputs),
+        extra=extra,
     )
 
 
 def _check_limits(problem: Problem, source: Source) -> Items:
     items = problem.items(source.matrix.shape[1], source.outputs)
-    if len(problem.kappa) != items.problems or not all(1 <= k <= items.size for k in problem.kappa):
-        raise ValueError(f"kappa={problem.kappa} must hold {items.problems} number(s) from 1 to {items.size}")
+    most = most_counted(items, problem.constraints)
+    if len(problem.kappa) != items.problems or not all(1 <= k <= most for k in problem.kappa):
+        raise ValueError(f"kappa={problem.kappa} must hold {items.problems} number(s) from 1 to {most}")
     return items
 
 

@@ -10,6 +10,7 @@ from psfit.common.arguments import BOOLEAN, GAMMA, Rule, check, one_of
 from psfit.losses import Loss
 from psfit.problem.constraints import NO_CONSTRAINTS, Constraints
 from psfit.problem.domain import Domain
+from psfit.problem.demands import restrict_supports
 from psfit.problem.items import EntryItems, Items, OutputItems, RowItems
 
 Sparsity = Literal["element", "feature"]
@@ -65,5 +66,8 @@ class Problem:
         return kind(features, outputs, int(self.fit_intercept))
 
     def domain(self, items: Items, limit: Tensor | int, device: torch.device) -> Domain:
-        """Which supports of these items are allowed within a limit; see `Domain.of`. Subclasses may allow fewer."""
-        return Domain.of(items, limit, device)
+        """Which supports of these items are allowed within a limit; see `Domain.of`. Subclasses may allow fewer.
+
+        The limit counts the items that are included, too.
+        """
+        return restrict_supports(Domain.of(items, limit, device), self.constraints)
