@@ -12,7 +12,7 @@ from psfit.losses import Squared
 
 X = np.random.default_rng(0).normal(size=(30, 4))
 Y = np.arange(30) % 2
-MODELS = [name for name in psfit.__all__ if hasattr(getattr(psfit, name), "fit")]
+MODELS = [name for name in psfit.__all__ if hasattr(getattr(psfit, name), "predict")]
 PLAIN = [name for name in MODELS if not name.endswith("CV")]
 CHOOSING = [name for name in MODELS if name.endswith("CV")]
 

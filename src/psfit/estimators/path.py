@@ -19,6 +19,7 @@ from psfit.estimators.settings import RULES, Settings, read_gammas, start_grid
 from psfit.estimators.warning import count_unfinished, warn
 from psfit.pipeline.path import Points, solve_path
 from psfit.problem import Sparsity
+from psfit.problem.constraint_words import describe_count
 
 
 @add_parameters
@@ -121,5 +122,6 @@ def _collect(
         settings=settings,
         learned=posed.learned,
         constraints=posed.constraints.words,
+        counted=describe_count(posed.problem.constraints),
         ended=next((points.ended for points in paths if points.ended is not None), None),
     )

@@ -31,6 +31,8 @@ class SparsePath:
         Facts about the data: the columns of X, the targets, and where the path was fitted.
     constraints : tuple of str
         The constraints in words.
+    counted : str
+        What kappa counts, where constraints change that.
     ended : Status or None
         Why the iteration or the search ended early, if it did: a limit, a callback or a signal.
     """
@@ -47,6 +49,7 @@ class SparsePath:
     settings: dict[str, Any]
     learned: Learned
     constraints: tuple[str, ...] = ()
+    counted: str = ""
     ended: Status | None = None
 
     @property
