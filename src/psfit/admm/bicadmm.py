@@ -13,7 +13,7 @@ and it ends when the paper's residuals are small relative to the numbers that th
 import torch
 from torch import Tensor
 
-from psfit.admm.bilinear import BilinearState, bilinear_start, bilinear_step
+from psfit.admm.bilinear import BilinearState, bilinear_start, bilinear_step, restricted_step
 from psfit.admm.local import LocalState
 from psfit.admm.residuals import MEASURED, compare, judge, local_accuracy, measure, observe
 from psfit.admm.settings import Settings
@@ -106,7 +106,10 @@ class BiCADMM(Settings):
         """The bilinear step. When rho_b grows by a factor, its scaled multiplier v is divided by it."""
         last, (ratio, shrink) = state.bilinear, setup.pressure(state.age)
         before = BilinearState(last.z, last.s, last.t, last.v * shrink, last.residual)
-        return bilinear_step(before, mean, setup.instance.kappa, ratio, setup.instance.items)
+        inst = setup.instance
+        if inst.domain.decided or inst.domain.box is not None:
+            return restricted_step(before, mean, inst.kappa, ratio, inst.domain)
+        return bilinear_step(before, mean, inst.kappa, ratio, inst.items)
 
 
 def _sum_together(grid: Grid, parts: list[Tensor]) -> list[Tensor]:

@@ -146,8 +146,10 @@ class Search:
 
     def try_all(self, stop: Callable[[Standing], bool]) -> Tree:
         """Bound every support by itself; nothing is proved if `stop` returns True before the last one."""
-        supports = all_supports(self.relaxation.root.items.size, self.relaxation.kappa, self.relaxation.device)
-        for part in torch.stack(list(supports)).split(max(1, self.relaxation.width // 4)):
+        root = self.relaxation.root
+        every = all_supports(root.items.size, self.relaxation.kappa, self.relaxation.device)
+        supports = [one for one in every if root.allows(one)]
+        for part in torch.stack(supports).split(max(1, self.relaxation.width // 4)):
             if stop(Standing(self.upper, -inf, self.explored, 1)):
                 self.floor = -inf
                 break
@@ -159,10 +161,11 @@ class Search:
         inside, outside, chosen, *state = rows
         mark = torch.zeros_like(inside).scatter(1, chosen, True)
         inside, outside = torch.cat([inside | mark, inside]), torch.cat([outside, outside | mark])
-        domain = self.relaxation.root.decide(inside, outside)
+        domain, possible = self.relaxation.root.decide(inside, outside).tighten()
         bounds = self.relaxation.bound_children(domain, tuple(state), self.enough).without_nan()
         self.explored += len(inside)
-        self._process(domain, bounds, torch.maximum(bounds.lower, parent_bounds.repeat(2)))
+        lower = torch.maximum(bounds.lower, parent_bounds.repeat(2))
+        self._process(domain, bounds, torch.where(possible, lower, inf))
 
     def _process(self, domain: Domain, bounds: Bounds, lower: Tensor) -> None:
         """Try rounded supports, decide the items that the bounds decide, close leaves, and queue the other nodes.
@@ -177,9 +180,9 @@ class Search:
             self.floor = min(self.floor, float(lower[high].min()))
         # No places left, or no more candidates than places: one support remains.
         free, left = domain.free, domain.left.squeeze(1)
-        leaf = possible & ~high & ((left <= 0) | (free.sum(dim=1) <= left))
+        supports = torch.where(left.unsqueeze(1) > 0, domain.inside | free, domain.inside)
+        leaf = possible & ~high & ((left <= 0) | ((free.sum(dim=1) <= left) & domain.obeys_groups(supports)))
         if bool(leaf.any()):
-            supports = torch.where(left.unsqueeze(1) > 0, domain.inside | free, domain.inside)
             self._try(supports[leaf], tuple(part[leaf] for part in bounds.state), closing=True)
         queue = (possible & ~high & ~leaf).nonzero().flatten()
         if len(queue):
@@ -207,6 +210,10 @@ class Search:
         order = torch.where(outside, -1.0, bounds.shares[rows] + domain.inside[rows].double())
         chosen = order.topk(min(self.relaxation.kappa, order.shape[1]), dim=1).indices
         supports = torch.zeros_like(outside).scatter(1, chosen, True) & ~outside
+        if not domain.counts_only:
+            # Shares know nothing of the other rules.
+            keys = torch.where(supports, order, -1.0 - order)
+            supports = domain.select(rows).choose(keys)
         self._try(supports, tuple(part[rows] for part in bounds.state))
 
     def _try(self, supports: Tensor, state: tuple[Tensor, ...] | None, closing: bool = False) -> None:

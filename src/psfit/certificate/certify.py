@@ -11,11 +11,11 @@ from psfit.certificate import extraction
 from psfit.certificate.candidates import bound_by_candidates
 from psfit.certificate.choose import choose_relaxation
 from psfit.certificate.dual import gradient_bound, trivial_bound
-from psfit.certificate.form_ascent import raise_bound
+from psfit.certificate.form_ascent import ITERATIONS, raise_bound
 from psfit.certificate.form_bound import FormBound
 from psfit.certificate.newton_relaxation import serves_all_columns
 from psfit.certificate.quadratic import LimitedForm
-from psfit.certificate.relaxation import Bounds, Relaxation
+from psfit.certificate.relaxation import Bounds, QuadraticRelaxation, Relaxation
 from psfit.data.form_elimination import complete, rounding_of, single_optima
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
@@ -106,7 +106,9 @@ class Certifier:
         data themselves prove it. Where a single place is left, all items are tried for it.
         """
         inst, limited = self.inst, self._limited
-        if limited.kappa == 1:
+        if domain.box is not None or not domain.counts_only:
+            return self._by_restricted_form(X, objective, enough, domain)
+        if limited.kappa == 1 and not domain.decided:
             return _by_trying_all(limited, objective, domain)
         bound = FormBound(limited.form, limited.form.curvature.extracted)
         point = bound.at(X.T.contiguous(), domain)
@@ -127,6 +129,21 @@ class Certifier:
             least, tried = _by_trying_all(rest, objective, domain)
             return (least, tried) if least > lower else (lower, domain)
         return self._without_decided(rest, point.x, lower, objective, enough, domain)
+
+    def _by_restricted_form(self, X: Tensor, objective: float, enough: float, domain: Domain) -> tuple[float, Domain]:
+        """With bounds on coefficients, or with other rules for supports: no item is taken out of the form."""
+        limited, extracted = self._limited, self._limited.form.curvature.extracted
+        relaxation = QuadraticRelaxation(limited, extracted)
+        best = relaxation.form_bound.at(X.T.contiguous(), domain)
+        if best.lower < enough:
+            x = relaxation.ascend(relaxation.root, relaxation.start(X), objective, ITERATIONS)[0][0]
+            point = relaxation.form_bound.at(x, domain)
+            best = point if point.lower > best.lower else best
+        lower, scores = best.lower, best.scores
+        if lower < enough and best.is_spoiled(ROUNDING_SHARE, objective):
+            proved, found = gradient_bound(self.inst, best.x.T, extracted.unsqueeze(1), domain)
+            lower, scores = (float(proved), found) if float(proved) > lower else (lower, scores)
+        return lower, domain.screen(scores, scores.new_tensor([lower]), objective)[0]
 
     def _without_decided(
         self, rest: LimitedForm, x: Tensor, lower: float, objective: float, enough: float, domain: Domain

@@ -6,7 +6,8 @@ has
     objective(Z) >= - sum_i w_i loss*(a_i) + <g, Z> + 1/2 sum_j r_j ||z_j||^2
                  >= - sum_i w_i loss*(a_i) - (sum of the kappa largest scores |g_j|^2 / (2 r_j)),
 
-provided g vanishes on the intercept, which has no ridge. `balance_slopes` changes the slopes so that it does.
+provided g vanishes on the intercept, which has no ridge. `balance_slopes` changes the slopes so that it does. If the
+coefficients have bounds, a score is the largest value of ``-g_j z - r_j z^2 / 2`` between them, which is smaller.
 """
 
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from psfit.data import Affine, Dense, DesignMatrix
 from psfit.data.curvature import EPS
 from psfit.losses import Loss
 from psfit.problem import Domain
+from psfit.problem.box import bounds_of, score
 from psfit.problem.instance import Instance
 
 # Products with raw entries round more than those with centred ones. Up to this factor it does not matter.
@@ -68,8 +70,7 @@ def prove_slopes(inst: Instance, slopes: Tensor, domain: Domain, dense: Dense | 
     p = items.features
     norm = inst.coordinates.rounding_norm[:p] if raw is None else raw
     g_error = rounding * norm * summed[n + 2].sqrt()
-    g = summed[:p].abs() + g_error
-    scores = inst.items.pack_scores(g.square() / (2 * inst.ridge[:p]))
+    scores = inst.items.pack_scores(score(summed[:p], g_error, inst.ridge[:p], *bounds_of(inst.box)))
     ridge_conjugate = domain.conjugate(scores)
     error = rounding * (inst.items.sum_outputs(summed[n + 1]) + ridge_conjugate)
     return DualPoint(-inst.items.sum_outputs(summed[n]) - ridge_conjugate - error, scores, summed[:p])
@@ -139,7 +140,7 @@ def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, domain: Domain)
     g = summed[:n] - 2 * offset * balance - extracted * X
     g_error = 2 * inst.coordinates.rounding_norm[:n] * (row * power.sqrt() + column * (before.sqrt() + fit.sqrt()))
     g_error = g_error + 4 * EPS * (extracted * X).abs()
-    scores = inst.items.pack_scores((g.abs() + g_error).square() / (2 * (inst.ridge[:n] + extracted)))
+    scores = inst.items.pack_scores(score(g, g_error, inst.ridge[:n] + extracted, *bounds_of(inst.box)))
     ridge_conjugate = domain.conjugate(scores)
     value = fit - (0.5 * extracted * X.square() + g * X).sum(dim=0)
     error = column * fit + 2 * row * (fit * power).sqrt() + row**2 * power

@@ -13,7 +13,6 @@ from psfit.certificate.dual import trivial_bound
 from psfit.certificate.newton_relaxation import NewtonRelaxation, count_steps, serves
 from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import Bounds, Fit, QuadraticRelaxation
-from psfit.data.form_elimination import rounding_of
 from psfit.problem import are_few
 from psfit.problem.instance import Instance
 
@@ -91,22 +90,24 @@ def _prove_quadratic(
     limited: LimitedForm, X: Tensor, objective: float, gap_tol: float, stop: Stop, most_open: float
 ) -> Proof:
     """Bound, take out the decided items, improve the extraction; repeat; then branch."""
-    inside = torch.zeros(limited.size, dtype=torch.bool, device=limited.index.device)
-    outside = inside.clone()
+    inside, outside = limited.domain.inside[0].clone(), limited.domain.outside[0].clone()
+    if limited.domain.decided:
+        kept = ~outside if limited.is_restricted else ~(inside | outside)
+        limited, X = limited.reduce(inside, outside), X[kept]
     extracted, root = limited.form.curvature.extracted, -float("inf")
     for k in range(ROUNDS):
         relaxation = QuadraticRelaxation(limited, extracted)
         bounds = relaxation.bound(relaxation.root, relaxation.start(X), objective, ROOT_ITERATIONS)
         gain, root = float(bounds.lower) - root, max(root, float(bounds.lower))
         domain, _ = relaxation.root.screen(bounds.scores, bounds.lower, objective)
-        keep = domain.free[0]
+        keep = ~domain.outside[0] if limited.is_restricted else domain.free[0]
         X = bounds.state[0][0][:, keep].T
         inside[limited.index[domain.inside[0]]] = True
         outside[limited.index[domain.outside[0]]] = True
         decided = not bool(keep.all())
         if decided:
             limited, extracted = limited.reduce(domain.inside[0], domain.outside[0]), extracted[keep]
-        closed = root >= objective - gap_tol * abs(objective) or limited.kappa <= 0 or limited.size <= limited.kappa
+        closed = root >= objective - gap_tol * abs(objective) or limited.has_one_support
         if closed or stop(Standing(objective, root, 0, 1)):
             break
         slope = slope_of(bounds, keep)
@@ -117,7 +118,7 @@ def _prove_quadratic(
             ideal = extraction.improve(limited.form.curvature, slope)
             extracted = extracted + 1.5 / (k + 4) * (ideal - extracted)
         extracted = extraction.make_safe(limited.form.curvature, extracted)
-    if limited.kappa <= 0 or limited.size <= limited.kappa:
+    if limited.has_one_support:
         tree = _solve_single_support(limited, objective)
     else:
         if decided:
@@ -134,8 +135,10 @@ def _prove_quadratic(
 def _solve_single_support(limited: LimitedForm, objective: float) -> Tree:
     """A form without choices has a single support."""
     chosen = torch.full((limited.size,), limited.kappa > 0, dtype=torch.bool, device=limited.index.device)
-    minimum = limited.domain.minimise(limited.form, chosen)
-    value, error = minimum.value, rounding_of(limited.form, minimum)
+    values, errors = QuadraticRelaxation(limited, torch.zeros_like(limited.form.ridge)).optima(
+        chosen.unsqueeze(0), None, objective
+    )
+    value, error = float(values), float(errors)
     return Tree(min(value - error, objective), min(value, objective), chosen if value < objective else None, 1)
 
 
@@ -157,7 +160,7 @@ def _prove_by_passes(
 ) -> Proof:
     """Branch with bounds from the data; where supports are few, prove each of them."""
     root = relaxation.root
-    if are_few(root.items.size, relaxation.kappa):
+    if root.heredity is None and are_few(root.items.size, relaxation.kappa):
         tree = Search(relaxation, objective, gap_tol).try_all(stop)
         return Proof(tree.lower, tree.upper, tree.support, root.inside[0], root.outside[0], tree.explored)
     bounds = relaxation.bound(root, relaxation.start(Z), objective, steps).without_nan()

@@ -117,7 +117,7 @@ def list_close(
 def _relax_data(inst: Instance, Z: Tensor, fit: Fit) -> tuple[Relaxation, Bounds | None]:
     """The relaxation of a problem without a form, and its bounds; None where all supports are tried."""
     relaxation, steps = relax(inst, fit)
-    if are_few(relaxation.root.items.size, relaxation.kappa):
+    if relaxation.root.heredity is None and are_few(relaxation.root.items.size, relaxation.kappa):
         return relaxation, None
     return relaxation, relaxation.bound(relaxation.root, relaxation.start(Z.double()), inf, steps)
 

@@ -50,7 +50,7 @@ def serves(inst: Instance) -> bool:
     loss, matrix = inst.problem.loss, inst.source.matrix
     alone = inst.items.separate and inst.source.outputs == 1 and inst.grid.blocks.size == 1
     here = matrix.device.type in DEVICES and not matrix.streamed and matrix.shape[1] <= MOST_COLUMNS
-    return loss.smooth and not loss.joint and alone and here
+    return loss.smooth and not loss.joint and alone and here and inst.box is None
 
 
 def serves_all_columns(inst: Instance) -> bool:

@@ -15,6 +15,7 @@ from torch import Tensor
 from psfit.certificate.form_bound import FormBound
 from psfit.certificate.quadratic import LimitedForm
 from psfit.data.form_elimination import rounding_of
+from psfit.data.quadratic_form import Minimum
 from psfit.kernels.cuda_graph import Replay, Tensors
 from psfit.kernels.linalg import cholesky
 from psfit.problem import Domain
@@ -123,7 +124,7 @@ class QuadraticRelaxation(Relaxation):
         form = limited.form
         self.form, self.size, self.kappa, self.device = form, form.size, limited.kappa, form.G.device
         self.width, self.child_iterations = WIDTH[self.device.type], CHILD_ITERATIONS
-        self.form_bound = FormBound(form, extracted)
+        self.form_bound = FormBound(form, extracted, limited.domain.box)
         self.root = limited.domain
         self.rho = choose_rho(self.form_bound)
         shifted = form.G.clone()
@@ -170,8 +171,9 @@ class QuadraticRelaxation(Relaxation):
             z, u = tensors["z"], tensors["u"]
             x = self._product(Q + rho * (z - u), self.inverse)
             w = x + u
-            factor, shares = domain.shrink(torch.linalg.vector_norm(w, dim=1), ridge, rho)
-            moved = factor.unsqueeze(1) * w
+            allowed = self.form_bound.clip_signs(w)
+            factor, shares = domain.shrink(torch.linalg.vector_norm(allowed, dim=1), ridge, rho)
+            moved = self.form_bound.clip(factor.unsqueeze(1) * allowed)
             return {"z": moved, "u": w - moved, "x": x, "g": rho * (z - u - x), "shares": shares}
 
         def repeat(tensors: Tensors) -> Tensors:
@@ -189,6 +191,17 @@ class QuadraticRelaxation(Relaxation):
 
     def optima(self, supports: Tensor, state: tuple[Tensor, ...] | None, enough: float) -> tuple[Tensor, Tensor]:
         minima = [self.root.minimise(self.form, support) for support in supports]
+        if self.root.box is not None:
+            return self._optima_in_box(supports, minima)
         errors = [rounding_of(self.form, minimum) for minimum in minima]
         numbers = torch.tensor([[minimum.value for minimum in minima], errors], dtype=torch.float64, device=self.device)
         return numbers[0], numbers[1]
+
+    def _optima_in_box(self, supports: Tensor, minima: list[Minimum]) -> tuple[Tensor, Tensor]:
+        """Minima with bounds on coefficients; their errors are what their own slopes cannot prove."""
+        x = self.form.Q.new_zeros(len(minima), self.form.Q.shape[1], self.size)
+        for row, minimum in zip(x, minima, strict=True):
+            row[:, minimum.rows] = minimum.x.T
+        values = torch.tensor([minimum.value for minimum in minima], dtype=torch.float64, device=self.device)
+        lower = self.form_bound.prove(x, self.form_bound.gradient(x), self.root.decide(supports, ~supports))[0]
+        return values, (values - lower).clamp(min=0).nan_to_num(nan=torch.inf)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from psfit.kernels.linalg import cholesky
+from psfit.kernels.linalg import Direction, cholesky
 
 # Rounds that move all variables although the number of broken rules has not fallen.
 PATIENCE = 10
@@ -27,6 +27,16 @@ def minimise_in_box(H: Tensor, q: Tensor, low: Tensor, high: Tensor) -> Tensor:
         return x
     arrays = [part.cpu().numpy() for part in (H, q, low, high, x)]
     return torch.from_numpy(_pivot(*arrays)).to(H.device)
+
+
+def direct_into_box(low: Tensor, high: Tensor) -> Direction:
+    """Directions of Newton's method from a point to the minimum of its model in a box ``(d,)``; for a batch of one."""
+
+    def direct(x: Tensor, gradient: Tensor, H: Tensor) -> Tensor:
+        q = (H[0] @ x[0]) - gradient[0]
+        return (minimise_in_box(H[0], q, low, high) - x[0]).unsqueeze(0)
+
+    return direct
 
 
 def _pivot(H: np.ndarray, q: np.ndarray, low: np.ndarray, high: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -39,7 +39,7 @@ def search_candidates(inst: Instance, find: Find, start: Tensor | None, store: S
     """
     inst.watch.begin("the choice of candidates")
     order = rank_features(inst, start)
-    index = order[: inst.costs.first_candidates].sort().values
+    index = _with_parents(inst, order[: inst.costs.first_candidates].sort().values)
     begin = None if start is None else inst.pick_rows(start, index)
     first = find(inst.restrict(index), begin, None, None if store is None else store.inside("candidates"))
     best = _fill(inst, first, index)
@@ -49,7 +49,7 @@ def search_candidates(inst: Instance, find: Find, start: Tensor | None, store: S
             break
         newcomers = _find_newcomers(inst, best, index, thorough)
         if len(newcomers):
-            index = _add_newcomers(inst, best.Z, newcomers, index, order)
+            index = _with_parents(inst, _add_newcomers(inst, best.Z, newcomers, index, order))
             known = torch.stack([inst.pick_rows(Z, index) for Z in best.Z])
             found = find(inst.restrict(index), None, known, None)
             if found.objective < best.objective - inst.resolution * abs(best.objective):
@@ -77,6 +77,16 @@ def _add_newcomers(inst: Instance, Z: Tensor, newcomers: Tensor, index: Tensor, 
     priority[(Z[:, :p] != 0).any(dim=2).any(dim=0)] = 0
     size = min(inst.sizes.column_room, len(index) + len(newcomers))
     return priority.argsort(stable=True)[:size].sort().values
+
+
+def _with_parents(inst: Instance, index: Tensor) -> Tensor:
+    """Sorted features and the parents of those that need some."""
+    parents, wanted = dict(inst.problem.constraints.parents), index.tolist()
+    found = set(wanted)
+    while wanted:
+        new = {parent for feature in wanted for parent in parents.get(feature, ())} - found
+        wanted, found = list(new), found | new
+    return index if len(found) == len(index) else torch.tensor(sorted(found), device=index.device)
 
 
 def rank_features(inst: Instance, start: Tensor | None) -> Tensor:
@@ -123,6 +133,8 @@ def _score_slopes(inst: Instance, part: Instance, Z: Tensor, problem: int, value
     slope = inst.source.weight * optimal_slopes(part, problem, _support(part, own, problem), fit)
     local = inst.source.matrix.rmv(slope.to(inst.source.matrix.dtype)).double()
     gradient = inst.grid.nodes.total(local) + inst.ridge * Z[:, outputs]
+    if inst.box is not None:
+        gradient = -inst.box.select_outputs(outputs).clip_signs(-gradient)
     size = gradient[: inst.items.features].square().amax(dim=1).cpu()
     return size / size.max().clamp(min=torch.finfo(size.dtype).tiny)
 

@@ -11,7 +11,6 @@ from psfit.kernels import cpu
 from psfit.kernels.cpu.threads import use_one_thread
 from psfit.pipeline.answers import Answers
 from psfit.pipeline.candidates import search_candidates
-from psfit.pipeline.checks import require_served
 from psfit.pipeline.exact_mode import close_gap
 from psfit.pipeline.one_limit import OneLimit, OneLimitSearch
 from psfit.pipeline.proofs import OneLimitProver, Proofs, Prover, SeveralLimitsProver
@@ -58,7 +57,6 @@ def run(
     store : Store, optional
         Where checkpoints of a single limit are kept.
     """
-    require_served(inst, task.exact)
     _prepare_kernels(inst)
     # Limits of the user count what the user's kappa counts; from here on they count all items of a support.
     kappas = None if kappas is None else [kappa + inst.extra for kappa in kappas]

@@ -7,19 +7,19 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Box:
+class CoefficientBox:
     """The least and the largest values ``low, high (p, c)`` of coefficients, in float64; zero is between them."""
 
     low: Tensor
     high: Tensor
 
-    def select_rows(self, rows: Tensor) -> "Box":
+    def select_rows(self, rows: Tensor) -> "CoefficientBox":
         """The bounds of some features."""
-        return Box(self.low[rows], self.high[rows])
+        return CoefficientBox(self.low[rows], self.high[rows])
 
-    def select_outputs(self, outputs: list[int]) -> "Box":
+    def select_outputs(self, outputs: list[int]) -> "CoefficientBox":
         """The bounds of some outputs, or of copies of them."""
-        return Box(self.low[:, outputs], self.high[:, outputs])
+        return CoefficientBox(self.low[:, outputs], self.high[:, outputs])
 
     def clip(self, X: Tensor) -> Tensor:
         """Coefficients ``(p + free, c)`` moved into the box; the free rows stay as they are."""
@@ -32,6 +32,11 @@ class Box:
         count = len(self.low)
         wrong = ((self.low >= 0) & (X[:count] < 0)) | ((self.high <= 0) & (X[:count] > 0))
         return torch.cat([torch.where(wrong, 0.0, X[:count]), X[count:]])
+
+
+def bounds_of(box: CoefficientBox | None) -> tuple[Tensor | None, Tensor | None]:
+    """The bounds of a box, if there is one."""
+    return (None, None) if box is None else (box.low, box.high)
 
 
 def score(g: Tensor, error: Tensor | float, ridge: Tensor, low: Tensor | None, high: Tensor | None) -> Tensor:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from psfit.problem.box import Box
+from psfit.problem.box import CoefficientBox
 from psfit.problem.constraints import Constraints
 from psfit.problem.domain import Domain
 from psfit.problem.heredity import Heredity
@@ -63,7 +63,7 @@ def most_counted(items: Items, demands: Constraints) -> int:
     return most - count_extra(items, demands)
 
 
-def scale_box(demands: Constraints, scale: Tensor, outputs: int) -> Box | None:
+def scale_box(demands: Constraints, scale: Tensor, outputs: int) -> CoefficientBox | None:
     """The bounds on coefficients in internal coordinates; ``scale (p,)`` is infinite for a column that is not used."""
     if demands.lower is None and demands.upper is None:
         return None
@@ -72,4 +72,4 @@ def scale_box(demands: Constraints, scale: Tensor, outputs: int) -> Box | None:
     for given, default in ((demands.lower, -np.inf), (demands.upper, np.inf)):
         table = np.full((len(scale), 1), default) if given is None else np.asarray(given, dtype=np.float64)
         parts.append(torch.as_tensor(table, device=scale.device).expand(-1, outputs) * unit)
-    return Box(*parts)
+    return CoefficientBox(*parts)

@@ -22,7 +22,7 @@ from torch import Tensor
 from psfit.data.quadratic_form import Minimum, QuadraticForm
 from psfit.kernels.box_minimum import minimise_in_box
 from psfit.kernels.linalg import cholesky, smallest_pivot
-from psfit.problem.box import Box
+from psfit.problem.box import CoefficientBox
 from psfit.problem.exchanges import score_additions, score_swaps
 from psfit.problem.heredity import Heredity
 from psfit.problem.items import Items, OutputItems
@@ -47,7 +47,7 @@ class Domain:
         How many items of each group a support may have.
     heredity : Heredity, optional
         Which items need others in the support.
-    box : Box, optional
+    box : CoefficientBox, optional
         Bounds on the coefficients of all outputs.
     """
 
@@ -58,7 +58,7 @@ class Domain:
     group: Tensor | None = None
     most: Tensor | None = None
     heredity: Heredity | None = None
-    box: Box | None = None
+    box: CoefficientBox | None = None
 
     @classmethod
     def of(cls, items: Items, limit: Tensor | int, device: torch.device) -> "Domain":
@@ -92,6 +92,20 @@ class Domain:
         """The supports with at most ``most (groups,)`` items of each group; ``group (size,)`` is -1 for no group."""
         return replace(self, group=group, most=most)
 
+    def to(self, device: torch.device) -> "Domain":
+        """The same on another device."""
+        heredity, box = self.heredity, self.box
+        return replace(
+            self,
+            inside=self.inside.to(device),
+            outside=self.outside.to(device),
+            left=self.left.to(device),
+            group=None if self.group is None else self.group.to(device),
+            most=None if self.most is None else self.most.to(device),
+            heredity=None if heredity is None else heredity.to(device),
+            box=None if box is None else CoefficientBox(box.low.to(device), box.high.to(device)),
+        )
+
     def restrict(self, index: Tensor) -> "Domain":
         """The domain of some of the items ``(k,)``; the others are outside."""
         items = self.items
@@ -111,12 +125,12 @@ class Domain:
             box=None if self.box is None else self._restrict_box(index, listed),
         )
 
-    def _restrict_box(self, index: Tensor, listed: bool) -> Box:
+    def _restrict_box(self, index: Tensor, listed: bool) -> CoefficientBox:
         assert self.box is not None
         if not listed:
             return self.box.select_rows(index)
         low, high = (self.items.pack(part)[0][index].unsqueeze(1) for part in (self.box.low, self.box.high))
-        return Box(low, high)
+        return CoefficientBox(low, high)
 
     def find_closed(self, chosen: Tensor) -> Tensor:
         """Items ``(size,)`` whose group is full in a support ``chosen (size,)``."""
@@ -214,17 +228,14 @@ class Domain:
             if self.heredity is not None:
                 more_inside, more_outside = self.heredity.tighten(inside, outside)
             if self.group is not None and self.most is not None:
-                member = torch.nn.functional.one_hot(self.group + 1, len(self.most) + 1)[:, 1:].to(inside.device)
-                taken = more_inside.double() @ member.double()
-                full = ((taken >= self.most).double() @ member.T.double()) > 0
+                full = (self._count_groups(more_inside) >= self.most)[:, self.group.clamp(min=0)] & (self.group >= 0)
                 more_outside = more_outside | (full & ~more_inside)
             if torch.equal(more_inside, inside) and torch.equal(more_outside, outside):
                 break
             inside, outside = more_inside, more_outside
         domain = self.decide(inside & ~outside, outside)
         possible = ~(inside & outside).any(dim=1) & (domain.left.squeeze(1) >= 0)
-        if self.group is not None and self.most is not None:
-            possible = possible & (taken <= self.most).all(dim=1)
+        possible = possible & self.obeys_groups(domain.inside)
         if self.heredity is not None:
             # A child whose parents are open needs a place for one of them.
             waits = self.heredity.find_missing(domain.inside).any(dim=1)
@@ -233,12 +244,28 @@ class Domain:
 
     def largest(self, packed: Tensor) -> Tensor:
         """Supports ``(B, size)`` of the largest magnitudes in ``packed (B, size)``."""
-        numbers = torch.arange(len(packed), device=packed.device)
+        return self.choose(packed.abs())
+
+    def choose(self, keys: Tensor) -> Tensor:
+        """Supports ``(B, size)`` of the items with the largest ``keys (B, size)``."""
+        numbers = torch.arange(len(keys), device=keys.device)
         rows, lefts = [self.select(number) for number in numbers.split(1)], self.left.flatten().tolist()
-        filled = [
-            row.fill(row.inside[0], size, left) for row, size, left in zip(rows, packed.abs(), lefts, strict=True)
-        ]
-        return torch.stack(filled)
+        return torch.stack(
+            [row.fill(row.inside[0], key, left) for row, key, left in zip(rows, keys, lefts, strict=True)]
+        )
+
+    def obeys_groups(self, supports: Tensor) -> Tensor:
+        """Whether supports ``(B, size)`` have at most as many items of each group as allowed, ``(B,)``."""
+        if self.group is None or self.most is None:
+            return torch.ones_like(supports[:, 0])
+        return (self._count_groups(supports) <= self.most).all(dim=1)
+
+    def _count_groups(self, supports: Tensor) -> Tensor:
+        """How many items of each group supports ``(B, size)`` have, ``(B, groups)``."""
+        assert self.group is not None
+        assert self.most is not None
+        counts = torch.zeros(len(supports), len(self.most) + 1, dtype=torch.long, device=supports.device)
+        return counts.index_add(1, self.group + 1, supports.long())[:, 1:]
 
     def minimise(self, form: QuadraticForm, chosen: Tensor) -> Minimum:
         """The minimiser of a form over the items ``chosen (size,)`` and the rows that are not counted."""
@@ -268,7 +295,9 @@ class Domain:
         """
         kept = self.inside[0] if self.decided else None
         closed = None if self.group is None else self.find_closed(chosen)
-        for gains, leaving, joining in score_swaps(model, kept, self._newcomers(chosen), self.items.width > 1):
+        for gains, leaving, joining in score_swaps(
+            model, kept, self._newcomers(chosen), self.items.width > 1, self.box
+        ):
             if closed is not None and self.group is not None:
                 same = self.group[leaving].unsqueeze(1) == self.group[joining]
                 gains = torch.where(closed[joining] & ~same, -torch.inf, gains)
@@ -276,7 +305,7 @@ class Domain:
 
     def addition_scores(self, model: LocalModel, chosen: Tensor) -> Tensor:
         """By how much each item would lower the model if it joined ``chosen (size,)``; zero where it must not."""
-        gains = score_additions(model, self._newcomers(chosen), chosen.numel(), self.items.width > 1)
+        gains = score_additions(model, self._newcomers(chosen), chosen.numel(), self.items.width > 1, self.box)
         return gains if self.group is None else torch.where(self.find_closed(chosen), 0.0, gains)
 
     def _newcomers(self, chosen: Tensor) -> Tensor:
@@ -312,7 +341,8 @@ class Domain:
         useless = lower.unsqueeze(1) + into > upper
         possible = ~(missed & useless).any(dim=1) & (lower <= upper)
         decided = self.decide(self.inside | missed, self.outside | (useless & ~missed))
-        return decided, possible & (decided.left.squeeze(1) >= 0)
+        tight, allowed = decided.tighten()
+        return tight, possible & allowed
 
     def shrink(self, size: Tensor, ridge: Tensor, rho: Tensor | float) -> tuple[Tensor, Tensor]:
         """The proximal step of the perspective at penalty `rho`.

@@ -16,18 +16,23 @@ import torch
 from torch import Tensor
 
 from psfit.kernels.linalg import cholesky
+from psfit.problem.box import CoefficientBox
 from psfit.problem.local_model import LocalModel
 
 SCORE_ENTRIES = 1 << 24
 
 
 def score_swaps(
-    model: LocalModel, kept: Tensor | None, newcomers: Tensor, in_blocks: bool
+    model: LocalModel,
+    kept: Tensor | None,
+    newcomers: Tensor,
+    in_blocks: bool,
+    box: CoefficientBox | None = None,
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Gains of all swaps of fitted items for items with the numbers `newcomers`; those in the mask `kept` must stay.
 
     Yields a bounded number of newcomers at a time: gains ``(removable, some)``, the items that leave, those that join.
-    Items of several coefficients are scored `in_blocks`.
+    Items of several coefficients are scored `in_blocks`, without regard to bounds. Single newcomers stay in the `box`.
     """
     K = torch.cholesky_inverse(cholesky(model.inner))
     removable = model.item >= 0
@@ -44,15 +49,26 @@ def score_swaps(
     for part in newcomers.split(max(1, SCORE_ENTRIES // K.shape[0])):
         T = K @ flat[part].T
         q = curvature[part] - (flat[part].T * T).sum(dim=0)
-        scores = score_items(gradient[part], q, T[variables], model.x[variables], K.diagonal()[variables])
+        bounds = None if box is None else (box.low.reshape(-1)[part], box.high.reshape(-1)[part])
+        scores = score_items(gradient[part], q, T[variables], model.x[variables], K.diagonal()[variables], bounds)
         yield scores, model.item[variables], part
 
 
-def score_items(d: Tensor, q: Tensor, T: Tensor, x: Tensor, K: Tensor) -> Tensor:
+def score_items(
+    d: Tensor, q: Tensor, T: Tensor, x: Tensor, K: Tensor, bounds: tuple[Tensor, Tensor] | None = None
+) -> Tensor:
     """Gains ``(removable, outside)`` of all swaps of single coefficients; `K` is the diagonal of the inverse."""
     x, K = x.unsqueeze(1), K.unsqueeze(1)
     curvature = (q.clamp(min=0) + T.square() / K).clamp(min=torch.finfo(d.dtype).tiny)
-    return (d - T * (x / K)).square() / (2 * curvature) - x.square() / (2 * K)
+    return _gain(d - T * (x / K), curvature, bounds) - x.square() / (2 * K)
+
+
+def _gain(d: Tensor, curvature: Tensor, bounds: tuple[Tensor, Tensor] | None) -> Tensor:
+    """By how much a coefficient lowers a model, between its bounds."""
+    if bounds is None:
+        return d.square() / (2 * curvature)
+    step = torch.minimum(torch.maximum(-d / curvature, bounds[0]), bounds[1])
+    return -(d * step + 0.5 * curvature * step.square())
 
 
 def score_rows(model: LocalModel, K: Tensor, leaving: Tensor, newcomers: Tensor) -> Tensor:
@@ -75,7 +91,9 @@ def score_rows(model: LocalModel, K: Tensor, leaving: Tensor, newcomers: Tensor)
     return torch.stack(gains) if gains else d.new_zeros(0, len(newcomers))
 
 
-def score_additions(model: LocalModel, newcomers: Tensor, size: int, in_blocks: bool) -> Tensor:
+def score_additions(
+    model: LocalModel, newcomers: Tensor, size: int, in_blocks: bool, box: CoefficientBox | None = None
+) -> Tensor:
     """By how much each of the `newcomers` alone would lower the model ``(size,)``; zero for all other items."""
     K = torch.cholesky_inverse(cholesky(model.inner))
     gains = torch.zeros(size, dtype=model.gradient.dtype, device=model.gradient.device)
@@ -89,5 +107,6 @@ def score_additions(model: LocalModel, newcomers: Tensor, size: int, in_blocks: 
             C, d = model.columns.flatten(0, 1)[part], model.gradient.reshape(-1)[part]
             own = model.blocks.diagonal(dim1=1, dim2=2).reshape(-1)[part]
             left = (own - ((C @ K) * C).sum(dim=1)).clamp(min=1e-9 * own + torch.finfo(own.dtype).tiny)
-            gains[part] = d.square() / (2 * left)
+            bounds = None if box is None else (box.low.reshape(-1)[part], box.high.reshape(-1)[part])
+            gains[part] = _gain(d, left, bounds)
     return gains

@@ -18,6 +18,10 @@ class Heredity:
     size: int
     strong: bool
 
+    def to(self, device: torch.device) -> "Heredity":
+        """The same on another device."""
+        return Heredity(self.child.to(device), self.parent.to(device), self.size, self.strong)
+
     @property
     def children(self) -> Tensor:
         """The items that have parents ``(size,)``."""

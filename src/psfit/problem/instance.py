@@ -10,7 +10,7 @@ from psfit.comm import Grid
 from psfit.comm.watch import Watch
 from psfit.data import Affine, BlockColumns, DesignMatrix, NodeSplit, Source
 from psfit.data.quadratic_form import QuadraticForm
-from psfit.problem.box import Box
+from psfit.problem.box import CoefficientBox
 from psfit.problem.coordinates import Coordinates
 from psfit.problem.costs import Costs, Sizes
 from psfit.problem.domain import Domain
@@ -34,7 +34,7 @@ class Instance:
         The clock of the fit, requests to stop it, and reports of its progress.
     kept : Tensor (p,) of integers, optional
         The numbers of these features among all, if some were left out; and how many there were in `all_features`.
-    box : Box, optional
+    box : CoefficientBox, optional
         Bounds on the coefficients of all outputs.
     extra : int
         How many items are in every support without being counted by the user's limit; the limits here count all items.
@@ -51,7 +51,7 @@ class Instance:
     watch: Watch
     kept: Tensor | None = None
     all_features: int = 0
-    box: Box | None = None
+    box: CoefficientBox | None = None
     extra: int = 0
 
     @property

@@ -83,8 +83,10 @@ def explore(
         contributions.append(Contribution(starts[0][0], fit.value, fit.value))
         yield SupportFit(first, fit)
         return
-    limit = int(first.sum())
-    if exploration.tries_all and are_few(objective.domain.items.size, limit):
+    needy = objective.domain.heredity is not None
+    # Where items need others, the first support can be smaller than the limit allows.
+    limit = int(objective.domain.limit) if needy else int(first.sum())
+    if exploration.tries_all and not needy and are_few(objective.domain.items.size, limit):
         start = refit_end(objective, first, Z)
         best = try_all(objective, start)
         contributions.append(Contribution(ALL_SUPPORTS, start.value, best.value))

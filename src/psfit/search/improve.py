@@ -99,7 +99,7 @@ def _list_proposals(
 
 def _count_swaps(objective: Objective, local: LocalForm) -> int:
     """How many single swaps are worth a fit when nothing else is better; none if they are fitted one by one."""
-    if not objective.inst.problem.loss.smooth:
+    if not objective.fits_in_batches:
         return 0
     columns, place = len(local.form.H), local.device.type
     free = FREE_FITS[place] / (FIT_WORK * max(objective.inst.samples, 1) * columns)
@@ -149,7 +149,7 @@ def _try(objective: Objective, local: LocalForm, found: SupportFit, ends: list[E
     threshold = objective.rel_tol * abs(found.value)
     if not ends:
         return None
-    if not objective.inst.problem.loss.smooth:
+    if not objective.fits_in_batches:
         return _try_in_turn(objective, local, found, ends[:KINK_TRIES], threshold)
     batch = fit_batch(objective.inst, objective.problem, local, [end.chosen for end in ends], found.fit.Z, found.value)
     hoped = batch.values - batch.promised

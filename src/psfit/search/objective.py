@@ -64,6 +64,11 @@ class Objective(ABC):
         return self.inst.resolution
 
     @property
+    def fits_in_batches(self) -> bool:
+        """Whether many supports can be fitted together: the loss is smooth, and coefficients have no bounds."""
+        return self.inst.problem.loss.smooth and self.inst.box is None and self.domain.heredity is None
+
+    @property
     def is_costly(self) -> bool:
         """Whether searches by models have cost so much that only those that gain much should follow."""
         return self.work > self.most_work

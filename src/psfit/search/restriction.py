@@ -15,6 +15,7 @@ from psfit.data.quadratic_form import QuadraticForm
 from psfit.data.strip import DenseStrip
 from psfit.kernels.linalg import Evaluation, cholesky
 from psfit.losses import Loss
+from psfit.problem.box import CoefficientBox
 from psfit.problem.instance import Instance
 
 # An intercept with less than this share of the typical curvature of all samples is taken to have none.
@@ -48,11 +49,20 @@ class Restriction:
         self.slices = [slice(end - len(a), end) for end, a in zip(ends, self.at, strict=True)]
         self.size = ends[-1]
         self.ridge = torch.cat([inst.ridge[self.rows[a], 0] for a in self.at])
+        self.bounds = None if inst.box is None else self._gather_bounds(inst.box)
         self._hessian: Tensor | None = None
         self._latest: tuple[Tensor, Tensor] | None = None
         self._evaluated: tuple[Tensor, Evaluation] | None = None
         self.basis: list[Tensor] | None = None
         self._kept_strips: list[tuple[slice, list[Strip]]] | None = None
+
+    def _gather_bounds(self, box: CoefficientBox) -> tuple[Tensor, Tensor]:
+        """The bounds of all variables ``(size,)``; intercepts have none."""
+        free = box.low.new_full((self.inst.items.free, box.low.shape[1]), torch.inf)
+        tables = torch.cat([box.low, -free]), torch.cat([box.high, free])
+        pairs = list(zip(self.at, self.outputs, strict=True))
+        low, high = (torch.cat([table[self.rows[a], k] for a, k in pairs]) for table in tables)
+        return low, high
 
     def orthogonalise(self) -> None:
         """Change to variables in which columns and ridge together are orthonormal.
@@ -93,6 +103,10 @@ class Restriction:
         if self.basis is not None:
             parts = [*self.agree(*(torch.linalg.solve(T, part) for T, part in zip(self.basis, parts, strict=True)))]
         return torch.cat(parts).unsqueeze(0)
+
+    def clip(self, x: Tensor) -> Tensor:
+        """The variables ``(1, size)`` moved between their bounds."""
+        return x if self.bounds is None else torch.minimum(torch.maximum(x, self.bounds[0]), self.bounds[1])
 
     def coefficients(self, x: Tensor) -> Tensor:
         """The coefficients ``(1, size)`` of variables ``x (1, size)``."""

@@ -50,7 +50,7 @@ def eliminate_backward(objective: Objective, limit: int, Z: Tensor) -> SupportFi
     begin = max(max(BEGIN * limit, LEAST_BEGIN) // objective.domain.items.width, 2 * limit)
     if objective.exact:
         begin = min(begin, 2 * limit)
-    if begin >= size and objective.domain.group is None:
+    if begin >= size and objective.domain.counts_only:
         chosen = ~objective.domain.outside[0]
         found = SupportFit(chosen, objective.fit(chosen, Z, tol=ROUGH))
     else:
@@ -85,7 +85,7 @@ def shrink(objective: Objective, found: SupportFit, limit: int, rough: bool = Fa
 def _fit_end(objective: Objective, local: LocalForm, end: End, found: SupportFit, rough: bool) -> SupportFit:
     """The fit on a support that a form has led to; a `rough` one makes only a few steps with the form's own Hessian."""
     chosen, Z = local.unpack(end.chosen), found.fit.Z
-    if objective.exact or not objective.inst.problem.loss.smooth:
+    if objective.exact or not objective.fits_in_batches:
         return SupportFit(chosen, objective.fit(chosen, Z, tol=ROUGH if rough else SEARCH_TOL))
     inst = objective.inst
     batch = fit_batch(inst, objective.problem, local, [end.chosen], Z, float("inf"), ROUGH**2 if rough else CLOSE)
