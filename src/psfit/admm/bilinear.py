@@ -64,9 +64,7 @@ def bilinear_step(state: BilinearState, mean: Tensor, kappa: Tensor, ratio: Tens
     return BilinearState(items.replace(mean, packed), s, t, v, residual)
 
 
-def restricted_step(
-    state: BilinearState, mean: Tensor, kappa: Tensor, ratio: Tensor, domain: Domain
-) -> BilinearState:
+def restricted_step(state: BilinearState, mean: Tensor, kappa: Tensor, ratio: Tensor, domain: Domain) -> BilinearState:
     """The same where items are decided or coefficients have bounds; `kappa` counts the items inside, too.
 
     Items inside pass through, items outside are zero, and the limit holds for the others. The step of z projects: with

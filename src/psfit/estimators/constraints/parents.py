@@ -59,7 +59,10 @@ def _require_no_cycle(parents: Parents, features: FeatureNames) -> None:
                 trail.remove(one)
                 done.add(one)
             elif one in trail:
-                raise ValueError(f"parents: {features.join(trail[trail.index(one) :])} are parents of each other")
+                raise ValueError(
+                    f"parents go in a circle: {features.join(trail[trail.index(one) :])}; a product is no factor of "
+                    "its own factors"
+                )
             elif one not in done:
                 trail.append(one)
                 stack.append((one, False))
