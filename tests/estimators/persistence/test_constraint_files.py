@@ -1,14 +1,11 @@
 """Model files keep constraints, and a file whose coefficients do not obey them is refused."""
 
-import json
-import zipfile
-
 import numpy as np
 import pandas as pd
 import pytest
 
 import psfit
-from psfit.estimators.persistence.archive import CONTENT, ModelFileError, pack
+from psfit.estimators.persistence.archive import ModelFileError, pack, unpack
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame(RNG.normal(size=(50, 6)), columns=[*"abcde", "a:b"])
@@ -43,14 +40,10 @@ def test_arguments_come_back(given, expected, tmp_path):
 
 
 def edited(path, change):
-    """The same model file with another JSON, and the digest that belongs to it."""
-    with zipfile.ZipFile(path) as packed:
-        content = json.loads(packed.read(CONTENT))
-        arrays = {
-            name.removesuffix(".npy"): np.load(packed.open(name)) for name in packed.namelist() if name != CONTENT
-        }
+    """A model file with another JSON and a digest that fits."""
+    content, arrays = unpack(path)
     change(content)
-    path.write_bytes(pack(content, arrays, str))
+    path.write_bytes(pack(content, arrays, repr))
     return path
 
 
