@@ -56,12 +56,17 @@ def bilinear_step(state: BilinearState, mean: Tensor, kappa: Tensor, ratio: Tens
         ``rho_b / (N rho_c)``.
     items : Items
     """
-    center = items.pack(mean)
+    packed, s, t, v, residual = _update(items.pack(mean), state, kappa, ratio)
+    return BilinearState(items.replace(mean, packed), s, t, v, residual)
+
+
+def _update(center: Tensor, state: BilinearState, kappa: Tensor, ratio: Tensor) -> tuple[Tensor, ...]:
+    """The results of `update_by_sorting`, by one kernel where there is one."""
     fused = kernel("sparsify", center.device)
     if fused is None or (center.is_cuda and (center.dtype != torch.float32 or center.shape[1] > MOST_FUSED)):
         fused = update_by_sorting
-    packed, s, t, v, residual = fused(center, state.s, state.v, kappa, ratio)
-    return BilinearState(items.replace(mean, packed), s, t, v, residual)
+    updated: tuple[Tensor, ...] = fused(center, state.s, state.v, kappa, ratio)
+    return updated
 
 
 def restricted_step(state: BilinearState, mean: Tensor, kappa: Tensor, ratio: Tensor, domain: Domain) -> BilinearState:
@@ -76,14 +81,14 @@ def restricted_step(state: BilinearState, mean: Tensor, kappa: Tensor, ratio: Te
     whole = items.pack(mean)
     center = torch.where(domain.free, whole, 0.0)
     left = (kappa - domain.inside.sum(dim=1, keepdim=True)).clamp(min=0)
-    most = None
-    if box is not None and items.width == 1:
+    if box is None or box.limits_only_signs or items.width > 1:
+        packed, s, t, v, residual = _update(center, state, left, ratio)
+    else:
         low, high = items.pack(box.low).to(center), items.pack(box.high).to(center)
         most = torch.where(center < 0, -low, high)
-        whole = torch.minimum(torch.maximum(whole, low), high)
-    packed, s, t, v, residual = update_by_sorting(center, state.s, state.v, left, ratio, most)
+        packed, s, t, v, residual = update_by_sorting(center, state.s, state.v, left, ratio, most)
     z = items.replace(mean, torch.where(domain.inside, whole, packed))
-    return BilinearState(z if box is None else box.clip(z), s, t, v, residual)
+    return BilinearState(z if box is None or box.limits_only_signs else box.clip(z), s, t, v, residual)
 
 
 def update_by_sorting(

@@ -113,7 +113,7 @@ def _prepare_kernels(inst: Instance) -> None:
         names = ["sparsify", "summarise"]
         names += [] if loss.quadratic else ["weighted_gram", "support_sums"]
         names += ["perspective"] if inst.costs.uses_form else ["node_models"] if loss.smooth and not loss.joint else []
-        names += ["swaps"] if inst.items.width == 1 else ["block_swaps"]
+        names += ["bounded_swaps" if inst.box is not None else "swaps"] if inst.items.width == 1 else ["block_swaps"]
         cpu.prepare(names, lambda: inst.watch.begin("the compilation of kernels, once on this machine"))
 
 

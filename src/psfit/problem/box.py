@@ -1,6 +1,7 @@
 """Bounds on coefficients, and what the ridge and the bounds of one coefficient contribute to a lower bound."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -12,6 +13,11 @@ class CoefficientBox:
 
     low: Tensor
     high: Tensor
+
+    @cached_property
+    def limits_only_signs(self) -> bool:
+        """Whether every bound is zero or infinite."""
+        return bool((((self.low == 0) | self.low.isinf()) & ((self.high == 0) | self.high.isinf())).all())
 
     def select_rows(self, rows: Tensor) -> "CoefficientBox":
         """The bounds of some features."""

@@ -3,13 +3,6 @@
 It gives three things: the minimiser of a quadratic form on a support, the scores of exchanges, and the conjugate of the
 ridge over all supports that are still allowed. The search uses the first two, the bounds use the third. A further
 constraint on the coefficients, such as a bound, changes these three here and nothing elsewhere.
-
-The conjugate is that of the perspective, the strongest convex relaxation of "at most kappa items, each with a ridge".
-For items with ridges ``r`` it gives every item a share ``s_j`` in [0, 1] of the limit, and its value is
-
-    1/2 min { sum_j r_j x_j^2 / s_j :  0 <= s <= 1,  sum_j s_j <= kappa }.
-
-Its conjugate at ``g`` is the sum of the kappa largest scores ``g_j^2 / (2 r_j)``.
 """
 
 from collections.abc import Iterator
@@ -22,6 +15,7 @@ from torch import Tensor
 from psfit.data.quadratic_form import Minimum, QuadraticForm
 from psfit.kernels.box_minimum import minimise_in_box
 from psfit.kernels.linalg import cholesky, smallest_pivot
+from psfit.problem import perspective
 from psfit.problem.box import CoefficientBox
 from psfit.problem.exchanges import score_additions, score_swaps
 from psfit.problem.heredity import Heredity
@@ -314,29 +308,15 @@ class Domain:
         return joining.nonzero().flatten()
 
     def conjugate(self, scores: Tensor) -> Tensor:
-        """``(B,)``: scores of the items inside, and the largest of the free ones in the places left."""
-        most = min(int(self.left.max()), scores.shape[1])
-        ranked = torch.where(self.free, scores, 0.0).topk(max(most, 0), dim=1).values
-        counted = torch.arange(ranked.shape[1], device=scores.device) < self.left
-        return torch.where(self.inside, scores, 0.0).sum(dim=1) + torch.where(counted, ranked, 0.0).sum(dim=1)
-
-    def margins(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """By how much a bound rises if a free item is put outside, or inside: ``(B, size)`` each, else zero."""
-        size = scores.shape[1]
-        ranked = torch.where(self.free, scores, 0.0).sort(dim=1, descending=True).values
-        ranked = torch.cat([torch.full_like(ranked[:, :1], torch.inf), ranked, torch.zeros_like(ranked[:, :1])], dim=1)
-        last = ranked.gather(1, self.left.clamp(0, size))
-        following = ranked.gather(1, (self.left + 1).clamp(0, size + 1))
-        out = torch.where(self.free, (scores - following).clamp(min=0), 0.0)
-        into = torch.where(self.free, (last - scores).clamp(min=0), 0.0)
-        return out, into
+        """The conjugate of the perspective ``(B,)`` for items with ``scores (B, size)``; see `perspective`."""
+        return perspective.conjugate(scores, self.inside, self.free, self.left)
 
     def screen(self, scores: Tensor, lower: Tensor, upper: float) -> tuple["Domain", Tensor]:
         """Decide every free item whose other choice leads above `upper`; tell which rows ``(B,)`` are still possible.
 
         The `scores` belong to the dual points behind the bounds ``lower (B,)``.
         """
-        out, into = self.margins(scores)
+        out, into = perspective.margins(scores, self.free, self.left)
         missed = lower.unsqueeze(1) + out > upper
         useless = lower.unsqueeze(1) + into > upper
         possible = ~(missed & useless).any(dim=1) & (lower <= upper)
@@ -345,27 +325,5 @@ class Domain:
         return tight, possible & allowed
 
     def shrink(self, size: Tensor, ridge: Tensor, rho: Tensor | float) -> tuple[Tensor, Tensor]:
-        """The proximal step of the perspective at penalty `rho`.
-
-        Returns factors ``(B, size)`` for items of magnitude ``size (B, size)``, and shares. For given shares an item is
-        multiplied by ``rho s / (rho s + r)``. The best shares are ``a_j theta - r_j / rho`` clipped to [0, 1] with
-        ``a_j = size_j sqrt(r_j)``, and the one number ``theta`` makes them add up to the places left. Their sum grows
-        piecewise linearly in theta: sorted kinks and cumulative sums find the piece.
-        """
-        free = self.free & (size > 0)
-        slope = torch.where(free, size * ridge.sqrt(), 0.0).double()
-        offset = (ridge / rho).double().expand_as(slope)
-        # The share of an item is zero up to the first of its kinks and one from the second on.
-        kinks, order = torch.cat([offset / slope, (1 + offset) / slope], dim=1).sort(dim=1)
-        steep = torch.cat([slope, -slope], dim=1).gather(1, order).cumsum(dim=1)
-        level = torch.cat([-offset, 1 + offset], dim=1).gather(1, order).cumsum(dim=1)
-        before = (steep * kinks + level < self.left) & kinks.isfinite()
-        piece = before.sum(dim=1, keepdim=True).clamp(1, kinks.shape[1] - 1)
-        steep, level = steep.gather(1, piece - 1), level.gather(1, piece - 1)
-        low, high = kinks.gather(1, piece - 1), kinks.gather(1, piece)
-        theta = torch.where(steep > 0, (self.left - level) / steep, low).clamp(low, high)
-        share = (slope * theta.nan_to_num() - offset).clamp(0, 1)
-        roomy = free.sum(dim=1, keepdim=True) <= self.left
-        share = torch.where(roomy, free.to(share), share) * (self.left > 0)
-        share = torch.where(self.inside, 1.0, share)
-        return rho * share / (rho * share + ridge), share
+        """Factors ``(B, size)`` of the proximal step of the perspective at penalty `rho`, and shares."""
+        return perspective.shrink(size, ridge, rho, self.inside, self.free, self.left)

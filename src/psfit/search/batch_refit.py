@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from psfit.kernels.linalg import cholesky
+from psfit.problem.box import CoefficientBox
 from psfit.problem.instance import Instance
 from psfit.search.local_form import LocalForm
 
@@ -33,6 +34,8 @@ CLOSE = 1e-6
 FINISHED = 1e-14
 # The kinds of devices on which inverse Hessians are corrected.
 CORRECTED = ["cpu"]
+# Steps towards the minimum of the form where variables have bounds.
+BOUND_STEPS = 4
 # A support is given up when this many times the promised decrease would not make it the best.
 HOPE = 2.0
 
@@ -89,7 +92,8 @@ class _Points:
 
     def __init__(self, batch: "_Batch", x: Tensor, values: Tensor, gradient: Tensor) -> None:
         self.batch, self.x, self.values, self.gradient = batch, x, values, gradient
-        self.K = torch.cholesky_inverse(batch.factor) if x.device.type in CORRECTED else None
+        corrects = x.device.type in CORRECTED and batch.bounds is None
+        self.K = torch.cholesky_inverse(batch.factor) if corrects else None
         self.moves, self.promised = torch.zeros_like(x), torch.zeros_like(values)
         self._choose_moves(torch.arange(len(x), device=x.device))
 
@@ -102,7 +106,7 @@ class _Points:
         if not len(index):
             return False
         move = self.moves[index]
-        trial = self.x[index] - move
+        trial = self.batch.clip(self.x[index] - move, index)
         values, gradient = self.batch.evaluate(trial, index)
         if self.K is not None:
             self.K[index] = _correct(self.K[index], -move, gradient - self.gradient[index])
@@ -118,7 +122,10 @@ class _Points:
     def _choose_moves(self, index: Tensor) -> None:
         """The steps that are subtracted next, and what they promise."""
         gradient, K = self.gradient[index].unsqueeze(2), self.K
-        move = torch.cholesky_solve(gradient, self.batch.factor[index]) if K is None else K[index] @ gradient
+        if self.batch.bounds is not None:
+            gradient, move = self.batch.move_between_bounds(self.x[index], gradient, index)
+        else:
+            move = torch.cholesky_solve(gradient, self.batch.factor[index]) if K is None else K[index] @ gradient
         promised = 0.5 * (gradient * move).sum(dim=(1, 2))
         self.moves[index], self.promised[index] = self.batch.inst.grid.agree(move.squeeze(2), promised)
 
@@ -175,6 +182,7 @@ class _Batch:
         self.H = form.H[in_form.unsqueeze(2), in_form.unsqueeze(1)]
         self.q = form.Q[:, 0][in_form]
         self.factor = cholesky(self.H)
+        self.bounds = None if inst.box is None else self._gather_bounds(inst.box.select_outputs(self.outputs))
         self.target = inst.source.target[:, self.outputs]
         small = self.c == 1 and self.place.numel() * len(self.target) <= MOST_LOOPED
         self.table: np.ndarray | None = None
@@ -197,13 +205,44 @@ class _Batch:
         numbers[inst.items.features :] = torch.arange(size - free, size, device=device).view(-1, self.c)
         return numbers
 
+    def _gather_bounds(self, box: CoefficientBox) -> tuple[Tensor, Tensor]:
+        """The bounds of all variables ``(B, d)``; intercepts have none."""
+        free = box.low.new_full((self.inst.items.free, self.c), torch.inf)
+        tables = torch.cat([box.low, -free]), torch.cat([box.high, free])
+        low, high = (table[self.rows].flatten()[self.place] for table in tables)
+        return low, high
+
+    def clip(self, x: Tensor, index: Tensor | slice = EVERY) -> Tensor:
+        """Variables ``(k, d)`` between their bounds."""
+        if self.bounds is None:
+            return x
+        return torch.minimum(torch.maximum(x, self.bounds[0][index]), self.bounds[1][index])
+
+    def move_between_bounds(
+        self, x: Tensor, gradient: Tensor, index: Tensor | slice = EVERY
+    ) -> tuple[Tensor, Tensor]:
+        """Gradients without the variables that their bounds hold, and steps of the others, ``(k, d, 1)`` each."""
+        assert self.bounds is not None
+        slope = gradient.squeeze(2)
+        held = ((x <= self.bounds[0][index]) & (slope > 0)) | ((x >= self.bounds[1][index]) & (slope < 0))
+        free = (~held).double()
+        H = self.H[index] * free.unsqueeze(1) * free.unsqueeze(2) + torch.diag_embed(1 - free)
+        gradient = gradient * free.unsqueeze(2)
+        return gradient, torch.cholesky_solve(gradient, cholesky(H))
+
     def start(self) -> Tensor:
-        """The minimisers of the form."""
-        return self.inst.grid.agree(torch.cholesky_solve(self.q.unsqueeze(2), self.factor).squeeze(2))[0]
+        """The minimisers of the form; with bounds, points close to them."""
+        x = torch.cholesky_solve(self.q.unsqueeze(2), self.factor).squeeze(2)
+        if self.bounds is not None:
+            x = self.clip(x)
+            for _ in range(BOUND_STEPS):
+                slope = (self.H @ x.unsqueeze(2)) - self.q.unsqueeze(2)
+                x = self.clip(x - self.move_between_bounds(x, slope)[1].squeeze(2))
+        return self.inst.grid.agree(x)[0]
 
     def gather(self, Z: Tensor) -> Tensor:
         """The variables ``(B, d)`` of coefficients ``Z (n, c)``."""
-        return Z[self.rows][:, self.outputs].double().flatten()[self.place]
+        return self.clip(Z[self.rows][:, self.outputs].double().flatten()[self.place])
 
     def evaluate(self, x: Tensor, index: Tensor | slice = EVERY) -> tuple[Tensor, Tensor]:
         """Objectives ``(k,)`` and gradients ``(k, d)`` of the supports in `index`; the same on all ranks."""

@@ -65,8 +65,8 @@ class Objective(ABC):
 
     @property
     def fits_in_batches(self) -> bool:
-        """Whether many supports can be fitted together: the loss is smooth, and coefficients have no bounds."""
-        return self.inst.problem.loss.smooth and self.inst.box is None and self.domain.heredity is None
+        """Whether many supports can be fitted together: the loss is smooth, and all supports have the same size."""
+        return self.inst.problem.loss.smooth and self.domain.heredity is None
 
     @property
     def is_costly(self) -> bool:

@@ -223,12 +223,8 @@ class StructuredSearch(FormSearch):
             trial = self.rules.complete(base, int(item), torch.from_numpy(scores.joining))
             if trial is None:
                 continue
-            chosen = trial.numpy()
-            added = chosen & ~point.chosen
-            while chosen is not None and chosen.sum() > limit:
-                fewer = self._drop_cheapest(chosen, scores.leaving, added)
-                chosen = None if fewer.sum() == chosen.sum() else fewer
-            if chosen is None:
+            chosen = self._shorten(trial.numpy(), scores.leaving, trial.numpy() & ~point.chosen, limit)
+            if chosen.sum() > limit:
                 continue
             chosen = self._fill(chosen, scores.joining, limit - int(chosen.sum()))
             lost = point.chosen & ~chosen
@@ -236,6 +232,15 @@ class StructuredSearch(FormSearch):
             if gain > least and not np.array_equal(chosen, point.chosen):
                 found.setdefault(chosen.tobytes(), (chosen, gain))
         return sorted(found.values(), key=lambda one: -one[1])[:count]
+
+    def _shorten(self, chosen: np.ndarray, costs: np.ndarray, kept: np.ndarray, limit: int) -> np.ndarray:
+        """The support without its cheapest items, down to the limit if the items that are `kept` allow it."""
+        while chosen.sum() > limit:
+            fewer = self._drop_cheapest(chosen, costs, kept)
+            if fewer.sum() == chosen.sum():
+                break
+            chosen = fewer
+        return chosen
 
     def _drop_cheapest(self, chosen: np.ndarray, costs: np.ndarray, kept: np.ndarray) -> np.ndarray:
         """The support without the item whose loss, with those that need it, costs least; `kept` items stay."""
