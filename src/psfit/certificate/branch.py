@@ -206,6 +206,7 @@ class Search:
         """Try the supports of the largest shares in the nodes with the smallest bounds."""
         count = max(FEWEST_ROUNDINGS, len(lower) // NODES_PER_ROUNDING)
         rows = lower.argsort()[:count]
+        rows = rows[lower[rows] < inf]
         outside = domain.outside[rows]
         order = torch.where(outside, -1.0, bounds.shares[rows] + domain.inside[rows].double())
         chosen = order.topk(min(self.relaxation.kappa, order.shape[1]), dim=1).indices

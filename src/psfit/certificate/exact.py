@@ -13,6 +13,7 @@ from psfit.certificate.dual import trivial_bound
 from psfit.certificate.newton_relaxation import NewtonRelaxation, count_steps, serves
 from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import Bounds, Fit, QuadraticRelaxation
+from psfit.data.form_elimination import rounding_of
 from psfit.problem import are_few
 from psfit.problem.instance import Instance
 
@@ -135,10 +136,12 @@ def _prove_quadratic(
 def _solve_single_support(limited: LimitedForm, objective: float) -> Tree:
     """A form without choices has a single support."""
     chosen = torch.full((limited.size,), limited.kappa > 0, dtype=torch.bool, device=limited.index.device)
-    values, errors = QuadraticRelaxation(limited, torch.zeros_like(limited.form.ridge)).optima(
-        chosen.unsqueeze(0), None, objective
-    )
-    value, error = float(values), float(errors)
+    if limited.domain.box is None:
+        minimum = limited.form.minimise(chosen.nonzero().flatten())
+        value, error = minimum.value, rounding_of(limited.form, minimum)
+    else:
+        relaxation = QuadraticRelaxation(limited, torch.zeros_like(limited.form.ridge))
+        value, error = (float(part) for part in relaxation.optima(chosen.unsqueeze(0), None, objective))
     return Tree(min(value - error, objective), min(value, objective), chosen if value < objective else None, 1)
 
 

@@ -20,7 +20,7 @@ from psfit.pipeline.checks import require_finite
 from psfit.pipeline.run import run
 from psfit.pipeline.task import Task, agree_on_task
 from psfit.problem import NO_CONSTRAINTS, Constraints, Items, Problem
-from psfit.problem.demands import most_counted
+from psfit.problem.demands import count_extra, most_counted, require_feasible
 from psfit.problem.instance import Instance
 
 KAPPAS = several("a sequence of integers of at least 1", integer(1, floats=True))
@@ -107,6 +107,7 @@ def check_kappas(kappas: Iterable[int], items: Items, demands: Constraints = NO_
             f"kappas={describe(list(rising))} must lie between 1 and {most}, the number of items with "
             f"n_features={items.features}" + ("" if demands.is_empty else " that the other demands allow")
         )
+    require_feasible(items, rising[0] + count_extra(items, demands), demands)
     return rising
 
 

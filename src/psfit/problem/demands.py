@@ -15,8 +15,20 @@ from psfit.problem.items import Items
 
 def restrict_supports(domain: Domain, demands: Constraints) -> Domain:
     """The supports of a domain that also obey demands on the features."""
-    if demands.is_empty:
-        return domain
+    return domain if demands.is_empty else _decide(domain, demands).tighten()[0]
+
+
+def require_feasible(items: Items, limit: int, demands: Constraints) -> None:
+    """Refuse demands that no support of at most so many items obeys."""
+    domain = _decide(Domain.of(items, limit, torch.device("cpu")), demands)
+    if bool((domain.inside & domain.outside).any()) or not bool(domain.tighten()[1].all()):
+        raise ValueError(
+            "include, exclude, at_most, heredity and kappa cannot hold together: the features that are included need "
+            "others that are excluded, or more features than kappa or at_most allow"
+        )
+
+
+def _decide(domain: Domain, demands: Constraints) -> Domain:
     items, device = domain.items, domain.inside.device
     inside, outside = domain.inside.clone(), domain.outside.clone()
     for mask, features in ((inside, demands.include), (outside, demands.exclude)):
@@ -26,8 +38,7 @@ def restrict_supports(domain: Domain, demands: Constraints) -> Domain:
         domain = domain.with_groups(*_limit_kinds(items, demands.kind, demands.at_most, device))
     if demands.parents:
         domain = replace(domain, heredity=_pair_items(items, demands, device))
-    tight, possible = domain.tighten()
-    return tight if bool(possible.all()) else domain
+    return domain
 
 
 def _limit_kinds(items: Items, kind: np.ndarray, at_most: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor]:

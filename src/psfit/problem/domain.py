@@ -177,6 +177,10 @@ class Domain:
     def _fill_in_turn(self, chosen: Tensor, keys: Tensor, count: int) -> Tensor:
         """One item after the other with the items that it needs, since each may close its group."""
         chosen, limit = chosen.clone(), int(chosen.sum()) + count
+        lacking = [] if self.heredity is None else self.heredity.find_missing(chosen).nonzero().flatten().tolist()
+        for item in lacking:
+            trial = self.complete(chosen, item, keys)
+            chosen = chosen if trial is None else trial
         for item in keys.argsort(descending=True, stable=True).tolist():
             if keys[item] == -torch.inf or int(chosen.sum()) >= limit:
                 break

@@ -19,7 +19,7 @@ from psfit.data.ranges import products_lose_digits, require_moderate_columns, re
 from psfit.data.raw_form import RawForm
 from psfit.problem.coordinates import Coordinates
 from psfit.problem.costs import Sizes, form_suffices, prefers_raw_form
-from psfit.problem.demands import count_extra, most_counted, scale_box
+from psfit.problem.demands import count_extra, most_counted, require_feasible, scale_box
 from psfit.problem.instance import Instance
 from psfit.problem.items import Items
 from psfit.problem.problem import Problem
@@ -84,6 +84,8 @@ def _check_limits(problem: Problem, source: Source) -> Items:
     most = most_counted(items, problem.constraints)
     if len(problem.kappa) != items.problems or not all(1 <= k <= most for k in problem.kappa):
         raise ValueError(f"kappa={problem.kappa} must hold {items.problems} number(s) from 1 to {most}")
+    extra = count_extra(items, problem.constraints)
+    require_feasible(items, min(problem.kappa) + extra, problem.constraints)
     return items
 
 

@@ -218,9 +218,7 @@ class _Batch:
             return x
         return torch.minimum(torch.maximum(x, self.bounds[0][index]), self.bounds[1][index])
 
-    def move_between_bounds(
-        self, x: Tensor, gradient: Tensor, index: Tensor | slice = EVERY
-    ) -> tuple[Tensor, Tensor]:
+    def move_between_bounds(self, x: Tensor, gradient: Tensor, index: Tensor | slice = EVERY) -> tuple[Tensor, Tensor]:
         """Gradients without the variables that their bounds hold, and steps of the others, ``(k, d, 1)`` each."""
         assert self.bounds is not None
         slope = gradient.squeeze(2)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from psfit.kernels.cpu.compiler import compile_inner_sums, compile_sums
-from psfit.kernels.cpu.states import Rules, State, change_state, copy_state, make_state
+from psfit.kernels.cpu.states import Rules, change_state, copy_state, make_state
 
 # Exchanges that are tried before a search ends.
 TRIED = 8
