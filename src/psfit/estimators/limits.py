@@ -8,7 +8,7 @@ import numpy as np
 from psfit.common.arguments import describe
 from psfit.estimators.constraints import Resolved
 from psfit.estimators.settings import RULES
-from psfit.pipeline.path import check_kappas
+from psfit.pipeline.path import KAPPAS, check_kappas
 from psfit.problem import Items, Problem
 from psfit.problem.demands import count_extra, most_counted
 
@@ -73,9 +73,10 @@ class Limits:
 
     def check_path(self, kappas: Iterable[int]) -> tuple[int, ...]:
         """The limits of a path, rising."""
-        limits = check_kappas(kappas, self.items, self.resolved.constraints)
-        self._require_room(limits[0])
-        return limits
+        given = KAPPAS("kappas", kappas)
+        # This message has the names of features, so it comes before that of the other check.
+        self._require_room(min(given))
+        return check_kappas(given, self.items, self.resolved.constraints)
 
     @property
     def _unit(self) -> str:
