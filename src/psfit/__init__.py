@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from psfit.common.status import Status
     from psfit.data import Dense, FileSource, Source
     from psfit.estimators import (
+        Interactions,
         NearOptimal,
         SparseLinearRegression,
         SparseLinearRegressionCV,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         SparseSVC,
         SparseSVCCV,
         Stability,
+        interactions,
         near_optimal,
         sparse_path,
         stability_selection,
@@ -53,6 +55,7 @@ PLACES = {
     "Dense": "psfit.data",
     "FileSource": "psfit.data",
     "GridSpec": "psfit.comm",
+    "Interactions": "psfit.estimators",
     "NearOptimal": "psfit.estimators",
     "PeerLostError": "psfit.comm",
     "Problem": "psfit.problem",
@@ -75,6 +78,7 @@ PLACES = {
     "Stability": "psfit.estimators",
     "Status": "psfit.common.status",
     "StoppedError": "psfit.admm.loop",
+    "interactions": "psfit.estimators",
     "load": "psfit.estimators.persistence.model_file",
     "near_optimal": "psfit.estimators",
     "report": "psfit.reporting",
@@ -89,6 +93,7 @@ __all__ = [
     "Dense",
     "FileSource",
     "GridSpec",
+    "Interactions",
     "NearOptimal",
     "PeerLostError",
     "Problem",
@@ -112,6 +117,7 @@ __all__ = [
     "Status",
     "StoppedError",
     "__version__",
+    "interactions",
     "load",
     "near_optimal",
     "report",

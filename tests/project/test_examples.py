@@ -65,6 +65,9 @@ def gallery(name: str, options: list[str], folder: Path) -> str:
         ("digits", ["--pictures", "300", "--kappas", "2", "6"], "6 pixels"),
         ("diabetes_interactions", ["--splits", "2", "--most", "4"], "all patients, with certificates"),
         ("stable_features", ["--resamples", "4"], "worst radius is most like worst perimeter"),
+        ("diabetes_signs", ["--splits", "2", "--most", "4"], "bmi, bp, s1, s5; against theory: s1"),
+        ("one_lag_per_series", ["--repetitions", "3"], "two lags of a series in 0 fits"),
+        ("categories", ["--splits", "2", "--most", "3"], "bmi, bp, s5"),
     ],
 )
 def test_the_gallery(name, options, said, tmp_path):

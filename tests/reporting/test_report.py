@@ -446,3 +446,16 @@ class TestInABrowser:
         # Text and charts: neither a blank page nor a solid one, all the way down.
         for part in np.array_split(pixels, 4):
             assert 0.005 < np.mean(np.abs(part.astype(float) - ground) > 60) < 0.5
+
+
+def test_constraints_are_shown_in_words_and_in_the_recipe():
+    given = {"include": ["sepal width (cm)"], "lower": {"petal length (cm)": -np.inf, "petal width (cm)": -0.5}}
+    model = psfit.SparseLinearRegression(2, certify=False, **given).fit(IRIS.data, IRIS.target)
+    path = psfit.sparse_path(IRIS.data, IRIS.target, [1, 2], certify=False, **given)
+    for subject in (model, path):
+        text = " ".join(Page(psfit.report(subject)).text)
+        assert "always in (not counted by kappa): sepal width (cm)" in text
+        assert "coefficients at least -0.5: petal width (cm)" in text
+        assert "nonzero coefficients besides those always in" in text
+        assert "include=['sepal width (cm)']" in text
+        assert "'petal length (cm)': float('-inf')" in text

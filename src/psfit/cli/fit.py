@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 import psfit
-from psfit.cli import options
+from psfit.cli import constraints, options
 from psfit.cli.output import Printer, coefficient_lines, exit_if_stopped, file_facts, model_facts
 from psfit.cli.parsing import file_source, parse_kappa
 from psfit.cli.report import write_report
@@ -31,6 +31,16 @@ def fit(
     columns: options.Columns = None,
     one_hot: options.OneHot = False,
     memory: options.Memory = None,
+    include: constraints.Include = None,
+    exclude: constraints.Exclude = None,
+    count_included: constraints.CountIncluded = False,
+    lower: constraints.Lower = None,
+    upper: constraints.Upper = None,
+    positive: constraints.Positive = False,
+    groups: constraints.Groups = constraints.GROUPS,
+    kappa_counts: constraints.KappaCounts = constraints.COUNTED,
+    at_most: constraints.AtMost = None,
+    heredity: constraints.HeredityOption = None,
     out: Annotated[Path | None, typer.Option(help="Where to write the model (.psfit).")] = None,
     nodes: options.Nodes = None,
     blocks: options.Blocks = 1,
@@ -85,6 +95,9 @@ def fit(
             checkpoint_every=checkpoint_every,
             interruptible=True,
         )
+        constrained = constraints.read_constraints(
+            include, exclude, count_included, lower, upper, positive, groups, kappa_counts, at_most, heredity
+        )
         estimator = make_estimator(loss.value).set_params(
             kappa=parse_kappa(kappa),
             gamma=gamma,
@@ -95,6 +108,7 @@ def fit(
             grid=grid,
             certify=certify,
             verbose=int(printer.for_people),
+            **constrained,
         )
         return printer, file_source(data, target, weight, columns, one_hot, memory), estimator
 

@@ -123,5 +123,6 @@ def model_facts(model: "SparseModel") -> dict[str, Any]:
         "blocks": result.blocks,
         "support": support if names is None else [str(names[j]) for j in support],
         "coefficients": result.coef[support].tolist(),
+        "constraints": list(result.constraints),
         "intercept": result.intercept.tolist(),
     }

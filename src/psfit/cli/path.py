@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import psfit
-from psfit.cli import options
+from psfit.cli import constraints, options
 from psfit.cli.output import (
     EXIT_CODES,
     Printer,
@@ -67,6 +67,16 @@ def path(
     columns: options.Columns = None,
     one_hot: options.OneHot = False,
     memory: options.Memory = None,
+    include: constraints.Include = None,
+    exclude: constraints.Exclude = None,
+    count_included: constraints.CountIncluded = False,
+    lower: constraints.Lower = None,
+    upper: constraints.Upper = None,
+    positive: constraints.Positive = False,
+    groups: constraints.Groups = constraints.GROUPS,
+    kappa_counts: constraints.KappaCounts = constraints.COUNTED,
+    at_most: constraints.AtMost = None,
+    heredity: constraints.HeredityOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Where to write the path (.csv), or the model that was chosen (.psfit).")
     ] = None,
@@ -109,6 +119,9 @@ def path(
         require_picture("--picture", picture)
         require_page("--report", report)
         printer = Printer(grid, json, quiet)
+        constrained = constraints.read_constraints(
+            include, exclude, count_included, lower, upper, positive, groups, kappa_counts, at_most, heredity
+        )
         tried = {"kappas": parse_limits(kappas), "gammas": parse_numbers("--gammas", gammas)}
         shared = {
             "fit_intercept": intercept,
@@ -118,7 +131,7 @@ def path(
             "grid": grid,
             "certify": certify,
             "verbose": int(printer.for_people),
-        }
+        } | constrained
         return printer, file_source(data, target, weight, columns, one_hot, memory), tried, shared
 
     printer, source, tried, shared = grid.run_together(prepare)

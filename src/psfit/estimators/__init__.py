@@ -8,6 +8,7 @@ from psfit.estimators.cv import (
     SparseSoftmaxRegressionCV,
     SparseSVCCV,
 )
+from psfit.estimators.interactions import Interactions, interactions
 from psfit.estimators.near_optimal import near_optimal
 from psfit.estimators.path import sparse_path
 from psfit.estimators.regression import SparseLinearRegression, SparsePoissonRegression
@@ -15,6 +16,7 @@ from psfit.estimators.results import NearOptimal, SparsePath, Stability
 from psfit.estimators.stability import stability_selection
 
 __all__ = [
+    "Interactions",
     "NearOptimal",
     "SparseLinearRegression",
     "SparseLinearRegressionCV",
@@ -28,6 +30,7 @@ __all__ = [
     "SparseSoftmaxRegression",
     "SparseSoftmaxRegressionCV",
     "Stability",
+    "interactions",
     "near_optimal",
     "sparse_path",
     "stability_selection",

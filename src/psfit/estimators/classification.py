@@ -1,6 +1,6 @@
 """Classification: logistic and softmax regression, support vector machines."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -9,6 +9,7 @@ from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.common.arguments import NONE, Rule, number, one_of, satisfying
 from psfit.common.progress import Callback
+from psfit.estimators.constraints import ConstraintArguments
 from psfit.estimators.model import SparseModel
 from psfit.estimators.registry import losses_of
 from psfit.problem import Sparsity
@@ -44,6 +45,7 @@ class Classifier(ClassifierMixin, SparseModel):
         warm_start: bool = False,
         verbose: int = 0,
         callback: Callback | None = None,
+        **constraints: Unpack[ConstraintArguments],
     ) -> None:
         super().__init__(
             kappa,
@@ -57,6 +59,7 @@ class Classifier(ClassifierMixin, SparseModel):
             warm_start=warm_start,
             verbose=verbose,
             callback=callback,
+            **constraints,
         )
         self.class_weight = class_weight
 
@@ -150,6 +153,7 @@ class SparseSVC(Classifier):
         warm_start: bool = False,
         verbose: int = 0,
         callback: Callback | None = None,
+        **constraints: Unpack[ConstraintArguments],
     ) -> None:
         super().__init__(
             kappa,
@@ -164,6 +168,7 @@ class SparseSVC(Classifier):
             warm_start=warm_start,
             verbose=verbose,
             callback=callback,
+            **constraints,
         )
         self.loss = loss
 

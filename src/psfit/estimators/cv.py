@@ -1,12 +1,13 @@
 """The models that choose their limit by cross-validation or an information criterion."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.common.progress import Callback
 from psfit.estimators.classification import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
+from psfit.estimators.constraints import ConstraintArguments
 from psfit.estimators.regression import SparseLinearRegression, SparsePoissonRegression
 from psfit.estimators.selecting import SelectingModel
 from psfit.problem import Sparsity
@@ -34,6 +35,7 @@ class SparseLinearRegressionCV(SelectingModel, SparseLinearRegression):
         certify: bool = True,
         verbose: int = 0,
         callback: Callback | None = None,
+        **constraints: Unpack[ConstraintArguments],
     ) -> None:
         super().__init__(
             kappas,
@@ -50,6 +52,7 @@ class SparseLinearRegressionCV(SelectingModel, SparseLinearRegression):
             certify=certify,
             verbose=verbose,
             callback=callback,
+            **constraints,
         )
         self.loss = loss
         self.huber_delta = huber_delta
@@ -78,6 +81,7 @@ class _SelectingClassifier(SelectingModel):
         certify: bool = True,
         verbose: int = 0,
         callback: Callback | None = None,
+        **constraints: Unpack[ConstraintArguments],
     ) -> None:
         super().__init__(
             kappas,
@@ -94,6 +98,7 @@ class _SelectingClassifier(SelectingModel):
             certify=certify,
             verbose=verbose,
             callback=callback,
+            **constraints,
         )
         self.class_weight = class_weight
 
@@ -128,6 +133,7 @@ class SparseSVCCV(_SelectingClassifier, SparseSVC):
         certify: bool = True,
         verbose: int = 0,
         callback: Callback | None = None,
+        **constraints: Unpack[ConstraintArguments],
     ) -> None:
         super().__init__(
             kappas,
@@ -145,5 +151,6 @@ class SparseSVCCV(_SelectingClassifier, SparseSVC):
             certify=certify,
             verbose=verbose,
             callback=callback,
+            **constraints,
         )
         self.loss = loss

@@ -1,8 +1,9 @@
 """The base of all estimators: the parameters, `fit`, and the fitted attributes."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from psfit.comm import Grid, GridSpec
 from psfit.common.arguments import Rule
 from psfit.common.progress import Callback
 from psfit.data.raw_form import RawForm
+from psfit.estimators.constraints import Constrained, ConstraintArguments
 from psfit.estimators.display import prints, show_progress
 from psfit.estimators.docstrings import gather
 from psfit.estimators.export import as_sklearn, write_coefficients, write_onnx
@@ -28,7 +30,7 @@ from psfit.pipeline.solve import solve
 from psfit.problem import Problem, Sparsity
 
 
-class SparseModel(BaseEstimator):
+class SparseModel(Constrained, BaseEstimator):
     """Base of all estimators: a loss, a limit kappa on the nonzero coefficients, a ridge.
 
     Parameters
@@ -96,6 +98,7 @@ class SparseModel(BaseEstimator):
         warm_start: bool = False,
         verbose: int = 0,
         callback: Callback | None = None,
+        **constraints: Unpack[ConstraintArguments],
     ) -> None:
         self.kappa = kappa
         self.gamma = gamma
@@ -108,6 +111,7 @@ class SparseModel(BaseEstimator):
         self.warm_start = warm_start
         self.verbose = verbose
         self.callback = callback
+        self._store_constraints(constraints)
 
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | int | None = None
@@ -161,6 +165,7 @@ class SparseModel(BaseEstimator):
         keyboard = self.verbose > 0
         with show_progress(self.verbose, posed.grid, self.callback) as callback:
             result = solve(problem, posed.source, self.solver, posed.grid, start, self.certify, callback, raw, keyboard)
+        result = replace(result, constraints=posed.constraints.words)
         if prints(self.verbose, posed.grid):
             print(result)
         return result

@@ -15,7 +15,6 @@ from psfit.estimators.model import SparseModel
 from psfit.estimators.posing import Given, Posed
 from psfit.estimators.results import NearOptimal
 from psfit.pipeline.near_optimal import find_close_supports
-from psfit.problem import Problem
 
 WITHIN = number("a number of at least 0", lambda value: 0 <= value < float("inf"))
 AT_MOST = integer(1)
@@ -36,8 +35,8 @@ def near_optimal(
 ) -> NearOptimal:
     """List every support whose objective is at most ``(1 + within)`` times the best, and prove that none is missing.
 
-    The tree of exact mode is searched with a larger limit on the objective. Supports have exactly kappa items. If a
-    better support than that of the model turns up, it counts as the best.
+    The tree of exact mode is searched with a larger limit on the objective. Supports have exactly kappa items, and obey
+    the constraints of the model. If a better support than that of the model turns up, it counts as the best.
 
     Parameters
     ----------
@@ -79,7 +78,7 @@ def near_optimal(
     return NearOptimal(
         supports=found.supports,
         objectives=found.objectives,
-        names=_name_items(model, posed, problem, found.supports.shape[1]),
+        names=_name_items(model, posed, found.supports.shape[1]),
         within=within,
         cutoff=found.cutoff,
         lower_bound=found.lower,
@@ -88,11 +87,13 @@ def near_optimal(
     )
 
 
-def _name_items(model: SparseModel, posed: Posed, problem: Problem, size: int) -> list[str]:
-    """The names of what is counted."""
+def _name_items(model: SparseModel, posed: Posed, size: int) -> list[str]:
+    """The names of what is counted: of features or groups, for each class if classes have items of their own."""
     names = posed.learned.features.names
     p = posed.source.matrix.shape[1]
     columns = [f"feature {j}" for j in range(p)] if names is None else [str(name) for name in names]
-    if size == p:
-        return columns
-    return [f"{column} [{label}]" for column in columns for label in getattr(model, "classes_", range(size // p))]
+    units = list(posed.constraints.group_names) or columns
+    if size == len(units):
+        return units
+    labels = getattr(model, "classes_", range(size // len(units)))
+    return [f"{unit} [{label}]" for unit in units for label in labels]

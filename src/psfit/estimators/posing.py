@@ -1,16 +1,17 @@
 """Make a problem on data from the arguments of users: arrays or files, targets and weights, checked on all ranks."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from psfit.comm import Grid
-from psfit.common.arguments import describe
 from psfit.common.environment import environment
 from psfit.data import BlockColumns, DesignMatrix, Samples, Source
+from psfit.estimators.constraints import Resolved, resolve
+from psfit.estimators.limits import Limits
 from psfit.estimators.reading import (
     Features,
     as_array,
@@ -23,12 +24,10 @@ from psfit.estimators.reading import (
     to_tensor,
 )
 from psfit.estimators.registry import LOSSES, entry_for
-from psfit.estimators.settings import RULES, Settings
+from psfit.estimators.settings import Settings
 from psfit.estimators.targets import Target
 from psfit.losses import Loss
-from psfit.pipeline.path import check_kappas
 from psfit.problem import Problem
-from psfit.problem.demands import most_counted
 
 # The most limits of a path if none are given.
 MOST_KAPPAS = 50
@@ -55,7 +54,10 @@ class Learned:
 
 @dataclass(frozen=True)
 class Posed:
-    """The problem, this rank's data and the grid; the targets and the sample weights as they were given."""
+    """The problem, this rank's data and the grid; the targets and the sample weights as they were given.
+
+    The `constraints` are those of the problem, with names.
+    """
 
     problem: Problem
     source: Source
@@ -63,6 +65,7 @@ class Posed:
     y: np.ndarray
     weights: np.ndarray
     learned: Learned
+    constraints: Resolved
 
     @property
     def weighted(self) -> bool:
@@ -71,10 +74,8 @@ class Posed:
 
     def read_limits(self, kappas: Iterable[int] | None) -> tuple[int, ...]:
         """The limits of a path, rising; by default the first ones."""
-        items = self.problem.items(self.source.matrix.shape[1], self.source.outputs)
-        demands = self.problem.constraints
-        every = range(1, min(most_counted(items, demands), MOST_KAPPAS) + 1)
-        return check_kappas(every if kappas is None else kappas, items, demands)
+        limits = Limits.of(self.problem, self.constraints, self.source.matrix.shape[1], self.source.outputs)
+        return limits.check_path(limits.choose_path(MOST_KAPPAS) if kappas is None else kappas)
 
     @property
     def samples(self) -> int:
@@ -101,9 +102,9 @@ def pose_samples(settings: Settings, owner: str, given: Given, grid: Grid) -> Po
         to_tensor(codes, grid, torch.float64),
         to_tensor(effective.reshape(-1, 1), grid, torch.float64),
     )
-    problem = grid.run_together(lambda: _make_problem(settings, loss, matrix.shape[1], source.outputs))
+    problem, constraints = grid.run_together(lambda: _make_problem(settings, loss, features, source.outputs))
     surroundings = environment() | {"device": str(grid.device), "ranks": str(grid.world.size)}
-    return Posed(problem, source, grid, y, weights, Learned(features, found, surroundings))
+    return Posed(problem, source, grid, y, weights, Learned(features, found, surroundings), constraints)
 
 
 # This rank's matrix, targets and weights, and what is known about the columns.
@@ -153,16 +154,10 @@ def _own_columns(matrix: DesignMatrix, fit_intercept: bool, grid: Grid) -> Desig
     return BlockColumns(matrix.columns(at), at, p, grid.blocks)
 
 
-def _make_problem(settings: Settings, loss: Loss, p: int, c: int) -> Problem:
-    """The problem, with a limit for each of its independent problems."""
+def _make_problem(settings: Settings, loss: Loss, features: Features, c: int) -> tuple[Problem, Resolved]:
+    """The problem, with a limit for each of its independent problems, and its constraints with names."""
     shared = {name: getattr(settings, name) for name in ("gamma", "sparsity", "fit_intercept", "standardize")}
-    items = Problem(loss, (1,), **shared).items(p, c)
-    kappa = RULES["kappa"]("kappa", settings.kappa)
-    if kappa is None:
-        kappa = max(1, p // 10) * (items.size // p)
-    elif kappa < 1:
-        kappa = max(1, round(kappa * items.size))
-    if kappa > items.size:
-        given = describe(settings.kappa)
-        raise ValueError(f"kappa={given} must be between 1 and {items.size}, the number of items it limits")
-    return Problem(loss, (kappa,) * items.problems, **shared)
+    constraints = resolve(settings.parameters, features, c)
+    problem = Problem(loss, (1,), constraints=constraints.constraints, **shared)
+    limits = Limits.of(problem, constraints, features.count, c)
+    return replace(problem, kappa=(limits.read_kappa(settings.kappa),) * limits.items.problems), constraints

@@ -1,6 +1,6 @@
 """Regression of numbers: squared and Huber loss, and counts with the Poisson loss."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -9,6 +9,7 @@ from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.common.arguments import POSITIVE, Rule, one_of
 from psfit.common.progress import Callback
+from psfit.estimators.constraints import ConstraintArguments
 from psfit.estimators.model import SparseModel
 from psfit.estimators.reading import as_array
 from psfit.estimators.registry import losses_of
@@ -65,6 +66,7 @@ class SparseLinearRegression(_Regressor):
         warm_start: bool = False,
         verbose: int = 0,
         callback: Callback | None = None,
+        **constraints: Unpack[ConstraintArguments],
     ) -> None:
         super().__init__(
             kappa,
@@ -78,6 +80,7 @@ class SparseLinearRegression(_Regressor):
             warm_start=warm_start,
             verbose=verbose,
             callback=callback,
+            **constraints,
         )
         self.loss = loss
         self.huber_delta = huber_delta

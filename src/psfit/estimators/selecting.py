@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.common.arguments import BOOLEAN, CALLABLE, GAMMAS, NONE, Rule, integer, one_of, satisfying
 from psfit.common.progress import Callback
 from psfit.estimators.choice import Candidates, Choice
+from psfit.estimators.constraints import ConstraintArguments
 from psfit.estimators.criteria import CRITERIA
 from psfit.estimators.criterion_choice import choose_by_criterion
 from psfit.estimators.cross_validation import cross_validate, name_of
@@ -98,6 +99,7 @@ class SelectingModel(SparseModel):
         certify: bool = True,
         verbose: int = 0,
         callback: Callback | None = None,
+        **constraints: Unpack[ConstraintArguments],
     ) -> None:
         self.kappas = kappas
         self.gammas = gammas
@@ -113,6 +115,7 @@ class SelectingModel(SparseModel):
         self.certify = certify
         self.verbose = verbose
         self.callback = callback
+        self._store_constraints(constraints)
 
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | int | None = None, groups: Any = None

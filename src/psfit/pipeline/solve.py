@@ -14,6 +14,7 @@ from psfit.pipeline.result import Result
 from psfit.pipeline.run import Outcome, run
 from psfit.pipeline.task import agree_on_task
 from psfit.problem import Problem
+from psfit.problem.constraint_words import describe_constraints, describe_count
 from psfit.problem.instance import Instance
 
 
@@ -94,4 +95,6 @@ def _describe(inst: Instance, outcome: Outcome) -> Result:
         passes=inst.source.matrix.rows_read / inst.source.matrix.shape[0],
         history=answers.iteration.history,
         starts=answers.contributions,
+        constraints=describe_constraints(problem.constraints),
+        counted=describe_count(problem.constraints),
     )

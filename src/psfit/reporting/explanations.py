@@ -43,8 +43,13 @@ class ProofText:
     advice: list[str]
 
 
-def kappa_in_words(kappa: tuple[int, ...], sparsity: str, outputs: int, joint: bool, classes: bool) -> str:
-    """What the limit counts."""
+def kappa_in_words(
+    kappa: tuple[int, ...], sparsity: str, outputs: int, joint: bool, classes: bool, counted: str = ""
+) -> str:
+    """What the limit counts; `counted` says it where constraints change that."""
+    if counted:
+        each = f" for each {'class against the rest' if classes else 'target'}" if len(kappa) > 1 else ""
+        return f"at most {kappa[0]} {counted}{each}"
     limit = plural(kappa[0], "coefficient" if sparsity == "element" or outputs == 1 else "feature")
     if sparsity == "feature" and outputs > 1:
         return f"at most {limit}, which all {'classes' if classes else 'targets'} may use"

@@ -78,7 +78,7 @@ def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
     proof = explanations.explain_proof(result)
     gap = "\u2013" if proof.kind == "none" else percent(result.gap)
     joint = len(result.kappa) == 1 and c > 1
-    limit = explanations.kappa_in_words(result.kappa, result.sparsity, c, joint, bool(classes))
+    limit = explanations.kappa_in_words(result.kappa, result.sparsity, c, joint, bool(classes), result.counted)
     return {
         "title": f"Sparse {what.split(' (')[0].removeprefix('a ')}",
         "kind": type(model).__name__,
@@ -124,6 +124,7 @@ def _problem(
     rows = [("model", what), ("loss of a sample", f"{formula}, with the predictor \u03b7 = a\u2032x + intercept")]
     rows += explanations.explain_parameters(result.loss, model.get_params(deep=False))
     rows.append(("limit", f"kappa = {result.kappa[0]}: {limit}"))
+    rows += [("subject to", text) for text in result.constraints]
     rows += explanations.explain_settings(model.fit_intercept, model.standardize, gamma)
     if result.coef.shape[1] > 1:
         counted = {

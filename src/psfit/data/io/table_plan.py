@@ -2,19 +2,16 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from psfit.common.names import list_names, suggest_name
 from psfit.data.io.base import CellError, DataFileError, MissingError, PossibleKinds, ReadRequest, require_finite
 from psfit.data.io.cells import first_of_other_kind, is_text, kinds_of_type, level_texts
 from psfit.data.schema import Column, Feature, Kind, Schema, first_duplicate
-
-# The most columns, or levels of a column, that a message lists.
-MOST_LISTED = 20
 
 
 @dataclass(frozen=True)
@@ -184,7 +181,7 @@ class TablePlan:
                 column.name,
                 first + row,
                 f"holds the level {texts[row].as_py()!r}, which the fit did not see",
-                f"it saw {_list_names(column.levels)}; correct such cells, drop their rows, or fit again with them",
+                f"it saw {list_names(column.levels)}; correct such cells, drop their rows, or fit again with them",
             )
         return np.asarray(codes.to_numpy(zero_copy_only=False))
 
@@ -214,16 +211,8 @@ def _source_column(names: list[str], name: str) -> str:
 
 def _require_column(path: Path, names: list[str], argument: str, name: str | int) -> str:
     if name not in names:
-        near = get_close_matches(str(name).lower(), [one.lower() for one in names], 1)
-        meant = f" (did you mean {next(one for one in names if one.lower() == near[0])!r}?)" if near else ""
+        meant = suggest_name(name, names)
         raise DataFileError(
-            f"{path}: {argument}={name!r}: there is no such column{meant}; its columns are {_list_names(names)}"
+            f"{path}: {argument}={name!r}: there is no such column{meant}; its columns are {list_names(names)}"
         )
     return str(name)
-
-
-def _list_names(names: Iterable[str]) -> str:
-    """Names as a message lists them; at most `MOST_LISTED`."""
-    every = list(names)
-    more = len(every) - MOST_LISTED
-    return ", ".join(every[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -12,9 +12,11 @@ from psfit.comm import Grid
 from psfit.common.output_files import write_whole
 from psfit.common.status import Status
 from psfit.common.version import __version__
+from psfit.estimators.constraints import RULES as CONSTRAINT_RULES
 from psfit.estimators.model import SparseModel
 from psfit.estimators.persistence import checks
 from psfit.estimators.persistence.archive import ModelFileError, pack, unpack
+from psfit.estimators.persistence.constraint_values import write_argument
 from psfit.estimators.posing import Learned
 from psfit.estimators.reading import Features
 from psfit.estimators.registry import LOSSES
@@ -197,6 +199,8 @@ def _parameters(model: SparseModel) -> dict[str, Any]:
             kept[name] = _setting_values(value.spec)
         elif name in checks.SETTINGS:
             kept[name] = None if value is None else _setting_values(value)
+        elif name in CONSTRAINT_RULES:
+            kept[name] = write_argument(name, value)
         elif name == "class_weight" and isinstance(value, dict):
             kept[name] = [
                 [_json_value(label) if isinstance(label, np.generic) else label, w] for label, w in value.items()
