@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from psfit.certificate.relaxation import least_ridge
+from psfit.certificate.relaxation import fill_places, least_ridge
 from psfit.data import Affine, Dense
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
@@ -34,11 +34,15 @@ class Points:
     imbalance: Tensor
 
     def select(self, rows: Tensor) -> "Points":
-        """Some of the rows."""
+        """Some of the rows, in ascending order."""
+        if len(rows) == len(self.x):
+            return self
         return Points(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def put(self, rows: Tensor, other: "Points") -> "Points":
-        """The same with some rows replaced."""
+        """The same with some rows replaced, in ascending order."""
+        if len(rows) == len(self.x):
+            return other
         parts = [(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
         return Points(*(mine.index_copy(0, rows, new) for mine, new in parts))
 
@@ -114,6 +118,10 @@ class Samples:
     def perspective(self, domain: Domain, x: Tensor) -> Tensor:
         """The least ridge ``(B,)`` of coefficients over shares of the limit."""
         return least_ridge(domain, self.root * x[:, : self.p].abs())
+
+    def shares(self, domain: Domain, x: Tensor) -> Tensor:
+        """The best shares ``(B, p)`` of the limit for coefficients."""
+        return fill_places(domain, self.root * x[:, : self.p].abs())
 
     def admit(self, domain: Domain, x: Tensor) -> Tensor:
         """The coefficients without those of items outside."""
