@@ -6,6 +6,8 @@ slopes of the samples at a point prove a bound (`dual.py`), wherever the steps s
 objective of its relaxation and the dual value differ by little, or when its bound is good enough.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -24,10 +26,10 @@ SOLVED, EXACT = 3e-5, 1e-11
 # The kinds of devices on which these steps were measured. On others passes over the data serve.
 DEVICES = ["cpu", "cuda"]
 # How many tree nodes are explored together, if their predictors are at most so many numbers; the steps of each. On a GPU
-# the predictors and the matrices of all children may have these shares of its memory.
+# the predictors of all children may have this share of its memory.
 WIDTH = {"cpu": 256, "cuda": 8192}
 MOST_PREDICTORS = 1 << 22
-PREDICTOR_SHARE, MATRIX_SHARE = 1 / 24, 1 / 24
+PREDICTOR_SHARE = 1 / 24
 CHILD_STEPS = 8
 # A node is given up when its relaxation can prove at most this share of what is wanted.
 HOPELESS = 0.05
@@ -85,12 +87,12 @@ class NewtonRelaxation(Relaxation):
 
     def _count_nodes(self) -> int:
         """How many tree nodes are explored together."""
-        kind, rows, matrix = self.device.type, self.inst.sizes.most_rows, self.samples.n**2 if self.maker.own else 1
+        kind, rows = self.device.type, self.inst.sizes.most_rows
         if kind == "cpu":
             return max(1, min(WIDTH[kind], MOST_PREDICTORS // rows))
         # Every node has two children.
         numbers = torch.cuda.get_device_properties(self.device).total_memory / (2 * torch.float64.itemsize)
-        return max(1, min(WIDTH[kind], int(PREDICTOR_SHARE * numbers) // rows, int(MATRIX_SHARE * numbers) // matrix))
+        return max(1, min(WIDTH[kind], int(PREDICTOR_SHARE * numbers) // rows))
 
     def restrict(self, features: Tensor, state: tuple[Tensor, ...]) -> tuple["NewtonRelaxation", tuple[Tensor, ...]]:
         """The relaxation with some of the features, by sorted indices, and the state there."""
@@ -145,7 +147,8 @@ class NewtonRelaxation(Relaxation):
         damping = torch.full_like(eta[:, :1], LEAST_SHARE * self.typical_curvature)
         maker = maker or self.maker
         models = maker.make(self.samples.bend(eta[: len(x)], damping[: len(x)]), rows)
-        point = best = self.samples.place(domain, admitted, eta, models.corners)
+        point = self.samples.place(domain, admitted, eta, models.corners)
+        best = point.without_predictors()
         wanted = torch.as_tensor(enough, dtype=torch.float64, device=self.device).expand(rows)
         poor = False
         for k in range(steps):
@@ -162,11 +165,11 @@ class NewtonRelaxation(Relaxation):
             ahead = self.inst.grid.agree(own.minimise(self.samples, part, some, tolerance))[0]
             moved, short = self._step(some, part, ahead, own.corners)
             damping[index] = self._damp(damping[index], short)
-            point = point.put(index, moved)
-            best = best.take_better(point)
+            point = point.overwrite(index, moved)
+            best = best.take_better(point.without_predictors())
             left = (moved.value - best.bound[index]).sum()
             poor = self.inst.grid.follow_first_rank(bool(short.any() | (left > POOR * gap.sum())))
-        return best, models
+        return replace(best, eta=self.samples.predict(best.x)), models
 
     def _open(self, point: Points, best: Points, wanted: Tensor, solved: float, rough: float) -> Tensor:
         """The rows of nodes that are not done yet."""
@@ -191,8 +194,7 @@ class NewtonRelaxation(Relaxation):
 
     def _step(self, domain: Domain, part: Points, ahead: Tensor, corner: Tensor | None) -> tuple[Points, Tensor]:
         """Points on the way to those ahead where the objective is lower, and which steps were shortened ``(B,)``."""
-        along = self.samples.predict(ahead - part.x)
-        moved = self.samples.place(domain, ahead, part.eta + along, corner)
+        moved = full = self.samples.place(domain, ahead, self.samples.predict(ahead), corner)
         length, short = 1.0, torch.zeros_like(domain.inside[:, 0])
         most = part.value + ROUNDING * part.value.abs()
         for _ in range(HALVINGS):
@@ -201,7 +203,7 @@ class NewtonRelaxation(Relaxation):
                 return moved, short
             short[high], length = True, length / 2
             x = part.x[high] + length * (ahead[high] - part.x[high])
-            eta = part.eta[high] + length * along[high]
+            eta = part.eta[high] + length * (full.eta[high] - part.eta[high])
             shorter = self.samples.place(domain.select(high), x, eta, None if corner is None else corner[high])
             moved = moved.put(high, shorter)
         worse = self.inst.grid.agree(~(moved.value <= most))[0].nonzero().flatten()

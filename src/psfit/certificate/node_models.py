@@ -20,9 +20,13 @@ from psfit.certificate.relaxation import RHO_SHARE
 from psfit.kernels import kernel
 from psfit.problem import Domain
 
-# Every node has its own matrix up to this many columns, if the products of their pairs are at most so many numbers.
-OWN_COLUMNS = {"cpu": 64, "cuda": 256}
+# Every node of a batch has its own matrix up to this many columns, if these matrices take at most so many operations.
+OWN_COLUMNS = 256
+OWN_WORK = {"cpu": 5e9, "cuda": 2e12}
+# They are one product with the products of all pairs of columns, if these are at most so many numbers; a few nodes are
+# faster served one by one.
 MOST_PAIRS = {"cpu": 1 << 26, "cuda": 1 << 31}
+FEW_NODES = 8
 # Shared second derivatives come from some of the rows where all of them would take more operations than this, but from
 # at least so many rows for each column. Every column then has at least a share of the typical curvature.
 MOST_WORK = {"cpu": 4e9, "cuda": 4e12}
@@ -105,9 +109,11 @@ class ModelMaker:
 
     def __init__(self, samples: Samples) -> None:
         self.samples, inst, n = samples, samples.inst, samples.n
-        kind, numbers = samples.matrix.device.type, n * (n + 1) // 2
-        few = n <= OWN_COLUMNS[kind] and inst.sizes.most_rows * numbers <= MOST_PAIRS[kind]
-        self.own = samples.dense is not None and few and not inst.problem.loss.quadratic
+        kind, rows = samples.matrix.device.type, inst.sizes.most_rows
+        can = samples.dense is not None and n <= OWN_COLUMNS and not inst.problem.loss.quadratic
+        # How many nodes can have matrices of their own.
+        self.most_own = int(OWN_WORK[kind] / (rows * n * n)) if can else 0
+        self.pairs_fit = rows * n * (n + 1) // 2 <= MOST_PAIRS[kind]
         self.step = max(1, int(min(2.0 * inst.samples * n * n / MOST_WORK[kind], inst.samples / (ROWS_PER_COLUMN * n))))
         self.pairs: Tensor | None = None
 
@@ -117,8 +123,8 @@ class ModelMaker:
         They are the rows `at` of a larger batch, which does not matter here.
         """
         which, p = torch.arange(rows, device=bend.device), self.samples.p
-        if self.own and len(bend) > 1:
-            H, which = self.samples.inst.grid.nodes.total(self._multiply_pairs(bend)), which % len(bend)
+        if 1 < len(bend) <= self.most_own:
+            H, which = self.samples.inst.grid.nodes.total(self._make_own(bend)), which % len(bend)
         else:
             H, which = self._make_shared(bend).unsqueeze(0), torch.zeros_like(which)
         if p == self.samples.n:
@@ -141,7 +147,9 @@ class ModelMaker:
         H.diagonal().clamp_(min=LEAST_SHARE * float(least[0, 0]))
         return H
 
-    def _multiply_pairs(self, bend: Tensor) -> Tensor:
+    def _make_own(self, bend: Tensor) -> Tensor:
+        if len(bend) <= FEW_NODES or not self.pairs_fit:
+            return torch.stack([self.samples.gram(one, 1) for one in bend])
         first, second = torch.triu_indices(self.samples.n, self.samples.n, device=bend.device)
         if self.pairs is None:
             assert self.samples.dense is not None
