@@ -187,8 +187,8 @@ class Search:
 def branching_item(domain: Domain, bounds: Bounds) -> Tensor:
     """The free item ``(B, 1)`` with the largest product of what its two choices cost.
 
-    With a share ``s`` the bound rises by about ``(1 - s)^2`` of the item's score if the item is put inside. What it costs
-    to put it outside is known from `costs`, or else about ``s^2`` of its score.
+    With a share ``s`` the bound rises by about ``(1 - s)^2`` of the item's score if the item is put inside. To put it
+    outside costs what `costs` says, or else about ``s^2`` of its score.
     """
     shares, scores = bounds.shares, bounds.scores
     into = (1 - shares).clamp(min=LEAST_LACK).square() * scores

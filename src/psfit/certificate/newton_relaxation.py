@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from psfit.certificate.dual import prove_slopes
-from psfit.certificate.node_models import ModelMaker, Models
+from psfit.certificate.node_models import ModelMaker
 from psfit.certificate.node_points import Points, Samples
 from psfit.certificate.relaxation import Bounds, Fit, Relaxation
 from psfit.certificate.removal_costs import estimate_costs
-from psfit.certificate.support_models import SupportModelMaker, SupportModels
+from psfit.certificate.step_models import Kind, Maker
+from psfit.certificate.support_models import SupportModelMaker
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
@@ -25,8 +26,8 @@ STEPS, FEW_STEPS, LARGE = 60, 20, 1 << 22
 SOLVED, EXACT = 3e-5, 1e-11
 # The kinds of devices on which these steps were measured. On others passes over the data serve.
 DEVICES = ["cpu", "cuda"]
-# How many tree nodes are explored together, if their predictors are at most so many numbers; the steps of each. On a GPU
-# the predictors of all children may have this share of its memory.
+# How many tree nodes are explored together, if their predictors are at most so many numbers; the steps of each. The
+# predictors of all children may have this share of the memory of a GPU.
 WIDTH = {"cpu": 256, "cuda": 8192}
 MOST_PREDICTORS = 1 << 22
 PREDICTOR_SHARE = 1 / 24
@@ -109,11 +110,10 @@ class NewtonRelaxation(Relaxation):
         return (Z.T.double(),)
 
     def bound(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
-        points, models = self.minimise(domain, state[0], enough, iterations, rough=self.rough)
+        points, models = self.minimise(self.maker, domain, state[0], enough, iterations, rough=self.rough)
         found = prove_slopes(self.inst, self.slopes(points), domain, self.samples.dense)
         shares = self.samples.shares(domain, points.x)
         x, g = points.x[:, : self.samples.p], points.g[:, : self.samples.p]
-        assert isinstance(models, Models)
         costs = estimate_costs(models.H, models.which, x, g, self.samples.ridge, shares, found.scores, domain)
         lower, scores, shares, costs = self.inst.grid.agree(found.lower, found.scores, shares, costs)
         return Bounds(lower, scores, shares, (points.x,), costs)
@@ -128,14 +128,14 @@ class NewtonRelaxation(Relaxation):
 
     def minimise(
         self,
+        maker: Maker[Kind],
         domain: Domain,
         x: Tensor,
         enough: Tensor | float,
         steps: int,
         solved: float = SOLVED,
         rough: float = 0.0,
-        maker: ModelMaker | SupportModelMaker | None = None,
-    ) -> tuple[Points, Models | SupportModels]:
+    ) -> tuple[Points, Kind]:
         """The points with the best bounds after at most so many steps, and the last models.
 
         The starts ``x (k, n)`` may be fewer than the rows of the domain: then they are those of all parts of k rows. A
@@ -145,7 +145,6 @@ class NewtonRelaxation(Relaxation):
         admitted = self.samples.admit(domain, x.repeat(rows // len(x), 1))
         eta = self.samples.predict(admitted)
         damping = torch.full_like(eta[:, :1], LEAST_SHARE * self.typical_curvature)
-        maker = maker or self.maker
         models = maker.make(self.samples.bend(eta[: len(x)], damping[: len(x)]), rows)
         point = self.samples.place(domain, admitted, eta, models.corners)
         best = point.without_predictors()
@@ -229,8 +228,9 @@ class NewtonRelaxation(Relaxation):
 
     def _fit(self, supports: Tensor, domain: Domain, x: Tensor, enough: float) -> Points:
         """The minimisers on the supports, unless they are proved to be at least `enough`."""
-        maker = None if self.samples.dense is None else SupportModelMaker(self.samples, supports)
-        return self.minimise(domain, x, enough, STEPS, EXACT, maker=maker)[0]
+        if self.samples.dense is None:
+            return self.minimise(self.maker, domain, x, enough, STEPS, EXACT)[0]
+        return self.minimise(SupportModelMaker(self.samples, supports), domain, x, enough, STEPS, EXACT)[0]
 
     def _prove(self, points: Points, domain: Domain) -> Tensor:
         """The bounds ``(B,)`` that the slopes at the points prove."""

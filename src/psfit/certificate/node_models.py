@@ -99,9 +99,12 @@ class Models:
         """The same with other models of some rows; one matrix for all of them is that of the other rows, too."""
         if len(other.H) < len(rows):
             return replace(other, which=torch.zeros_like(self.which))
-        pairs = [(self.H, other.H), (self.edge, other.edge), (self.corner, other.corner)]
-        parts = [None if old is None else old[self.which].index_copy(0, rows, new) for old, new in pairs]
-        return Models(parts[0], torch.arange(len(self.which), device=rows.device), parts[1], parts[2])
+        every = torch.arange(len(self.which), device=rows.device)
+        H = self.H[self.which].index_copy(0, rows, other.H)
+        if self.edge is None or self.corner is None or other.edge is None or other.corner is None:
+            return Models(H, every, None, None)
+        edge = self.edge[self.which].index_copy(0, rows, other.edge)
+        return Models(H, every, edge, self.corner[self.which].index_copy(0, rows, other.corner))
 
 
 class ModelMaker:
@@ -161,9 +164,7 @@ class ModelMaker:
         return H
 
 
-def _by_loops(
-    samples: Samples, models: Models, Q: Tensor, domain: Domain, x: Tensor, tolerance: Tensor
-) -> Tensor:
+def _by_loops(samples: Samples, models: Models, Q: Tensor, domain: Domain, x: Tensor, tolerance: Tensor) -> Tensor:
     from psfit.kernels.cpu.node_models import minimise_models as minimise
 
     found, shares = x.clone(memory_format=torch.contiguous_format), torch.empty_like(Q)
@@ -174,9 +175,7 @@ def _by_loops(
     return found
 
 
-def _by_splitting(
-    samples: Samples, models: Models, Q: Tensor, domain: Domain, x: Tensor, tolerance: Tensor
-) -> Tensor:
+def _by_splitting(samples: Samples, models: Models, Q: Tensor, domain: Domain, x: Tensor, tolerance: Tensor) -> Tensor:
     """The alternating direction method of `QuadraticRelaxation`, with a factor for each matrix.
 
     It makes a fixed number of iterations, whatever the tolerance: to measure gaps would take as long.

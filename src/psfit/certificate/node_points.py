@@ -50,7 +50,8 @@ class Points:
         """The same with some rows replaced, in ascending order; the predictors are replaced in place."""
         if len(rows) == len(self.x):
             return other
-        return replace(self.without_predictors().put(rows, other.without_predictors()), eta=self.eta.index_copy_(0, rows, other.eta))
+        numbers = self.without_predictors().put(rows, other.without_predictors())
+        return replace(numbers, eta=self.eta.index_copy_(0, rows, other.eta))
 
     def without_predictors(self) -> "Points":
         """The same without the predictors, which fill most of the memory."""

@@ -114,7 +114,9 @@ def fill_places(domain: Domain, sizes: Tensor) -> Tensor:
 def least_ridge(domain: Domain, sizes: Tensor) -> Tensor:
     """``1/2 min sum_j a_j^2 / s_j`` over shares of the limit, ``(B,)``, for items of the sizes ``a (B, size)``."""
     shares = fill_places(domain, sizes)
-    return 0.5 * torch.where(shares > 0, sizes.square() / shares.clamp(min=torch.finfo(sizes.dtype).tiny), 0.0).sum(dim=1)
+    return 0.5 * torch.where(shares > 0, sizes.square() / shares.clamp(min=torch.finfo(sizes.dtype).tiny), 0.0).sum(
+        dim=1
+    )
 
 
 def choose_rho(bound: FormBound) -> float:

@@ -1,10 +1,10 @@
 """What it would cost to put an item outside: about how much the bound of a tree node would rise.
 
-Near the solution of a node's relaxation the losses have second derivatives ``H``. Items with whole places add their ridge
-``r_j``. The other nonzero items, of sizes ``sqrt(r_j) |x_j|``, share the places that are left: together they pay half the
-square of the sum of their sizes, divided by these places. With ``M`` the sum of the second derivatives, the least rise
-of this model when ``x_j`` becomes zero is ``x_j^2 / (2 (M^-1)_jj)``. It is small where other columns can replace column
-j, which the size of its coefficient does not show.
+Near the solution of a node's relaxation the losses have second derivatives ``H``. Items with whole places add their
+ridge ``r_j``. The other nonzero items, of sizes ``sqrt(r_j) |x_j|``, share the places that are left: together they pay
+half the square of the sum of their sizes, divided by these places. With ``M`` the sum of the second derivatives, the
+least rise of this model when ``x_j`` becomes zero is ``x_j^2 / (2 (M^-1)_jj)``. It is small where other columns can
+replace column j, which the size of its coefficient does not show.
 """
 
 import torch

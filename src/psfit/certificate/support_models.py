@@ -1,4 +1,4 @@
-"""Second-order models on decided supports: steps towards their minima are Newton's steps, one small system for each row.
+"""Second-order models on decided supports: steps to their minima are Newton's steps, one small system for each row.
 
 The models hold the second derivatives of the chosen columns alone. So each row has its own, whatever the number of
 columns, and a few steps are exact.

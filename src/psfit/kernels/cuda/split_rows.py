@@ -1,4 +1,4 @@
-"""One iteration of the alternating direction method for perspectives, for many rows: all but the product with a matrix."""
+"""An iteration of the alternating direction method for perspectives, for many rows: all but the matrix product."""
 
 import torch
 import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -59,8 +59,9 @@ def _split(  # type: ignore[no-untyped-def]
     FILLED: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """One row: the theta at which the sum of ``slope theta - offset``, clipped to [0, 1], is `left`, by Newton's method in
-    brackets; then the proximal step.
+    """One row: the theta at which the sum of ``slope theta - offset``, clipped to [0, 1], is `left`; then the step.
+
+    Newton's method in brackets finds theta.
     """
     row = tl.program_id(0).to(tl.int64)
     j = tl.arange(0, WIDTH)
