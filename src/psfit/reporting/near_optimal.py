@@ -22,11 +22,9 @@ def near_optimal_content(found: NearOptimal) -> dict[str, Any]:
         1.2 + 0.22 * max(min(used, MOST_BARS), 4),
         partial(_plot, found),
     )
-    rest = (
-        "every other support is worse"
-        if found.complete
-        else f"others may have objectives from {number(found.lower_bound)}"
-    )
+    others = f"others may have objectives from {number(found.lower_bound)}"
+    rest = "every other support is worse than that" if found.complete else others
+    count = plural(len(found.supports), "support")
     return {
         "svg": drawn,
         "text": f"{count} within {percent(found.within)} of the best objective; {rest}.",
