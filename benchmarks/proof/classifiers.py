@@ -205,16 +205,18 @@ def main() -> None:
     if "beside" in options.only:
         tables[f"Beside El0ps, at most {options.limit:g} s"] = compare(options.peers_python, options.limit)
     if "real" in options.only and options.data:
-        title = f"Real sets, {options.device}, at most {options.limit:g} s" + ", no intercept" * options.no_intercept
-        known = tables.get(title, [])
         # Sets and settings that were run before stay in the table.
+        title = f"Real sets, {options.device}, at most {options.limit:g} s" + ", no intercept" * options.no_intercept
+        known = [line for line in tables.get(title, []) if line.startswith("|")]
         tables[title] = known + prove_real(options.data, options)[2 if known else 0 :]
+    where = "Run on: " + ", ".join(f"{k} {v}" for k, v in environment().items()) + "."
+    for lines in tables.values():
+        lines += [] if lines[-1].startswith("Run on") else ["", where]
     options.output.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps(tables, indent=1))
     page = ["# Proofs for classifiers", "", f"Goal: a gap of {GAP:g}. Times are of whole fits, search included.", ""]
     for title, lines in tables.items():
         page += [f"## {title}", "", *lines, ""]
-    page += ["Run on: " + ", ".join(f"{k} {v}" for k, v in environment().items()) + ".", ""]
     (options.output / "proof-classifiers.md").write_text("\n".join(page))
 
 
