@@ -459,3 +459,23 @@ def test_constraints_are_shown_in_words_and_in_the_recipe():
         assert "nonzero coefficients besides those always in" in text
         assert "include=['sepal width (cm)']" in text
         assert "'petal length (cm)': float('-inf')" in text
+
+
+def test_near_optimal_models_have_a_section(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 6))
+    X[:, 5] = X[:, 0] + 0.05 * rng.normal(size=80)
+    y = X[:, 0] + X[:, 2] + 0.3 * rng.normal(size=80)
+    model = psfit.SparseLinearRegression(kappa=2).fit(X, y)
+    close = psfit.near_optimal(model, X, y, within=0.5)
+    page = psfit.report(model, near_optimal=close)
+    assert 'href="#near-optimal"' in page
+    assert f"{len(close.supports)} supports within 50" in page
+    assert "every other support is worse than that" in page
+    # Columns 0 and 5 replace each other, column 2 is in every model.
+    assert close.replacements()[0] == {"one": "feature 0", "other": "feature 5", "times": 1}
+    assert "near-optimal-pairs" in page
+    assert "In every one of them: feature 2." in page
+    assert 'href="#near-optimal"' not in psfit.report(model)
+    with pytest.raises(TypeError, match="near_optimal is a list"):
+        psfit.report(model, near_optimal=[])

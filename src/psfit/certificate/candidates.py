@@ -54,7 +54,7 @@ def _improve_slopes(inst: Instance, Z: Tensor, objective: float) -> tuple[Tensor
     """Slopes ``(m, c)`` that prove a good bound for a problem with few columns, and coefficients at the end."""
     if serves(inst):
         newton = NewtonRelaxation(inst)
-        points, _ = newton.minimise(newton.root, Z.T.double(), objective, count_steps(inst))
+        points, _ = newton.minimise(newton.maker, newton.root, Z.T.double(), objective, count_steps(inst))
         return newton.slopes(points), points.x.T
     relaxation = DataRelaxation(inst)
     state = relaxation.bound(relaxation.root, relaxation.start(Z), objective, count_iterations(inst)).state

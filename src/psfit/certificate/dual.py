@@ -49,20 +49,22 @@ def prove_slopes(inst: Instance, slopes: Tensor, domain: Domain, dense: Dense | 
     proves a bound of it. `dense` is the matrix of the instance in float64, if it is at hand.
     """
     source, items, loss = inst.source, inst.items, inst.problem.loss
-    weight, target = source.weight, source.target
+    target = source.target
+    # Products with weights of one would take as long as sums over the samples.
+    weight = None if bool((source.weight == 1).all()) else source.weight
     slopes = loss.nearest_slope(slopes.double(), target)
     if items.free:
-        slopes = balance_slopes(loss, slopes, target, weight, inst.grid)
+        slopes = balance_slopes(loss, slopes, target, source.weight, inst.grid)
     n, c = source.matrix.shape[1], slopes.shape[1]
     local = slopes.new_zeros(n + 3, c)
     own, mine = source.matrix.own if dense is None else dense.own
     raw = _raw_rounding(inst) if dense is None else None
-    local[own] = _sum_columns(mine, weight * slopes, raw is not None)
+    local[own] = _sum_columns(mine, _weigh(weight, slopes), raw is not None)
     conjugate = loss.conjugate(slopes, target)
     sizes = conjugate.abs() + slopes.abs() * (1 + target.abs()) + slopes.square()
-    local[n] = (weight * conjugate).sum(dim=0) / (c if loss.joint else 1)
-    local[n + 1] = (weight * sizes).sum(dim=0)
-    local[n + 2] = (weight * slopes.square()).sum(dim=0)
+    local[n] = _weigh(weight, conjugate).sum(dim=0) / (c if loss.joint else 1)
+    local[n + 1] = _weigh(weight, sizes).sum(dim=0)
+    local[n + 2] = _weigh(weight, slopes.square()).sum(dim=0)
     local[n:] = inst.grid.count_once(local[n:])
     summed = inst.grid.total(local)
     # A sum of m products is off by at most m roundings of the sum of their sizes, which Cauchy and Schwarz bound.
@@ -74,6 +76,10 @@ def prove_slopes(inst: Instance, slopes: Tensor, domain: Domain, dense: Dense | 
     ridge_conjugate = domain.conjugate(scores)
     error = rounding * (inst.items.sum_outputs(summed[n + 1]) + ridge_conjugate)
     return DualPoint(-inst.items.sum_outputs(summed[n]) - ridge_conjugate - error, scores, summed[:p])
+
+
+def _weigh(weight: Tensor | None, values: Tensor) -> Tensor:
+    return values if weight is None else weight * values
 
 
 def _raw_rounding(inst: Instance) -> Tensor | None:

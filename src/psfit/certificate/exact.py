@@ -13,6 +13,7 @@ from psfit.certificate.dual import trivial_bound
 from psfit.certificate.newton_relaxation import NewtonRelaxation, count_steps, serves
 from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import Bounds, Fit, QuadraticRelaxation
+from psfit.certificate.twins import find_twins
 from psfit.problem import Items, are_few
 from psfit.problem.instance import Instance
 
@@ -27,6 +28,8 @@ ROUGH = 0.05
 ROUNDS = 10
 MOST_ITEMS = 800
 WORTHWHILE = 0.03
+# Twins are used if what they take from the bound is at most this share of the gap.
+MOST_RISE = 0.01
 # Up to this many features the quadratic form is used even if the data are smaller than it.
 MOST_FEATURES = 4096
 
@@ -165,6 +168,7 @@ def _prove_by_passes(
         tree = Search(relaxation, objective, gap_tol).try_all(stop)
         return Proof(tree.lower, tree.upper, tree.support, root.inside[0], root.outside[0], tree.explored)
     bounds = relaxation.bound(root, relaxation.start(Z), objective, steps).without_nan()
+    label, rise = find_labels(relaxation, objective, gap_tol)
     domain, _ = root.screen(bounds.scores, bounds.lower, objective)
     lower, kept = float(bounds.lower), (~domain.outside[0]).nonzero().flatten()
     if isinstance(relaxation, NewtonRelaxation) and relaxation.kappa < len(kept) < root.items.size:
@@ -174,12 +178,26 @@ def _prove_by_passes(
         bounds = relaxation.bound(root, start, objective, steps).without_nan()
     else:
         kept = torch.arange(root.items.size, device=relaxation.device)
-    tree = Search(relaxation, objective, gap_tol, most_open).run(root, bounds, stop)
+    twins = None if label is None else label[kept]
+    goal = gap_tol - rise / abs(objective) if rise else gap_tol
+    tree = Search(relaxation, objective, goal, most_open, twins).run(root, bounds, stop)
     support = None
     if tree.support is not None:
         support = torch.zeros_like(domain.inside[0])
         support[kept[tree.support]] = True
-    return Proof(max(tree.lower, lower), tree.upper, support, domain.inside[0], domain.outside[0], tree.explored)
+    proved = max(tree.lower - rise, lower)
+    return Proof(proved, tree.upper, support, domain.inside[0], domain.outside[0], tree.explored)
+
+
+def find_labels(
+    relaxation: NewtonRelaxation | DataRelaxation, objective: float, gap_tol: float
+) -> tuple[Tensor | None, float]:
+    """The labels of twins, and what a bound loses by them; none if that is not much less than the gap."""
+    if isinstance(relaxation, NewtonRelaxation) and relaxation.root.counts_only:
+        twins = find_twins(relaxation.samples, objective)
+        if twins is not None and twins.rise <= MOST_RISE * gap_tol * abs(objective):
+            return twins.label, twins.rise
+    return None, 0.0
 
 
 def improve_extraction(limited: LimitedForm, slope: Tensor) -> Tensor:

@@ -41,13 +41,15 @@ class Bounds:
     """A batch of bounds ``lower (B,)`` and what they come from.
 
     `scores` belong to the dual point of `lower` and are used for screening. `shares` are the relaxed supports and are
-    used for branching. From `state` a child resumes the iteration.
+    used for branching, and so are the `costs` of putting items outside, if they are known: about how much the bound
+    would rise. From `state` a child resumes the iteration.
     """
 
     lower: Tensor
     scores: Tensor
     shares: Tensor
     state: tuple[Tensor, ...]
+    costs: Tensor | None = None
 
     def without_nan(self) -> "Bounds":
         """The same, where bounds that are no numbers prove nothing."""
@@ -56,7 +58,8 @@ class Bounds:
     def select(self, rows: Tensor) -> "Bounds":
         """Some of the rows."""
         state = tuple(part[rows] for part in self.state)
-        return Bounds(self.lower[rows], self.scores[rows], self.shares[rows], state)
+        costs = None if self.costs is None else self.costs[rows]
+        return Bounds(self.lower[rows], self.scores[rows], self.shares[rows], state, costs)
 
 
 class Relaxation(ABC):
@@ -92,22 +95,31 @@ class Relaxation(ABC):
         """
 
 
-def least_ridge(domain: Domain, sizes: Tensor) -> Tensor:
-    """``1/2 min sum_j a_j^2 / s_j`` over shares of the limit, ``(B,)``, for items of the sizes ``a (B, size)``.
+def fill_places(domain: Domain, sizes: Tensor) -> Tensor:
+    """The shares ``(B, size)`` of the limit with the least ridge, for items of the sizes ``a (B, size)``.
 
     The largest items have whole places; the others have shares in proportion to their sizes.
     """
-    fixed = torch.where(domain.inside, sizes, 0.0).square().sum(dim=1)
     weights = torch.ones_like(sizes) if domain.weights is None else domain.weights.to(sizes).expand_as(sizes)
-    free = torch.where(domain.free, sizes, 0.0)
-    keys, order = (free / weights.sqrt()).sort(dim=1, descending=True)
+    roots, free = weights.sqrt(), torch.where(domain.free, sizes, 0.0)
+    keys, order = (free / roots).sort(dim=1, descending=True)
     ranked, weights = free.gather(1, order), weights.gather(1, order)
     rest = (ranked * weights.sqrt()).flip(1).cumsum(dim=1).flip(1)
     left = domain.left.clamp(min=0) - (weights.cumsum(dim=1) - weights)
     large = ((left > 0) & (keys * left > rest)).cummin(dim=1).values
     full = large.sum(dim=1, keepdim=True).clamp(max=ranked.shape[1] - 1)
-    shared = rest.gather(1, full).square() / left.gather(1, full).clamp(min=1)
-    return 0.5 * (fixed + torch.where(large, ranked, 0.0).square().sum(dim=1) + shared.squeeze(1))
+    tiny = torch.finfo(sizes.dtype).tiny
+    factor = left.gather(1, full).clamp(min=0) / rest.gather(1, full).clamp(min=tiny)
+    shared = torch.where(domain.free & (sizes > 0), (factor * sizes / roots).clamp(max=1), 0.0)
+    return torch.where(domain.inside, 1.0, shared)
+
+
+def least_ridge(domain: Domain, sizes: Tensor) -> Tensor:
+    """``1/2 min sum_j a_j^2 / s_j`` over shares of the limit, ``(B,)``, for items of the sizes ``a (B, size)``."""
+    shares = fill_places(domain, sizes)
+    return 0.5 * torch.where(shares > 0, sizes.square() / shares.clamp(min=torch.finfo(sizes.dtype).tiny), 0.0).sum(
+        dim=1
+    )
 
 
 def choose_rho(bound: FormBound) -> float:

@@ -7,13 +7,14 @@ import numpy as np
 
 from psfit.common.status import STOP_REASONS
 from psfit.estimators.model import SparseModel
-from psfit.estimators.results import Selection, SparsePath
+from psfit.estimators.results import NearOptimal, Selection, SparsePath
 from psfit.estimators.selecting import SelectingModel
 from psfit.reporting import explanations
 from psfit.reporting.charts import svg_chart
 from psfit.reporting.coefficients import Coefficients, Table, number_cell
 from psfit.reporting.formats import join_names, number, percent, plural
 from psfit.reporting.names import class_names, feature_names, output_names
+from psfit.reporting.near_optimal import near_optimal_content
 from psfit.reporting.paths import path_content
 from psfit.reporting.plots import plot_convergence, plot_selection, plot_target
 from psfit.reporting.recipe import model_recipe
@@ -30,8 +31,13 @@ ROUNDING = 1e-10
 MOST_CLASSES = 20
 
 
-def render_page(subject: SparseModel | SparsePath, data: DataSummary | None = None, command: str | None = None) -> str:
-    """The HTML of a report; `command` is the command line that made the subject."""
+def render_page(
+    subject: SparseModel | SparsePath,
+    data: DataSummary | None = None,
+    command: str | None = None,
+    close: NearOptimal | None = None,
+) -> str:
+    """The HTML of a report; `command` is the command line that made the subject, `close` lists models as good."""
     if isinstance(subject, SparsePath):
         content = path_content(subject, None if data is None else data.columns)
     elif isinstance(subject, SparseModel):
@@ -41,7 +47,11 @@ def render_page(subject: SparseModel | SparsePath, data: DataSummary | None = No
             f"model is a {type(subject).__name__}, but must be a fitted PsFiT model or a SparsePath; print a Result "
             "instead"
         )
-    shared = {"data": None if data is None else _data_content(data), "command": command}
+    shared = {
+        "data": None if data is None else _data_content(data),
+        "command": command,
+        "close": None if close is None else near_optimal_content(close),
+    }
     return _templates().get_template("page.html").render(**content, **shared)
 
 
