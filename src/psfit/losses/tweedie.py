@@ -1,8 +1,8 @@
 """Tweedie loss: half the deviance of a Tweedie distribution with mean ``exp(eta)`` and a power from 1 to 2.
 
-With ``up = 2 - power`` and ``down = power - 1`` it is ``y^up (E(up, s) + E(-down, s))`` for a target ``y > 0``, where
-``s = eta - log y`` and ``E(k, s) = (exp(k s) - 1) / |k|``, whose limit at ``k = 0`` is ``s`` or ``-s``. For ``y = 0`` it
-is ``exp(up eta) / up``. A power of 1 is the Poisson deviance, a power of 2 that of the Gamma distribution. Powers
+With ``up = 2 - power`` and ``down = power - 1`` it is ``y^up (E(up, s) + E(down, -s))`` for a target ``y > 0``, where
+``s = eta - log y`` and ``E(k, s) = (exp(k s) - 1) / k``, whose limit at ``k = 0`` is ``s``. For ``y = 0`` it is
+``exp(up eta) / up``. A power of 1 is the Poisson deviance, a power of 2 that of the Gamma distribution. Powers
 outside of this range give no convex function of ``eta``.
 """
 
@@ -15,8 +15,8 @@ from torch import Tensor
 from psfit.losses.newton_prox import NEWTON_STEPS, NewtonProxLoss, is_last
 from psfit.losses.special import negative_entropy, wright_omega
 
-# How far from the logarithm of the target a slope at the end of the conjugate's domain is looked for: the exponential of
-# minus this is less than rounding.
+# How far from the logarithm of the target a slope at the end of the conjugate's domain is looked for: the exponential
+# of minus this is less than rounding.
 FAR = 40.0
 
 
