@@ -14,6 +14,7 @@ from psfit import (
     SparsePoissonRegression,
     SparseSoftmaxRegression,
     SparseSVC,
+    SparseTweedieRegression,
     sparse_path,
 )
 
@@ -29,6 +30,7 @@ class Job:
     y: np.ndarray
     options: dict
     solver: BiCADMM = PLAIN
+    offset: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,8 @@ def data() -> tuple[np.ndarray, dict[str, Job | PathJob | SelectionJob]]:
         "squared hinge": Job(SparseSVC, text, {}),
         "hinge": Job(SparseSVC, text, {"loss": "hinge"}),
         "poisson": Job(SparsePoissonRegression, rng.poisson(np.exp(signal / 5)), {}),
+        "poisson, offset": Job(SparsePoissonRegression, rng.poisson(np.exp(signal / 5 + noise)), {}, PLAIN, noise + 3),
+        "tweedie, offset": Job(SparseTweedieRegression, rng.poisson(np.exp(signal / 5)), {}, PLAIN, noise / 2),
         "squared path": PathJob("squared", signal + noise),
         "logistic path": PathJob("logistic", text),
         "squared, cross-validated": SelectionJob(SparseLinearRegressionCV, signal + noise),
@@ -111,7 +115,7 @@ def plain(jobs: dict[str, Job | PathJob | SelectionJob]) -> list[str]:
 
 def chosen(jobs: dict[str, Job | PathJob | SelectionJob], which: str) -> list[str]:
     """Names of all jobs, of the plain fits, or of one job for each way through the package."""
-    few = ["logistic", "squared, exact", "squared path", "logistic, cross-validated by a scorer"]
+    few = ["logistic", "poisson, offset", "squared, exact", "squared path", "logistic, cross-validated by a scorer"]
     return {"all": list(jobs), "plain": plain(jobs), "few": few}[which]
 
 
@@ -126,7 +130,7 @@ def fit(job: Job | PathJob | SelectionJob, X: np.ndarray, rows: slice, grid: Gri
     if not isinstance(job, Job):
         return job.fit(X, rows, grid)
     model = job.model(KAPPA, gamma=10.0, grid=grid, solver=replace(job.solver, **change), **job.options)
-    model.fit(X[rows], job.y[rows])
+    model.fit(X[rows], job.y[rows], offset=None if job.offset is None else job.offset[rows])
     result = model.result_
     return {
         "objective": result.objective,

@@ -32,6 +32,8 @@ def fitted(name):
         ),
         "huber": lambda: psfit.SparseLinearRegression(2, loss="huber").fit(X, IRIS.target),
         "poisson": lambda: psfit.SparsePoissonRegression(2).fit(X, IRIS.target),
+        "gamma": lambda: psfit.SparseGammaRegression(2).fit(X, IRIS.target + 1),
+        "tweedie": lambda: psfit.SparseTweedieRegression(2, power=1.3).fit(X, IRIS.target),
         "logistic": lambda: psfit.SparseLogisticRegression(2, class_weight={"other": 2.0, "virginica": 1.0}).fit(
             X, TWO
         ),
@@ -59,6 +61,8 @@ KINDS = [
     "two targets",
     "huber",
     "poisson",
+    "gamma",
+    "tweedie",
     "logistic",
     "logistic, three classes",
     "softmax, two classes",
