@@ -57,7 +57,8 @@ def hard(tmp_path_factory):
 @pytest.mark.parametrize("whom", ["all", "one rank"])
 def test_ranks_end_together_with_one_answer(hard, tmp_path, whom):
     out, page = tmp_path / "model.psfit", tmp_path / "page.html"
-    line = ranks("torch", 2, *command(hard, "--out", out, "--report", page)[1:], real=True)
+    # Only real processes are children of their launcher.
+    line = ranks("torch", 2, *command(hard, "--out", out, "--report", page)[1:], real=whom == "one rank")
     with alone():
         job = start(line)
         lines = read_until(job.stderr.fileno(), b"explored")
@@ -121,7 +122,8 @@ def read_to_the_end(stream, output):
         output += more
 
 
-@pytest.mark.parametrize("name", CODES)
+# In a pipe what a scheduler sends, in a terminal the key; Ctrl-C in a pipe has tests of its own below and above.
+@pytest.mark.parametrize("name", ["SIGTERM"])
 def test_a_signal_in_a_pipe_ends_the_search_with_its_answer(hard, tmp_path, name):
     out = tmp_path / "model.psfit"
     job = subprocess.Popen(command(hard, "--out", out), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -141,7 +143,7 @@ def test_a_signal_in_a_pipe_ends_the_search_with_its_answer(hard, tmp_path, name
     assert f"gap {result.gap:.2g}" in text.decode()
 
 
-@pytest.mark.parametrize("name", CODES)
+@pytest.mark.parametrize("name", ["SIGINT"])
 def test_a_signal_in_a_terminal_ends_the_search_with_its_answer(hard, name):
     ours, theirs = pty.openpty()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "200"}

@@ -4,6 +4,7 @@ import csv
 import json
 import zipfile
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ THREE = NAMES[IRIS.target]
 TWO = np.where(IRIS.target == 2, "virginica", "other")
 
 
+@cache
 def fitted(name):
     """A model of every kind, with names of features and labels of several types."""
     X = IRIS.data
