@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_larger_than_memory(ranks):
-    program = [str(ROOT / "examples/larger_than_memory.py"), "--samples", "2000", "--features", "100"]
+    program = [str(ROOT / "examples/larger_than_memory.py"), "--samples", "1500", "--features", "60"]
     done = run([python(), *program] if ranks == 1 else command("torch", ranks, *program))
     assert done.returncode == 0, done.stderr
     said = dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if line.startswith("  "))
