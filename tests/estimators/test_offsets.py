@@ -5,13 +5,14 @@ from itertools import combinations
 import numpy as np
 import pytest
 import scipy.sparse
+import sklearn
 import torch
 from enumeration import fit_hinge
 from oracles import loss_gradient, loss_value
 from scipy import optimize
 from sklearn.linear_model import GammaRegressor, PoissonRegressor, TweedieRegressor
 from sklearn.metrics import mean_poisson_deviance
-from sklearn.model_selection import KFold
+from sklearn.model_selection import KFold, cross_validate
 
 import psfit
 from psfit.losses import Gamma, Hinge, Huber, Logistic, Poisson, Softmax, Squared, SquaredHinge, Tweedie
@@ -199,6 +200,24 @@ def test_folds_and_scorers_use_the_offsets_of_their_samples():
     assert model.score(X, COUNTS, offset=OFFSET) > 0.5
 
 
+def test_scikit_learn_passes_offsets_on_where_it_is_asked_to():
+    asked = psfit.SparsePoissonRegression(2).set_fit_request(offset=True).set_score_request(offset=True)
+    with sklearn.config_context(enable_metadata_routing=True):
+        found = cross_validate(asked, X, COUNTS, params={"offset": OFFSET}, cv=KFold(2))["test_score"]
+    for score, (train, test) in zip(found, KFold(2).split(X), strict=True):
+        one = psfit.SparsePoissonRegression(2).fit(X[train], COUNTS[train], offset=OFFSET[train])
+        assert score == pytest.approx(one.score(X[test], COUNTS[test], offset=OFFSET[test]))
+
+
+def test_a_checkpoint_of_other_offsets_is_refused(tmp_path):
+    solver = psfit.BiCADMM(checkpoint=tmp_path, checkpoint_every=2)
+    plain = psfit.SparsePoissonRegression(2).fit(X, COUNTS, offset=OFFSET)
+    kept = psfit.SparsePoissonRegression(2, solver=solver).fit(X, COUNTS, offset=OFFSET)
+    assert kept.objective_ == plain.objective_
+    with pytest.raises(psfit.CheckpointError, match="other targets y or offsets"):
+        psfit.SparsePoissonRegression(2, solver=solver).fit(X, COUNTS, offset=OFFSET[::-1])
+
+
 def test_paths_halves_and_near_optimal_models_take_offsets():
     path = psfit.sparse_path(X, COUNTS, [1, 2], loss="poisson", offset=OFFSET, gammas=GAMMA)
     model = psfit.SparsePoissonRegression(2, gamma=GAMMA).fit(X, COUNTS, offset=OFFSET)
@@ -240,9 +259,10 @@ def test_predictions_need_the_offset_of_the_fit_and_no_other():
         (OFFSET.astype(str), "offset is not numeric"),
         (np.column_stack([OFFSET, OFFSET]), "2 number"),
         (OFFSET * 1e120, "pass its logarithm"),
+        (np.linspace(1, 3650, M), "values from 1 to 3650 are too far apart for a log link.*pass its logarithm"),
         ("exposure", "names a column of a file"),
     ],
-    ids=["short", "NaN", "infinity", "text", "columns", "large", "name"],
+    ids=["short", "NaN", "infinity", "text", "columns", "large", "days", "name"],
 )
 def test_bad_offsets_are_refused_by_name(offset, said):
     with pytest.raises((ValueError, TypeError), match=said):

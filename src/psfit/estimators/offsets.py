@@ -3,13 +3,17 @@
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.utils import check_array, check_consistent_length
 
+from psfit.comm import Grid
 from psfit.data import FileSource
 from psfit.data.ranges import require_moderate
 from psfit.estimators.kinds import require_numbers
 from psfit.estimators.reading import as_array
 
+# With a log link, offsets that differ by more than this are no logarithms: their exponentials differ by 130 decimals.
+MOST_SPREAD = 300.0
 # What a fit keeps of its offset: whether it had one, or the column of its files that held it.
 KeptOffset = bool | str
 
@@ -41,6 +45,21 @@ def spread_offset(offset: np.ndarray, outputs: int, classes: bool) -> np.ndarray
         f"offset has {given} number(s) for each sample, but there are {outputs} {what}: pass an array of shape "
         f"({len(offset)}, {outputs}), a column for each{same}"
     )
+
+
+def require_logarithms(offset: np.ndarray, fit_intercept: bool, grid: Grid) -> None:
+    """Refuse offsets, on all ranks, whose exponentials a model with a log link cannot compute with.
+
+    An intercept takes over what is common to all. All ranks must call this.
+    """
+    ends = torch.tensor([float(offset.max()), -float(offset.min())], dtype=torch.float64)
+    most, least = grid.world.all_reduce(ends, "max").tolist()
+    spread = most + least if fit_intercept else max(most, least)
+    if spread > MOST_SPREAD:
+        raise ValueError(
+            f"offset: values from {-least:.4g} to {most:.4g} are too far apart for a log link, where exp(offset) is a "
+            "factor; for exposure pass its logarithm"
+        )
 
 
 def keep_offset(offset: Any, source: FileSource | None) -> KeptOffset:

@@ -13,7 +13,7 @@ from psfit.comm import Grid
 from psfit.common.arguments import describe
 from psfit.common.environment import environment
 from psfit.data import BlockColumns, DesignMatrix, FileSource, Samples, Source
-from psfit.estimators.offsets import KeptOffset, keep_offset, read_offset, spread_offset
+from psfit.estimators.offsets import KeptOffset, keep_offset, read_offset, require_logarithms, spread_offset
 from psfit.estimators.reading import (
     Features,
     as_array,
@@ -27,7 +27,7 @@ from psfit.estimators.reading import (
 )
 from psfit.estimators.registry import LOSSES, entry_for
 from psfit.estimators.settings import RULES, Settings
-from psfit.estimators.targets import Target
+from psfit.estimators.targets import Counts, Target
 from psfit.losses import Loss, add_offset
 from psfit.pipeline.path import check_kappas
 from psfit.problem import Problem
@@ -108,6 +108,8 @@ def pose_samples(settings: Settings, owner: str, given: Given, grid: Grid) -> Po
     if offset is not None:
         given_offset = offset
         offset = grid.run_together(lambda: spread_offset(given_offset, codes.shape[1], not found.numeric))
+        if isinstance(found, Counts):
+            require_logarithms(offset, settings.fit_intercept, grid)
         loss, target = add_offset(loss, target, to_tensor(offset, grid, torch.float64))
     source = Source(matrix, target, to_tensor(effective.reshape(-1, 1), grid, torch.float64))
     problem = grid.run_together(lambda: _make_problem(settings, loss, matrix.shape[1], source.outputs))
