@@ -201,8 +201,8 @@ def test_folds_and_scorers_use_the_offsets_of_their_samples():
 
 
 def test_scikit_learn_passes_offsets_on_where_it_is_asked_to():
-    asked = psfit.SparsePoissonRegression(2).set_fit_request(offset=True).set_score_request(offset=True)
     with sklearn.config_context(enable_metadata_routing=True):
+        asked = psfit.SparsePoissonRegression(2).set_fit_request(offset=True).set_score_request(offset=True)
         found = cross_validate(asked, X, COUNTS, params={"offset": OFFSET}, cv=KFold(2))["test_score"]
     for score, (train, test) in zip(found, KFold(2).split(X), strict=True):
         one = psfit.SparsePoissonRegression(2).fit(X[train], COUNTS[train], offset=OFFSET[train])
