@@ -102,7 +102,7 @@ def main() -> None:
     print(f"  without the offset: {', '.join(table.columns[without.support_])}")
     rate = with_years.predict(table[new], offset=np.zeros(options.policies - half))
     frame = pd.DataFrame({"predicted": rate * years[new], "observed": claims[new], "years": years[new]})
-    sums = frame.groupby(pd.qcut(rate, GROUPS, labels=False)).sum()
+    sums = frame.groupby(pd.qcut(rate, GROUPS, labels=False, duplicates="drop")).sum()
     groups = sums[["predicted", "observed"]].div(sums["years"], axis=0)
     picture = options.output / "insurance-claims.png"
     draw(scores, limits, groups, picture)
