@@ -108,7 +108,7 @@ def _fit(problem, A, b, mask):
     if name == "squared":
         return _ridge(A[:, mask[:, 0]], b, problem.gamma, problem.fit_intercept)
     if name == "hinge":
-        return _hinge(A[:, mask[:, 0]], b[:, 0], problem.gamma, problem.fit_intercept)
+        return fit_hinge(A[:, mask[:, 0]], b[:, 0], problem.gamma, problem.fit_intercept)
     return _smooth(name, problem, A, b, mask)
 
 
@@ -120,7 +120,7 @@ def _ridge(A, b, gamma, fit_intercept):
     return ((A @ x - b) ** 2).sum() + (x**2).sum() / (2 * gamma)
 
 
-def _hinge(A, b, gamma, fit_intercept):
+def fit_hinge(A, b, gamma, fit_intercept, offset=0.0):
     """The support vector machine as a quadratic program in (x, intercept, slacks)."""
     m, k = A.shape
     P = sparse.diags(np.r_[np.full(k, 1 / gamma), np.zeros(1 + m)], format="csc")
@@ -128,7 +128,7 @@ def _hinge(A, b, gamma, fit_intercept):
     margin = sparse.hstack([-b[:, None] * A, -b[:, None] * fit_intercept, -sparse.eye(m)])
     positive = sparse.hstack([sparse.csc_matrix((m, k + 1)), -sparse.eye(m)])
     rows = sparse.vstack([margin, positive], format="csc")
-    rhs = np.r_[-np.ones(m), np.zeros(m)]
+    rhs = np.r_[b * offset - np.ones(m), np.zeros(m)]
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     cones = [clarabel.NonnegativeConeT(2 * m)]

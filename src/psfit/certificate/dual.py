@@ -18,7 +18,7 @@ from torch import Tensor
 from psfit.comm import Grid
 from psfit.data import Affine, Dense, DesignMatrix
 from psfit.data.curvature import EPS
-from psfit.losses import Loss
+from psfit.losses import Loss, plain_targets
 from psfit.problem import Domain
 from psfit.problem.box import bounds_of, score
 from psfit.problem.instance import Instance
@@ -61,7 +61,7 @@ def prove_slopes(inst: Instance, slopes: Tensor, domain: Domain, dense: Dense | 
     raw = _raw_rounding(inst) if dense is None else None
     local[own] = _sum_columns(mine, _weigh(weight, slopes), raw is not None)
     conjugate = loss.conjugate(slopes, target)
-    sizes = conjugate.abs() + slopes.abs() * (1 + target.abs()) + slopes.square()
+    sizes = conjugate.abs() + loss.conjugate_sizes(slopes, target)
     local[n] = _weigh(weight, conjugate).sum(dim=0) / (c if loss.joint else 1)
     local[n + 1] = _weigh(weight, sizes).sum(dim=0)
     local[n + 2] = _weigh(weight, slopes.square()).sum(dim=0)
@@ -169,8 +169,8 @@ def _predictors(inst: Instance, mine: DesignMatrix, X: Tensor) -> Tensor:
 
 def trivial_bound(inst: Instance) -> float:
     """A bound that needs no columns: the loss of a sample is at least its least value."""
-    target = inst.source.target
-    least = -inst.source.weight * inst.problem.loss.conjugate(torch.zeros_like(target), target)
+    target, weight = inst.source.target, inst.source.weight
+    least = -weight * inst.problem.loss.conjugate(weight.new_zeros(target.shape), target)
     summed = float(inst.grid.nodes.total(least.sum().reshape(1)))
     return summed - 2 * (inst.samples + 32) * EPS * abs(summed)
 
@@ -190,8 +190,9 @@ def balance_slopes(loss: Loss, slopes: Tensor, target: Tensor, weight: Tensor, g
         shrink_up = (down / up.clamp(min=tiny)).clamp(max=1)
         shrink_down = (up / down.clamp(min=tiny)).clamp(max=1)
         return torch.where(slopes > 0, shrink_up * slopes, shrink_down * slopes)
-    probability = slopes + target
-    sums = torch.stack([(weight * probability).sum(dim=0), (weight * target).sum(dim=0)])
+    labels = plain_targets(target)
+    probability = slopes + labels
+    sums = torch.stack([(weight * probability).sum(dim=0), (weight * labels).sum(dim=0)])
     sums = torch.cat([sums, weight.sum().expand(1, sums.shape[1])])
     have, want, total = grid.nodes.total(sums)
     # (1 - t) p + t q has the totals `want` if q = (want + (1/t - 1)(want - have)) / total; t must keep q positive.
@@ -201,4 +202,4 @@ def balance_slopes(loss: Loss, slopes: Tensor, target: Tensor, weight: Tensor, g
         return slopes
     q = ((want + (1 / t - 1) * (want - have)) / total).clamp(min=0)
     mixed = (1 - t) * probability + t * q / q.sum()
-    return mixed / mixed.sum(dim=1, keepdim=True) - target
+    return mixed / mixed.sum(dim=1, keepdim=True) - labels

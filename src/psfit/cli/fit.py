@@ -28,6 +28,7 @@ def fit(
     sparsity: options.SparsityOption = options.Sparsity.element,  # type: ignore[attr-defined]
     target: options.Target = None,
     weight: options.Weight = None,
+    offset: options.Offset = None,
     columns: options.Columns = None,
     one_hot: options.OneHot = False,
     memory: options.Memory = None,
@@ -110,7 +111,7 @@ def fit(
             verbose=int(printer.for_people),
             **constrained,
         )
-        return printer, file_source(data, target, weight, columns, one_hot, memory), estimator
+        return printer, file_source(data, target, weight, columns, one_hot, memory, offset), estimator
 
     printer, source, estimator = grid.run_together(prepare)
     estimator.fit(source)

@@ -20,6 +20,7 @@ def near_optimal(
     time_limit: Annotated[float | None, typer.Option(help="Seconds after which the search ends.")] = None,
     target: options.Target = None,
     weight: options.Weight = None,
+    offset: options.Offset = None,
     columns: options.Columns = None,
     one_hot: options.OneHot = False,
     out: Annotated[Path | None, typer.Option(help="Where to write the list (.csv).")] = None,
@@ -32,7 +33,7 @@ def near_optimal(
     require_writable("--out", out, (".csv",))
     require_picture("--picture", picture)
     fitted: Any = psfit.load(model)
-    source = file_source(data, target, weight, columns, one_hot)
+    source = file_source(data, target, weight, columns, one_hot, offset=offset)
     found = psfit.near_optimal(fitted, source, within=within, at_most=at_most, time_limit=time_limit)
     print(found)
     if out is not None:

@@ -19,10 +19,11 @@ def file_source(
     columns: str | None = None,
     one_hot: bool = False,
     memory: str | None = None,
+    offset: str | None = None,
 ) -> "psfit.FileSource":
-    """The samples to read: files, target, weights and columns."""
+    """The samples to read: files, target, weights, columns and offsets."""
     chosen = None if columns is None else tuple(name.strip() for name in columns.split(","))
-    return psfit.FileSource(tuple(data), target, weight, chosen, one_hot, memory)
+    return psfit.FileSource(tuple(data), target, weight, chosen, one_hot, memory, offset)
 
 
 def default_grid(nodes: int | None, device: str) -> "Grid":

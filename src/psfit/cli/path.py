@@ -64,6 +64,7 @@ def path(
     ] = None,
     target: options.Target = None,
     weight: options.Weight = None,
+    offset: options.Offset = None,
     columns: options.Columns = None,
     one_hot: options.OneHot = False,
     memory: options.Memory = None,
@@ -132,7 +133,7 @@ def path(
             "certify": certify,
             "verbose": int(printer.for_people),
         } | constrained
-        return printer, file_source(data, target, weight, columns, one_hot, memory), tried, shared
+        return printer, file_source(data, target, weight, columns, one_hot, memory, offset), tried, shared
 
     printer, source, tried, shared = grid.run_together(prepare)
     if chooses:

@@ -20,6 +20,10 @@ def predict(
         typer.Option(help=f"Where to write the predictions ({' '.join(ENDINGS)}); else they are printed."),
     ] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False,
+    offset: Annotated[
+        str | None,
+        typer.Option(help="The offset of the samples, for a model that has one; by default the column of the fit."),
+    ] = None,
 ) -> None:
     """Predict the target of every sample, one a line."""
     from psfit.estimators.predictors import Predictions, compute_predictors
@@ -33,7 +37,7 @@ def predict(
         raise ValueError(f"--proba: {type(fitted).__name__} has no probabilities; leave it out")
     # The file is read only once, for labels and probabilities together.
     learned = fitted.learned_
-    known = Predictions(learned.target, compute_predictors(fitted, learned.features, fitted.result_, data))
+    known = Predictions(learned.target, compute_predictors(fitted, learned, fitted.result_, data, offset))
     predicted = known.predict()
     several = predicted.ndim > 1
     columns = {f"prediction_{k}": one for k, one in enumerate(predicted.T)} if several else {"prediction": predicted}

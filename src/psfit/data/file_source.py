@@ -30,7 +30,7 @@ from psfit.data.streamed import RowReader, Streamed
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples of this rank: the features on the solver's device, targets and weights as the file has them.
+    """Samples of this rank: the features on the solver's device, targets, weights and offsets as the file has them.
 
     `schema` is how they were read, the same on all ranks.
     """
@@ -40,6 +40,7 @@ class Samples:
     weight: np.ndarray | None
     names: tuple[str, ...] | None
     schema: Schema
+    offset: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ class FileSource:
         of its cells in any file is; then all its cells are read as text.
     memory : int, str or None
         Bytes (or text such as ``"2GB"``) that the features may take in memory; None means half of what is free.
+    offset : str or None
+        A column, an array or another ``.npy`` file with a number for each sample that is added to its linear predictor.
     """
 
     path: str | Path | tuple[str | Path, ...]
@@ -76,6 +79,7 @@ class FileSource:
     columns: tuple[str, ...] | None = None
     one_hot: bool = False
     memory: int | str | None = None
+    offset: str | None = None
 
     def __post_init__(self) -> None:
         if self.memory is not None:
@@ -115,6 +119,7 @@ class FileSource:
             numeric=numeric,
             schema=known,
             fitted=fitted,
+            offset=self.offset,
         )
         budget = memory.budget(torch.device("cpu")) if self.memory is None else memory.parse(self.memory)
         pieces = grid.run_together(lambda: self._pieces(wanted, grid))
@@ -123,10 +128,10 @@ class FileSource:
         grid.run_together(lambda: _require_rows(part, grid))
         _require_same(part, grid)
         if not scipy.sparse.issparse(part.features):
-            return Samples(self._place(part.features, grid), part.y, part.weight, part.names, found)
+            return Samples(self._place(part.features, grid), part.y, part.weight, part.names, found, part.offset)
         first = _first_index(part, grid, found.first_index, features) if part.open_ended else None
         matrix = _make_sparse(part, grid, first, features or 0)
-        return Samples(matrix, part.y, part.weight, part.names, replace(found, first_index=first))
+        return Samples(matrix, part.y, part.weight, part.names, replace(found, first_index=first), part.offset)
 
     def _pieces(self, wanted: ReadRequest, grid: Grid) -> Pieces:
         """The files that have this rank's samples, each with a range.
@@ -187,8 +192,14 @@ def _join_parts(parts: list[Part]) -> Part:
     else:
         features = JoinedRows([part.features for part in parts])
     y = None if first.y is None else _join_targets([part.y for part in parts if part.y is not None])
-    weight = None if first.weight is None else np.concatenate([p.weight for p in parts if p.weight is not None])
-    return Part(features, y, weight, first.names, first.open_ended)
+    weight, offset = (_join([getattr(part, name) for part in parts]) for name in ("weight", "offset"))
+    return Part(features, y, weight, first.names, first.open_ended, offset)
+
+
+def _join(several: list[np.ndarray | None]) -> np.ndarray | None:
+    """Join the weights or the offsets of several files; None if they have none."""
+    known = [values for values in several if values is not None]
+    return np.concatenate(known) if known else None
 
 
 def _join_targets(several: list[np.ndarray]) -> np.ndarray:
@@ -203,7 +214,8 @@ def _join_targets(several: list[np.ndarray]) -> np.ndarray:
 def _outline(part: Part) -> list[object]:
     """What must be the same in all files."""
     width = None if part.open_ended else part.features.shape[1]
-    return [width, part.names, scipy.sparse.issparse(part.features), part.y is None, part.weight is None]
+    absent = [getattr(part, name) is None for name in ("y", "weight", "offset")]
+    return [width, part.names, scipy.sparse.issparse(part.features), *absent]
 
 
 def _require_same(part: Part, grid: Grid) -> None:

@@ -11,6 +11,7 @@ from psfit.common.arguments import NONE, Rule, number, one_of, satisfying
 from psfit.common.progress import Callback
 from psfit.estimators.constraints import ConstraintArguments
 from psfit.estimators.model import SparseModel
+from psfit.estimators.reading import as_array
 from psfit.estimators.registry import losses_of
 from psfit.problem import Sparsity
 
@@ -83,23 +84,30 @@ class Classifier(ClassifierMixin, SparseModel):
         """One intercept per row of `coef_`."""
         return self.result_.intercept
 
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Predictors: ``(m,)`` for two classes, positive for ``classes_[1]``; else ``(m, classes)``."""
-        return np.asarray(self._target.decide(self._predictors(X)))
+    def decision_function(self, X: Any, *, offset: Any = None) -> np.ndarray:
+        """Predictors: ``(m,)`` for two classes, positive for ``classes_[1]``; else ``(m, classes)``.
 
-    def predict(self, X: Any) -> np.ndarray:
+        A model that was fitted with an `offset` needs one here, too, and in the other methods for new samples.
+        """
+        return np.asarray(self._target.decide(self._predictors(X, offset)))
+
+    def predict(self, X: Any, *, offset: Any = None) -> np.ndarray:
         """The most likely label of each sample."""
-        return np.asarray(self._target.predict(self._predictors(X)))
+        return np.asarray(self._target.predict(self._predictors(X, offset)))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
+        """The share of the labels that are predicted."""
+        return float(self._target.score(as_array(y), self.predict(X, offset=offset), as_array(sample_weight)))
 
 
 class _ProbabilisticClassifier(Classifier):
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: Any, *, offset: Any = None) -> np.ndarray:
         """Logarithms of the class probabilities, ``(m, classes)``, accurate far into the tails."""
-        return np.asarray(self._target.log_probabilities(self._predictors(X)))
+        return np.asarray(self._target.log_probabilities(self._predictors(X, offset)))
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Any, *, offset: Any = None) -> np.ndarray:
         """Class probabilities, ``(m, classes)``."""
-        return np.asarray(self._target.probabilities(self._predictors(X)))
+        return np.asarray(self._target.probabilities(self._predictors(X, offset)))
 
 
 class SparseLogisticRegression(_ProbabilisticClassifier):

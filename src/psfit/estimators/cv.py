@@ -8,7 +8,12 @@ from psfit.comm import Grid, GridSpec
 from psfit.common.progress import Callback
 from psfit.estimators.classification import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
 from psfit.estimators.constraints import ConstraintArguments
-from psfit.estimators.regression import SparseLinearRegression, SparsePoissonRegression
+from psfit.estimators.regression import (
+    SparseGammaRegression,
+    SparseLinearRegression,
+    SparsePoissonRegression,
+    SparseTweedieRegression,
+)
 from psfit.estimators.selecting import SelectingModel
 from psfit.problem import Sparsity
 
@@ -60,6 +65,51 @@ class SparseLinearRegressionCV(SelectingModel, SparseLinearRegression):
 
 class SparsePoissonRegressionCV(SelectingModel, SparsePoissonRegression):
     """`SparsePoissonRegression` that chooses kappa and gamma."""
+
+
+class SparseGammaRegressionCV(SelectingModel, SparseGammaRegression):
+    """`SparseGammaRegression` that chooses kappa and gamma."""
+
+
+class SparseTweedieRegressionCV(SelectingModel, SparseTweedieRegression):
+    """`SparseTweedieRegression` that chooses kappa and gamma."""
+
+    def __init__(
+        self,
+        kappas: Iterable[int] | None = None,
+        *,
+        gammas: float | Sequence[float] = 1.0,
+        criterion: str = "cv",
+        cv: Any = None,
+        scoring: Any = None,
+        one_standard_error: bool = False,
+        power: float = 1.5,
+        fit_intercept: bool = True,
+        standardize: bool = False,
+        sparsity: Sparsity = "element",
+        solver: BiCADMM | None = None,
+        grid: GridSpec | Grid | None = None,
+        certify: bool = True,
+        verbose: int = 0,
+        callback: Callback | None = None,
+    ) -> None:
+        super().__init__(
+            kappas,
+            gammas=gammas,
+            criterion=criterion,
+            cv=cv,
+            scoring=scoring,
+            one_standard_error=one_standard_error,
+            fit_intercept=fit_intercept,
+            standardize=standardize,
+            sparsity=sparsity,
+            solver=solver,
+            grid=grid,
+            certify=certify,
+            verbose=verbose,
+            callback=callback,
+        )
+        self.power = power
 
 
 class _SelectingClassifier(SelectingModel):

@@ -114,7 +114,13 @@ class SparseModel(Constrained, BaseEstimator):
         self._store_constraints(constraints)
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | int | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        target: str | int | None = None,
+        offset: Any = None,
     ) -> "SparseModel":
         """Fit the model.
 
@@ -133,8 +139,12 @@ class SparseModel(Constrained, BaseEstimator):
             Non-negative weights of the samples' losses; for a file, the name of their column.
         target : str or int, optional
             The target's column in a file, see `FileSource`.
+        offset : array-like (m,) or (m, outputs), or str, optional
+            Numbers that are added to the linear predictors, such as the logarithm of exposure; for a file, the name of
+            their column. With more than two classes there is a column for each class. The model then needs offsets to
+            predict, too; of a file it remembers the column.
         """
-        posed = self._pose(Given(X, y, sample_weight, target))
+        posed = self._pose(Given(X, y, sample_weight, target, offset))
         result = self._solve(posed.problem, posed, self._start(posed))
         self._keep(posed, result)
         warn(result.concerns, posed.grid)
@@ -187,10 +197,10 @@ class SparseModel(Constrained, BaseEstimator):
         check_is_fitted(self)
         return self.learned_.target
 
-    def _predictors(self, X: Any) -> np.ndarray:
-        """``X coef + intercept``, shape ``(m, c)``."""
+    def _predictors(self, X: Any, offset: Any) -> np.ndarray:
+        """``X coef + intercept``, shape ``(m, c)``, plus the offset if the model was fitted with one."""
         check_is_fitted(self)
-        return compute_predictors(self, self.learned_.features, self.result_, X)
+        return compute_predictors(self, self.learned_, self.result_, X, offset)
 
     def to_sklearn(self) -> Any:
         """scikit-learn's own fitted model with the same predictions, for places where PsFiT is not installed."""

@@ -12,7 +12,9 @@ from psfit.common.arguments import integer, number
 from psfit.common.progress import Callback
 from psfit.estimators.display import show_progress
 from psfit.estimators.model import SparseModel
+from psfit.estimators.offsets import choose_offset
 from psfit.estimators.posing import Given, Posed
+from psfit.estimators.reading import as_file
 from psfit.estimators.results import NearOptimal
 from psfit.pipeline.near_optimal import find_close_supports
 
@@ -29,6 +31,7 @@ def near_optimal(
     *,
     sample_weight: Any = None,
     target: str | int | None = None,
+    offset: Any = None,
     time_limit: float | None = None,
     verbose: int = 0,
     callback: Callback | None = None,
@@ -42,7 +45,7 @@ def near_optimal(
     ----------
     model : estimator
         A fitted model of one target, or of several targets with `sparsity="feature"`.
-    X, y, sample_weight, target :
+    X, y, sample_weight, target, offset :
         The samples that it was fitted to, as in `SparseModel.fit`.
     within : float, default=0.01
         How much higher an objective may be, as a share of the best.
@@ -63,7 +66,11 @@ def near_optimal(
     start_time = time.perf_counter()
     within, at_most = WITHIN("within", within), int(AT_MOST("at_most", at_most))
     check_is_fitted(model)
-    posed = model._pose(Given(X, y, sample_weight, target))
+    source = as_file(X, y, sample_weight, target, offset)
+    chosen = choose_offset(model.learned_.offset, offset, source)
+    # A file source that names its offset needs no other.
+    offset = chosen if source is None or source.offset is None else offset
+    posed = model._pose(Given(X, y, sample_weight, target, offset))
     result, problem = model.result_, posed.problem
     if len(result.kappa) != 1 or len(problem.kappa) != 1:
         raise ValueError(f"the model has {len(result.kappa)} independent targets; fit each of them alone")

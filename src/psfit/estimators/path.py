@@ -32,6 +32,7 @@ def sparse_path(
     loss: str = "squared",
     sample_weight: Any = None,
     target: str | int | None = None,
+    offset: Any = None,
     fit_intercept: bool = True,
     standardize: bool = False,
     sparsity: Sparsity = "element",
@@ -48,13 +49,13 @@ def sparse_path(
 
     Parameters
     ----------
-    X, y, sample_weight, target :
+    X, y, sample_weight, target, offset :
         As in `SparseModel.fit`: arrays, tables, tensors, sparse matrices or files.
     kappas : iterable of int, optional
         The limits; by default 1, 2, ... up to the number of features, 50 at most.
     gammas : float or sequence of float, default=1.0
         Inverse weights of the ridge; each has a path of its own.
-    loss : {"squared", "huber", "logistic", "softmax", "squared_hinge", "hinge", "poisson"}
+    loss : {"squared", "huber", "logistic", "softmax", "squared_hinge", "hinge", "poisson", "gamma", "tweedie"}
         The loss, or a registered one; "logistic" becomes softmax for more than two classes.
     fit_intercept, standardize, sparsity, solver, grid, certify, verbose, callback :
         As in the estimators. The solver's exact mode and checkpoints do not apply to paths. A path
@@ -76,7 +77,7 @@ def sparse_path(
     posed = pose_samples(
         settings,
         "sparse_path",
-        Given(X, y, sample_weight, target),
+        Given(X, y, sample_weight, target, offset),
         start_grid(RULES, problem | arguments | completed, X),
     )
     limits = posed.read_limits(kappas)

@@ -1,4 +1,6 @@
-"""Make a problem on data from the arguments of users: arrays or files, targets and weights, checked on all ranks."""
+"""Make a problem on data from the arguments of users: arrays or files, targets, weights and offsets, checked on all
+ranks.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -9,9 +11,10 @@ import torch
 
 from psfit.comm import Grid
 from psfit.common.environment import environment
-from psfit.data import BlockColumns, DesignMatrix, Samples, Source
+from psfit.data import BlockColumns, DesignMatrix, FileSource, Samples, Source
 from psfit.estimators.constraints import Resolved, resolve
 from psfit.estimators.limits import Limits
+from psfit.estimators.offsets import KeptOffset, keep_offset, read_offset, require_logarithms, spread_offset
 from psfit.estimators.reading import (
     Features,
     as_array,
@@ -25,8 +28,8 @@ from psfit.estimators.reading import (
 )
 from psfit.estimators.registry import LOSSES, entry_for
 from psfit.estimators.settings import Settings
-from psfit.estimators.targets import Target
-from psfit.losses import Loss
+from psfit.estimators.targets import Counts, Target
+from psfit.losses import Loss, add_offset
 from psfit.problem import Problem
 
 # The most limits of a path if none are given.
@@ -41,20 +44,26 @@ class Given:
     y: Any = None
     sample_weight: Any = None
     target: str | int | None = None
+    offset: Any = None
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What a fit knows about its data besides its result: the columns of X, the targets, and where it ran."""
+    """What a fit knows about its data besides its result: the columns of X, the targets, and where it ran.
+
+    `offset` says whether the predictors had an offset, or is the column of the files that held it.
+    """
 
     features: Features
     target: Target
     surroundings: dict[str, str] | None = None
+    offset: KeptOffset = False
 
 
 @dataclass(frozen=True)
 class Posed:
-    """The problem, this rank's data and the grid; the targets and the sample weights as they were given.
+    """The problem, this rank's data and the grid; targets and sample weights as they were given, and the offsets
+    ``(m, c)`` if there are some.
 
     The `constraints` are those of the problem, with names.
     """
@@ -66,6 +75,7 @@ class Posed:
     weights: np.ndarray
     learned: Learned
     constraints: Resolved
+    offset: np.ndarray | None = None
 
     @property
     def weighted(self) -> bool:
@@ -89,49 +99,54 @@ def pose_samples(settings: Settings, owner: str, given: Given, grid: Grid) -> Po
     Messages name the `owner`: the estimator or procedure that calls this.
     """
     kind = LOSSES[settings.loss].target
-    matrix, y, weights, features = _read(kind, owner, given, grid)
-    grid.require_same(features=matrix.shape[1], dtype=str(matrix.dtype))
+    matrix, y, weights, features, offset, kept = _read(kind, owner, given, grid)
+    grid.require_same(features=matrix.shape[1], dtype=str(matrix.dtype), offset=kept)
     if not sum_over_nodes(grid, weights.sum(keepdims=True)) > 0:
         raise ValueError("sample_weight is zero everywhere; at least one sample must have a positive weight")
     found, effective = kind.learn(y, weights, settings.fit_intercept, settings.parameters, grid)
     loss = entry_for(settings.loss, found).make(settings.parameters)
     codes = found.encode(y, loss)
     matrix = _own_columns(matrix, settings.fit_intercept, grid)
-    source = Source(
-        matrix,
-        to_tensor(codes, grid, torch.float64),
-        to_tensor(effective.reshape(-1, 1), grid, torch.float64),
-    )
+    target = to_tensor(codes, grid, torch.float64)
+    if offset is not None:
+        given_offset = offset
+        offset = grid.run_together(lambda: spread_offset(given_offset, codes.shape[1], not found.numeric))
+        if isinstance(found, Counts):
+            require_logarithms(offset, settings.fit_intercept, grid)
+        loss, target = add_offset(loss, target, to_tensor(offset, grid, torch.float64))
+    source = Source(matrix, target, to_tensor(effective.reshape(-1, 1), grid, torch.float64))
     problem, constraints = grid.run_together(lambda: _make_problem(settings, loss, features, source.outputs))
     surroundings = environment() | {"device": str(grid.device), "ranks": str(grid.world.size)}
-    return Posed(problem, source, grid, y, weights, Learned(features, found, surroundings), constraints)
+    learned = Learned(features, found, surroundings, kept)
+    return Posed(problem, source, grid, y, weights, learned, constraints, offset)
 
 
-# This rank's matrix, targets and weights, and what is known about the columns.
-Read = tuple[DesignMatrix, np.ndarray, np.ndarray, Features]
+# This rank's matrix, targets and weights, what is known about the columns, the offsets, and what is kept of them.
+Read = tuple[DesignMatrix, np.ndarray, np.ndarray, Features, np.ndarray | None, KeptOffset]
 
 
 def _read(kind: type[Target], owner: str, given: Given, grid: Grid) -> Read:
     """Read the data of this rank, and check what can be checked without the other ranks."""
-    source = grid.run_together(lambda: as_file(given.X, given.y, given.sample_weight, given.target))
+    source = grid.run_together(lambda: as_file(given.X, given.y, given.sample_weight, given.target, given.offset))
     if source is None:
         return grid.run_together(lambda: _read_arrays(kind, owner, given, grid))
     samples = source.read(grid, labelled=given.y is None, numeric=kind.numeric)
-    return grid.run_together(lambda: _read_samples(kind, samples, given))
+    return grid.run_together(lambda: _read_samples(kind, samples, given, source))
 
 
 def _read_arrays(kind: type[Target], owner: str, given: Given, grid: Grid) -> Read:
     values, features = read_new(given.X, owner)
     weights = read_weights(given.sample_weight, values.shape[0])
+    offset = read_offset(given.offset, values.shape[0])
     if given.y is None:
         raise ValueError(f"{owner} requires y to be passed, but the target y is None")
     y = kind.read(as_array(given.y), values.shape[0])
     matrix = place(values, grid)
     require_finite(matrix, features.names)
-    return matrix, y, weights, features
+    return matrix, y, weights, features, offset, keep_offset(given.offset, None)
 
 
-def _read_samples(kind: type[Target], samples: Samples, given: Given) -> Read:
+def _read_samples(kind: type[Target], samples: Samples, given: Given, source: FileSource) -> Read:
     rows, count = samples.matrix.shape
     names = None if samples.names is None else np.array(samples.names, dtype=object)
     weight = given.sample_weight
@@ -139,7 +154,9 @@ def _read_samples(kind: type[Target], samples: Samples, given: Given) -> Read:
     y = samples.y if given.y is None else given.y
     if y is None:
         raise ValueError("y: the file holds no target; pass y, or say where it is with target")
-    return samples.matrix, kind.read(as_array(y), rows), weights, Features(count, names, samples.schema)
+    offset = read_offset(given.offset if samples.offset is None else samples.offset, rows)
+    kept = keep_offset(given.offset, source)
+    return samples.matrix, kind.read(as_array(y), rows), weights, Features(count, names, samples.schema), offset, kept
 
 
 def _own_columns(matrix: DesignMatrix, fit_intercept: bool, grid: Grid) -> DesignMatrix:

@@ -12,35 +12,56 @@ from torch import Tensor
 
 from psfit.comm import GridSpec
 from psfit.data import DesignMatrix, FileSource
+from psfit.estimators.offsets import choose_offset, read_offset, spread_offset
+from psfit.estimators.posing import Learned
 from psfit.estimators.reading import Features, Fitted, as_file, place, read_known, require_finite
 from psfit.estimators.targets import Target
 from psfit.pipeline.result import Result
 
 
-def compute_predictors(fitted: Fitted, features: Features, result: Result, X: Any) -> np.ndarray:
-    """``X coef + intercept``, shape ``(m, c)``; tensors are multiplied on their device, files while they are read."""
-    source = as_file(X)
-    if source is not None:
-        return _read_and_multiply(type(fitted).__name__, features, result, source)
-    values = read_known(X, fitted)
-    where = str(values.device) if isinstance(values, Tensor) else "cpu"
-    matrix = place(values, GridSpec(backend="serial", device=where).build())
-    require_finite(matrix, features.names)
-    return multiply(matrix, result.coef, result.intercept)
+def compute_predictors(fitted: Fitted, learned: Learned, result: Result, X: Any, offset: Any = None) -> np.ndarray:
+    """``X coef + intercept``, shape ``(m, c)``, plus the offset if the fit had one; tensors are multiplied on their
+    device, files while they are read.
+    """
+    source = as_file(X, offset=offset)
+    offset = choose_offset(learned.offset, offset, source)
+    if source is None:
+        values = read_known(X, fitted)
+        where = str(values.device) if isinstance(values, Tensor) else "cpu"
+        matrix = place(values, GridSpec(backend="serial", device=where).build())
+        require_finite(matrix, learned.features.names)
+        return add_offset(multiply(matrix, result.coef, result.intercept), learned, offset)
+    named = replace(source, offset=offset if isinstance(offset, str) else None)
+    found, predictors = _read_and_multiply(type(fitted).__name__, learned.features, result, named)
+    return add_offset(predictors, learned, offset if found is None else found)
 
 
-def _read_and_multiply(owner: str, features: Features, result: Result, source: FileSource) -> np.ndarray:
-    """The same for a file, which is read like the file of the fit. If names are known, only used features are read."""
+def add_offset(predictors: np.ndarray, learned: Learned, offset: Any) -> np.ndarray:
+    """Predictors ``(m, c)`` plus the offset, if there is one."""
+    given = read_offset(offset, len(predictors))
+    if given is None:
+        return predictors
+    return predictors + spread_offset(given, predictors.shape[1], not learned.target.numeric)
+
+
+def _read_and_multiply(
+    owner: str, features: Features, result: Result, source: FileSource
+) -> tuple[np.ndarray | None, np.ndarray]:
+    """The offsets of a file, if it has some, and its predictors without them.
+
+    It is read like the file of the fit. If names are known, only used features are read.
+    """
     coef, names = result.coef, features.names
     if names is not None and len(result.support) > 0:
         names, coef = names[result.support], coef[result.support]
     grid = GridSpec(backend="serial", device="cpu").build()
     bare = replace(source, sample_weight=None)
     known = None if names is None else tuple(names)
-    matrix = bare.read(grid, known, labelled=False, features=features.count, schema=features.schema).matrix
+    samples = bare.read(grid, known, labelled=False, features=features.count, schema=features.schema)
+    matrix = samples.matrix
     if matrix.shape[1] != len(coef):
         raise ValueError(f"X has {matrix.shape[1]} features, but {owner} is expecting {len(coef)}")
-    return multiply(matrix, coef, result.intercept)
+    return samples.offset, multiply(matrix, coef, result.intercept)
 
 
 def multiply(matrix: DesignMatrix, coefficients: np.ndarray, intercept: np.ndarray) -> np.ndarray:

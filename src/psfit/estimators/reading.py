@@ -30,7 +30,9 @@ FLOATS = (torch.float32, torch.float64)
 DENSE_CELLS = 1 << 16
 
 
-def as_file(X: Any, y: Any = None, sample_weight: Any = None, target: Any = None) -> FileSource | None:
+def as_file(
+    X: Any, y: Any = None, sample_weight: Any = None, target: Any = None, offset: Any = None
+) -> FileSource | None:
     """The description of files if X names files, else None; arguments that only files have are then refused."""
     paths = isinstance(X, (list, tuple)) and len(X) > 0 and all(isinstance(part, (str, Path)) for part in X)
     if paths or isinstance(X, (str, Path)):
@@ -42,7 +44,10 @@ def as_file(X: Any, y: Any = None, sample_weight: Any = None, target: Any = None
             raise ValueError(f"y was passed, and target={X.target!r} names one in the file; choose one of them")
         if sample_weight is not None and X.sample_weight is not None:
             raise ValueError("sample_weight was passed, and the FileSource names one; choose one of them")
-        return replace(X, sample_weight=sample_weight) if isinstance(sample_weight, str) else X
+        if offset is not None and X.offset is not None:
+            raise ValueError("offset was passed, and the FileSource names one; choose one of them")
+        X = replace(X, sample_weight=sample_weight) if isinstance(sample_weight, str) else X
+        return replace(X, offset=offset) if isinstance(offset, str) else X
     if target is not None:
         raise ValueError(f"target={target!r} names a column of a file; X is a {type(X).__name__}, so pass y instead")
     return None

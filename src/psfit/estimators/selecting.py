@@ -118,13 +118,20 @@ class SelectingModel(SparseModel):
         self._store_constraints(constraints)
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | int | None = None, groups: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        target: str | int | None = None,
+        offset: Any = None,
+        groups: Any = None,
     ) -> "SelectingModel":
         """Choose the limit and fit the model with it to all samples.
 
         Parameters
         ----------
-        X, y, sample_weight, target :
+        X, y, sample_weight, target, offset :
             As in the plain estimators: arrays, tables, tensors, sparse matrices or files.
         groups : array-like (m,), optional
             Labels of groups, for splitters that keep them together.
@@ -132,7 +139,7 @@ class SelectingModel(SparseModel):
         if self.one_standard_error and self.criterion != "cv":
             raise ValueError(f"one_standard_error needs folds; criterion={self.criterion!r} has no standard errors")
         gammas = read_gammas(self.gammas)
-        posed = self._pose(Given(X, y, sample_weight, target))
+        posed = self._pose(Given(X, y, sample_weight, target, offset))
         kappas = posed.read_limits(self.kappas)
         posed.grid.require_same(
             criterion=self.criterion,

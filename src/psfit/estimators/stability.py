@@ -43,6 +43,7 @@ def stability_selection(
     random_state: int | None = None,
     sample_weight: Any = None,
     target: str | int | None = None,
+    offset: Any = None,
     fit_intercept: bool = True,
     standardize: bool = False,
     sparsity: Sparsity = "element",
@@ -58,7 +59,7 @@ def stability_selection(
 
     Parameters
     ----------
-    X, y, sample_weight, target :
+    X, y, sample_weight, target, offset :
         As in `SparseModel.fit`.
     kappas : iterable of int, optional
         The limits. The frequency of a feature is the highest one over the limits. By default 1, 2, ..., at most 50.
@@ -93,7 +94,7 @@ def stability_selection(
     posed = pose_samples(
         settings,
         "stability_selection",
-        Given(X, y, sample_weight, target),
+        Given(X, y, sample_weight, target, offset),
         start_grid(RULES, problem | arguments | completed, X),
     )
     limits = posed.read_limits(kappas)

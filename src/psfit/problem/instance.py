@@ -173,7 +173,7 @@ class Instance:
         source, loss = self.source, self.problem.loss
         if self.costs.form_known:
             return -self.split.Q.sum(dim=0)
-        slope = source.weight * loss.gradient(torch.zeros_like(source.target), source.target)
+        slope = source.weight * loss.gradient(source.weight.new_zeros(source.target.shape), source.target)
         return source.matrix.rmv(slope.to(source.matrix.dtype))
 
     def restrict(self, features: Tensor) -> "Instance":

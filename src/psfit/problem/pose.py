@@ -3,8 +3,8 @@
 The limit on nonzeros does not depend on the scale of a column, but penalties and tolerances do. So each column is
 divided by its standard deviation (about zero without an intercept). With an intercept it is centred, too. Then nothing
 depends on the units of the columns, except the ridge if `standardize` is off. The data are not changed, and the
-objective keeps its value: the ridge becomes a weight for each coordinate. Targets of a loss of residuals are centred as
-well. Else a large mean would use up the digits in which they differ.
+objective keeps its value: the ridge becomes a weight for each coordinate. Offsets, and targets of a loss of
+residuals, are centred as well. Else a large mean would use up the digits in which they differ.
 """
 
 from dataclasses import dataclass, replace
@@ -17,6 +17,7 @@ from psfit.comm.watch import Watch
 from psfit.data import Affine, DesignMatrix, Source
 from psfit.data.ranges import products_lose_digits, require_moderate_columns, require_moderate_samples
 from psfit.data.raw_form import RawForm
+from psfit.losses import plain_targets
 from psfit.problem.coordinates import Coordinates
 from psfit.problem.costs import Sizes, form_suffices, prefers_raw_form
 from psfit.problem.demands import count_extra, most_counted, require_feasible, scale_box
@@ -46,9 +47,8 @@ def pose(
     problem = replace(problem, kappa=tuple(kappa + extra for kappa in problem.kappa))
     require_moderate_samples(source.target, source.weight, grid)
     totals = _count(source, grid)
-    centred = problem.fit_intercept and problem.loss.of_residual
-    level = totals.mean_targets if centred else torch.zeros_like(totals.mean_targets)
-    source = replace(source, target=source.target - level)
+    level, target = _centre_targets(problem, source, totals)
+    source = replace(source, target=target)
     if raw is not None:
         raw = raw.subtract_level(level, source.split(len(grid.nodes.hosted)))
     elif _reads_raw_form(problem, source, grid, exact, totals):
@@ -93,10 +93,13 @@ def _check_limits(problem: Problem, source: Source) -> Items:
 
 @dataclass(frozen=True)
 class _Totals:
-    """Sums over all samples: their weights (a scalar tensor), weighted means of the targets ``(c,)``, and counts."""
+    """Sums over all samples: their weights (a scalar tensor), weighted means of the targets and of their offsets
+    ``(c,)``, and counts.
+    """
 
     weight: Tensor
     mean_targets: Tensor
+    mean_offsets: Tensor
     samples: int
     node_rows: int
     most_rows: int
@@ -107,8 +110,26 @@ def _count(source: Source, grid: Grid) -> _Totals:
     heights = grid.run_together(lambda: source.split(len(grid.nodes.hosted)).heights)
     highest, most_rows = grid.nodes.maximum(torch.tensor([max(heights), sum(heights)])).tolist()
     rows = weight.new_tensor([source.matrix.shape[0]])
-    totals = grid.nodes.total(torch.cat([weight.sum(dim=0), (weight * source.target).sum(dim=0), rows]))
-    return _Totals(totals[0], totals[1:-1] / totals[0], int(totals[-1]), highest, most_rows)
+    targets = plain_targets(source.target)
+    offsets = source.target.imag if source.target.is_complex() else torch.zeros_like(targets)
+    sums = [(weight * values).sum(dim=0) for values in (targets, offsets)]
+    totals = grid.nodes.total(torch.cat([weight.sum(dim=0), *sums, rows]))
+    means = (totals[1:-1] / totals[0]).view(2, -1)
+    return _Totals(totals[0], means[0], means[1], int(totals[-1]), highest, most_rows)
+
+
+def _centre_targets(problem: Problem, source: Source, totals: _Totals) -> tuple[Tensor, Tensor]:
+    """The part ``(c,)`` of the intercepts that is taken out of the samples, and their targets without it.
+
+    The intercept takes over the mean of the targets where the loss depends on residuals, and that of the offsets.
+    """
+    if not problem.fit_intercept:
+        return torch.zeros_like(totals.mean_targets), source.target
+    if source.target.is_complex():
+        return -totals.mean_offsets, source.target - 1j * totals.mean_offsets
+    if not problem.loss.of_residual:
+        return torch.zeros_like(totals.mean_targets), source.target
+    return totals.mean_targets, source.target - totals.mean_targets
 
 
 def _reads_raw_form(problem: Problem, source: Source, grid: Grid, exact: bool, totals: _Totals) -> bool:

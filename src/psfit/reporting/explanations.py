@@ -21,6 +21,12 @@ def loss_in_words(loss: str) -> tuple[str, str]:
     return known.fits or f"a model with the {name}", known.formula or f"the {name} of \u03b7 and y"
 
 
+def predictor_in_words(offset: bool | str) -> str:
+    """The linear predictor of a sample."""
+    column = f" (column {offset})" if isinstance(offset, str) else ""
+    return "the predictor \u03b7 = a\u2032x + intercept" + (f" + offset{column}" if offset else "")
+
+
 def explain_parameters(loss: str, parameters: dict[str, Any]) -> list[tuple[str, str]]:
     """The fields of the loss that the estimator sets, each with its meaning."""
     entry = LOSSES[loss]

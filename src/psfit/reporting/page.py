@@ -131,7 +131,8 @@ def _problem(
     what: str, formula: str, result: Any, model: Any, gamma: float, limit: str, classes: list[str]
 ) -> list[tuple[str, str]]:
     """Every setting that defines the problem, with its meaning."""
-    rows = [("model", what), ("loss of a sample", f"{formula}, with the predictor \u03b7 = a\u2032x + intercept")]
+    predictor = explanations.predictor_in_words(model.learned_.offset)
+    rows = [("model", what), ("loss of a sample", f"{formula}, with {predictor}")]
     rows += explanations.explain_parameters(result.loss, model.get_params(deep=False))
     rows.append(("limit", f"kappa = {result.kappa[0]}: {limit}"))
     rows += [("subject to", text) for text in result.constraints]

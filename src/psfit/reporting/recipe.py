@@ -37,7 +37,14 @@ def model_recipe(model: Any) -> str:
     kinds = {type(model), *(type(value) for value in given.values() if is_dataclass(value))}
     lines = [*_imports(kinds), ""]
     lines += _call_lines(f"model = {type(model).__name__}", given)
-    return "\n".join([*lines, "model.fit(X, y)"])
+    return "\n".join([*lines, f"model.fit({_samples(model.learned_.offset)})"])
+
+
+def _samples(offset: bool | str) -> str:
+    """The samples as arguments of a call."""
+    if offset is False:
+        return "X, y"
+    return f"X, y, offset={offset!r}" if isinstance(offset, str) else "X, y, offset=offset"
 
 
 def _imports(kinds: set[type]) -> list[str]:
@@ -58,7 +65,8 @@ def path_recipe(path: SparsePath) -> str:
     } | path.settings
     defaults = {"gammas": 1.0, "loss": "squared", "fit_intercept": True, "standardize": False, "sparsity": "element"}
     kept = {name: value for name, value in given.items() if name not in defaults or value != defaults[name]}
-    return "\n".join(["from psfit import sparse_path", "", *_call_lines("path = sparse_path", kept, "X, y")])
+    lines = _call_lines("path = sparse_path", kept, _samples(path.learned.offset))
+    return "\n".join(["from psfit import sparse_path", "", *lines])
 
 
 def _call_lines(function: str, arguments: dict[str, Any], first: str = "") -> list[str]:

@@ -23,6 +23,7 @@ def report(
     *,
     sample_weight: Any = None,
     target: str | int | None = None,
+    offset: Any = None,
     grid: GridSpec | Grid | None = None,
     near_optimal: NearOptimal | None = None,
 ) -> str | None:
@@ -34,7 +35,7 @@ def report(
         What to write about. Of a ``Sparse...CV`` the choice of kappa is shown, too.
     file : str or Path, optional
         Where to write the page (.html). The file is complete or absent, never partial.
-    X, y, sample_weight, target : optional
+    X, y, sample_weight, target, offset : optional
         Samples to summarise and to score the model on, as in `SparseModel.fit`: those of the fit, or others.
     grid : GridSpec, Grid or None
         The ranks that share these samples; None means those of the model's own grid.
@@ -55,7 +56,8 @@ def report(
         text, first = render_page(model, close=near_optimal), True
     else:
         hosts = build_grid(grid or getattr(model, "grid", None), X.device if isinstance(X, Tensor) else None)
-        text = render_page(model, describe(model, X, y, sample_weight, target, grid=hosts), close=near_optimal)
+        samples = describe(model, X, y, sample_weight, target, offset, grid=hosts)
+        text = render_page(model, samples, close=near_optimal)
         first = hosts.world.rank == 0
     if file is None:
         return text

@@ -145,7 +145,7 @@ class Restriction:
     @property
     def value_at_zero(self) -> Tensor:
         """The objective ``(1,)`` where all variables are zero; it needs no columns."""
-        zero = torch.zeros_like(self.target)
+        zero = self.inst.source.weight.new_zeros(self.target.shape)
         return self.total((self.inst.source.weight * self.loss.value(zero, self.target)).sum().reshape(1))
 
     def evaluate(self, x: Tensor) -> Evaluation:

@@ -47,8 +47,10 @@ class ReadRequest:
         The target's column, array or file; None means the default of the format.
     weight : str or None
         The same for sample weights.
+    offset : str or None
+        The same for offsets; None means that none are read.
     columns : tuple of str or None
-        Features by name; None means all columns that are neither target nor weight.
+        Features by name; None means all columns that are neither target nor weight nor offset.
     one_hot : bool
         Turn a column of text into one column for each text, named ``column=text``.
     labelled : bool
@@ -69,6 +71,7 @@ class ReadRequest:
     numeric: bool = False
     schema: Schema | None = None
     fitted: bool = False
+    offset: str | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ class PossibleKinds:
 
 @dataclass(frozen=True)
 class Part:
-    """Some samples of a file: features as rows to read or as a sparse matrix, and target and weights.
+    """Some samples of a file: features as rows to read or as a sparse matrix, and target, weights and offsets.
 
     `open_ended` means that only the sparse columns that occur in the part are known: another part may have more, and
     the first column may not occur.
@@ -93,6 +96,7 @@ class Part:
     weight: np.ndarray | None
     names: tuple[str, ...] | None
     open_ended: bool = False
+    offset: np.ndarray | None = None
 
 
 class DataFile(ABC):

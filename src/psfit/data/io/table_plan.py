@@ -1,4 +1,4 @@
-"""From the columns of a table to features, target and weights: which columns are read, and how their cells are read."""
+"""From the columns of a table to features, target, weights and offsets: which are read, and how."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ class TablePlan:
     target: str | None
     weight: str | None
     sources: tuple[str, ...]
+    offset: str | None = None
 
     @classmethod
     def of(cls, path: Path, types: pa.Schema, wanted: ReadRequest) -> "TablePlan":
@@ -44,15 +45,23 @@ class TablePlan:
                 f"{path}: column {target!r} cannot be both the target and the sample weights; name the target "
                 "(by default it is the last column)"
             )
+        offset = None if wanted.offset is None else _require_column(path, names, "offset", wanted.offset)
+        if offset is not None and offset in (target, weight):
+            raise DataFileError(
+                f"{path}: column {offset!r} cannot be the offset and also the target or the sample weights; name the "
+                "target (by default it is the last column)"
+            )
         # A target that is not read is not a feature either.
-        others = [name for name in names if name not in (target, weight, wanted.target)]
+        others = [name for name in names if name not in (target, weight, offset, wanted.target)]
         sources = _source_columns(path, names, others, wanted)
         if not sources:
             hint = "; semicolons seem to separate its cells, but a .csv file needs commas" if ";" in str(target) else ""
             raise DataFileError(f"{path}: there is no column left for features besides {target!r}{hint}")
         if target in sources:
             raise DataFileError(f"{path}: column {target!r} is the target; leave it out of columns, or name another")
-        return cls(path, types, wanted, target, weight, sources)
+        if offset in sources:
+            raise DataFileError(f"{path}: column {offset!r} is the offset; leave it out of columns")
+        return cls(path, types, wanted, target, weight, sources, offset)
 
     def possible_kinds(self) -> PossibleKinds:
         """The kinds that the types of the columns allow; none for a column that cannot be used.
@@ -82,20 +91,21 @@ class TablePlan:
         return schema.features(self.wanted.columns)
 
     def columns(self, schema: Schema) -> dict[str, Column]:
-        """How every column is read, by name: the columns of the features, of the target and of the weights."""
+        """How every column is read, by name: those of the features, of the target, of weights and of offsets."""
         known = {column.name: column for column in schema.columns}
         found = {name: known[name] for name in self.sources}
         if self.target is not None:
             found[self.target] = Column(self.target, schema.target or "number")
-        if self.weight is not None:
-            boolean = pa.types.is_boolean(self.types.field(self.weight).type)
-            found[self.weight] = Column(self.weight, "boolean" if boolean else "number")
+        for name in (self.weight, self.offset):
+            if name is not None:
+                boolean = pa.types.is_boolean(self.types.field(name).type)
+                found[name] = Column(name, "boolean" if boolean else "number")
         return found
 
     @property
     def other_columns(self) -> list[str]:
-        """The columns that are not features: target and weights."""
-        return [name for name in (self.target, self.weight) if name is not None]
+        """The columns that are not features: target, weights and offsets."""
+        return [name for name in (self.target, self.weight, self.offset) if name is not None]
 
     @property
     def dtype(self) -> np.dtype:
@@ -126,7 +136,7 @@ class TablePlan:
         return out
 
     def values(self, batch: pa.RecordBatch, column: Column, first: int) -> np.ndarray:
-        """The values of the target or of the weights."""
+        """The values of the target, of the weights or of the offsets."""
         cells = self._cells(batch, column, first)
         if column.kind == "category":
             return np.asarray(level_texts(cells).to_numpy(zero_copy_only=False), dtype=str)
@@ -146,6 +156,8 @@ class TablePlan:
     def _remedy(self, name: str) -> str:
         if name == self.weight:
             return "sample weights must be numbers"
+        if name == self.offset:
+            return "offsets must be numbers"
         if self.wanted.fitted:
             return "the model was fitted to another kind of data in this column; correct such cells or drop their rows"
         if name == self.target and self.wanted.numeric:

@@ -68,7 +68,8 @@ class TableFile(DataFile):
         known = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in other_columns.items()}
         rows = TableRows(self, start, stop, schema)
         names = tuple(feature.name for feature in rows.features)
-        return Part(rows, known.get(plan.target or ""), known.get(plan.weight or ""), names)
+        y, weight, offset = (known.get(name or "") for name in (plan.target, plan.weight, plan.offset))
+        return Part(rows, y, weight, names, offset=offset)
 
     def batches_in_range(
         self, start: int, stop: int, columns: list[str], height: int

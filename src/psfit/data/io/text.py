@@ -184,7 +184,8 @@ class TextFile(DataFile):
         if plan.target is not None and not plan.wanted.numeric:
             known[plan.target] = _to_integers(known[plan.target])
         names = tuple(feature.name for feature in features)
-        return Part(spool.all_rows(), known.get(plan.target or ""), known.get(plan.weight or ""), names)
+        y, weight, offset = (known.get(name or "") for name in (plan.target, plan.weight, plan.offset))
+        return Part(spool.all_rows(), y, weight, names, offset=offset)
 
 
 def _memory_stream(content: bytes) -> pa.NativeFile:

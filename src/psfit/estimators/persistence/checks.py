@@ -125,6 +125,7 @@ PARAMETERS: dict[str, Callable[[Any], bool]] = {
     "sparsity": _one_of(("element", "feature")),
     "loss": is_text,
     "huber_delta": is_positive,
+    "power": lambda value: is_number(value) and 1 <= value <= 2,
     "class_weight": _optional(lambda value: value == "balanced" or _several(_is_weight)(value)),
     "criterion": _one_of(("cv", *CRITERIA)),
     "cv": _optional(lambda value: is_count(value, 2)),
@@ -241,9 +242,8 @@ def _check_facts(model: SparseModel, stored: Any) -> None:
     require(isinstance(stored, dict), "its result is not an object")
     names = {field.name for field in fields(Result)} - set(APART)
     require(stored.keys() == names, f"its result lacks or adds {sorted(stored.keys() ^ names)}")
-    losses = [loss.name for loss in possible_losses(model, model.learned_.target)]
     tests: dict[str, Callable[[Any], bool]] = {
-        "loss": _one_of(losses),
+        "loss": _one_of([loss.name for loss in possible_losses(model, model.learned_.target)]),
         "sparsity": _one_of(("element", "feature")),
         "status": _one_of(Status.__members__),
         **dict.fromkeys(("local", "counted"), is_text),
