@@ -92,6 +92,7 @@ class SparseTweedieRegressionCV(SelectingModel, SparseTweedieRegression):
         certify: bool = True,
         verbose: int = 0,
         callback: Callback | None = None,
+        **constraints: Unpack[ConstraintArguments],
     ) -> None:
         super().__init__(
             kappas,
@@ -108,6 +109,7 @@ class SparseTweedieRegressionCV(SelectingModel, SparseTweedieRegression):
             certify=certify,
             verbose=verbose,
             callback=callback,
+            **constraints,
         )
         self.power = power
 

@@ -180,6 +180,7 @@ class SparseTweedieRegression(_LogLinkRegressor):
         warm_start: bool = False,
         verbose: int = 0,
         callback: Callback | None = None,
+        **constraints: Unpack[ConstraintArguments],
     ) -> None:
         super().__init__(
             kappa,
@@ -193,6 +194,7 @@ class SparseTweedieRegression(_LogLinkRegressor):
             warm_start=warm_start,
             verbose=verbose,
             callback=callback,
+            **constraints,
         )
         self.power = power
 
