@@ -20,7 +20,7 @@ from psfit.federated.worker import Policy, Worker
 
 # Clients are processes that are forked from one that has imported PsFiT once, and nothing else.
 PROCESSES = multiprocessing.get_context("forkserver")
-PRELOADED = ["psfit.federated.simulation"]
+PRELOADED = ["psfit.federated.simulation", "psfit.federated.preload"]
 
 
 @dataclass(frozen=True)
