@@ -12,6 +12,8 @@ from psfit import estimators
 from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Axis, Communicator, Grid, Serial
 from psfit.estimators.model import SparseModel
+from psfit.federated.moments import pool_moments
+from psfit.federated.privacy import Privacy
 
 # Arguments that belong to one machine.
 LOCAL_ARGUMENTS = {"grid", "callback", "verbose", "warm_start"}
@@ -38,6 +40,10 @@ class Job:
         Name of the target, for clients that read files.
     classes : list, optional
         All labels of a classifier. Needed, because clients do not show which labels they have.
+    pooled : bool, default=False
+        Squared loss only: sum the products of all columns once, and nothing else.
+    privacy : dict, optional
+        ``epsilon``, ``delta`` and ``clip`` of the differential privacy of a pooled fit; see `Privacy`.
     """
 
     estimator: str
@@ -45,6 +51,8 @@ class Job:
     columns: list[str] | None = None
     target: str | None = None
     classes: list[Any] | None = None
+    pooled: bool = False
+    privacy: dict[str, float] | None = None
 
     def __post_init__(self) -> None:
         kind = getattr(estimators, self.estimator, None) if isinstance(self.estimator, str) else None
@@ -56,6 +64,10 @@ class Job:
             raise JobError(f"{', '.join(sorted(local))}: these arguments belong to one machine, not to a federation")
         if self.is_classifier and not self.classes:
             raise JobError("classes: a classifier needs the list of all labels, because clients do not show theirs")
+        if self.pooled and (self.estimator != "SparseLinearRegression" or self.arguments.get("loss", "squared") != "squared"):
+            raise JobError("pooled: products of columns contain the problem of SparseLinearRegression alone")
+        if self.privacy is not None and (not self.pooled or set(self.privacy) != {"epsilon", "delta", "clip"}):
+            raise JobError("privacy: give epsilon, delta and clip, and pooled=true: noise is added to pooled products")
 
     @property
     def is_classifier(self) -> bool:
@@ -83,13 +95,30 @@ class Job:
         """The job as JSON can hold it."""
         return asdict(self)
 
-    def fit(self, data: "LocalData", world: Communicator) -> SparseModel:
+    def make_privacy(self, fewest: int) -> Privacy | None:
+        """The promise of the job, kept by the noise of any `fewest` clients."""
+        return None if self.privacy is None else Privacy.calibrate(**self.privacy, fewest=fewest)
+
+    def fit(self, data: "LocalData", world: Communicator, fewest: int) -> SparseModel:
         """Fit the estimator to this client's samples together with the other clients."""
         arguments = dict(self.arguments)
         if arguments.get("solver") is not None:
             arguments["solver"] = BiCADMM(**arguments["solver"])
-        model: SparseModel = getattr(estimators, self.estimator)(**arguments, grid=make_grid(world))
+        kind = getattr(estimators, self.estimator)
+        if self.pooled:
+            X, y, weight = pool_moments(data.X, data.y, data.weight, world, self.make_privacy(fewest)).make_samples()
+            fitted: SparseModel = kind(**arguments).fit(self._name_columns(X), y, sample_weight=weight)
+            return fitted
+        model: SparseModel = kind(**arguments, grid=make_grid(world))
         return model.fit(data.X, data.y, sample_weight=data.weight)
+
+    def _name_columns(self, X: np.ndarray) -> Any:
+        """The columns with their names, so that the model knows them."""
+        if self.columns is None:
+            return X
+        import pyarrow as pa
+
+        return pa.table(dict(zip(self.columns, X.T, strict=True)))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from psfit.federated import messages as kinds
@@ -64,6 +64,11 @@ class Outcome:
     exchanged: dict[str, Exchanged]
     sums: int
     absences: list[str] = field(default_factory=list)
+
+    def as_facts(self) -> dict[str, Any]:
+        """All but the model, as JSON can hold it."""
+        exchanged = {name: asdict(one) for name, one in self.exchanged.items()}
+        return {"sums": self.sums, "exchanged": exchanged, "absences": self.absences}
 
 
 class Server:

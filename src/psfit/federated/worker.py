@@ -45,10 +45,10 @@ class Policy:
 class Run:
     """One run of a client: the thread of its program, its link and its keys."""
 
-    def __init__(self, facts: dict[str, Any], identity: Identity, roster: Roster | None, read: Reader) -> None:
+    def __init__(self, facts: dict[str, Any], identity: Identity, roster: Roster | None, read: Reader, fewest: int):
         self.name, self.id, self.secure = identity.name, str(facts["run"]), bool(facts["secure"])
         self.names = tuple(facts["names"])
-        self.job = Job.from_facts(facts["job"])
+        self.job, self.fewest = Job.from_facts(facts["job"]), fewest
         self.keyring = Keyring(identity, roster, self.id) if self.secure and roster is not None else None
         self.link = ClientLink(self.name, self._reveal)
         self.model: SparseModel | None = None
@@ -65,7 +65,7 @@ class Run:
             classes = None if self.job.classes is None else tuple(self.job.classes)
             key = b"" if self.keyring is None else self.keyring.digest_key
             world = FederatedCommunicator(self.names.index(self.name), len(self.names), self.link, classes, key)
-            model = self.job.fit(data, world)
+            model = self.job.fit(data, world, self.fewest)
         except FederationEndedError as error:
             LOG.warning("run %s ended: %s", self.id, error)
         except Exception as error:
@@ -117,7 +117,7 @@ class Worker:
             if self.run is None or self.run.id != facts["run"]:
                 if self.run is not None:
                     self.run.link.end("another run has started")
-                self.run, self.newest = Run(facts, self.identity, self.roster, self.read), None
+                self.run, self.newest = Run(facts, self.identity, self.roster, self.read, self.policy.min_clients), None
                 LOG.info("run %s started: %s", facts["run"], self.run.job.estimator)
             working_on = None if self.newest is None else [self.newest.session, self.newest.number]
             return Message(kinds.READY, {"number": self.run.link.next_result, "working_on": working_on})
