@@ -10,6 +10,7 @@ from flwr.app import Message as FlowerMessage
 from flwr.serverapp import Grid, ServerApp
 
 from psfit.federated.flower_client import make_content, read_content
+from psfit.federated.files import FAILURE, MODEL, ORDER, RESULT, SUMS, write_whole
 from psfit.federated.job import Job
 from psfit.federated.messages import START, Message
 from psfit.federated.server import Server, ServerSettings
@@ -19,8 +20,8 @@ LOG = logging.getLogger("psfit.federated.server")
 # Seconds between two looks for replies, and between two looks for new nodes.
 POLL = 0.2
 LOOK = 2.0
-# The files of a run in its folder.
-ORDER, MODEL, RESULT, FAILURE, SUMS = "order.json", "model.psfit", "result.json", "failure.txt", "sums"
+
+
 
 app = ServerApp()
 
@@ -99,9 +100,3 @@ def main(grid: Grid, context: Context) -> None:
     write_whole(folder / MODEL, outcome.model)
     write_whole(folder / RESULT, json.dumps(outcome.as_facts(), indent=1).encode())
 
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a whole file or nothing."""
-    part = path.with_suffix(".part")
-    part.write_bytes(content)
-    part.replace(path)

@@ -136,3 +136,14 @@ def _read_key(text: object, path: Path) -> bytes:
     if len(key) != KEY_BYTES:
         raise IdentityError(f"{path} holds a key that is not {KEY_BYTES} bytes in hexadecimal digits")
     return key
+
+
+def write_public(identity: Identity, path: Path) -> None:
+    """Write what others may know of an identity."""
+    path.write_text(json.dumps({"name": identity.name, "public": identity.public.hex()}))
+
+
+def read_public(path: Path) -> tuple[str, bytes]:
+    """The name and the public key in a file of `write_public`."""
+    facts = _read(path, "public key", "name", "public")
+    return check_name(facts["name"]), _read_key(facts["public"], path)

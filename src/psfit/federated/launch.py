@@ -60,7 +60,7 @@ def write_app(folder: Path) -> Path:
     (folder / "pyproject.toml").write_text(APP)
     (package / "__init__.py").write_text('"""PsFiT on Flower."""\n')
     for side in ("client", "server"):
-        text = f'"""PsFiT on Flower."""\n\nfrom psfit.federated.flower_{side} import app as app\n'
+        text = f'"""PsFiT on Flower."""\n\nfrom psfit.federated import flower_{side}\n\napp = flower_{side}.app\n'
         (package / f"{side}_app.py").write_text(text)
     return folder
 
@@ -115,7 +115,7 @@ def submit_run(app: Path, run_folder: Path, address: str, certificates: Certific
     command = [_find_program("flwr"), "run", str(app), CONNECTION, "--run-config", f'folder="{run_folder}"']
     done = subprocess.run(command, env=_environment(home), capture_output=True, text=True)
     if done.returncode != 0:
-        raise RuntimeError(f"Flower did not start the run: {(done.stdout + done.stderr).strip()[-500:]}")
+        raise RuntimeError(f"Flower did not start the run: {(done.stdout + done.stderr).strip()[-2000:]}")
 
 
 def wait_for_port(host: str, port: int, process: subprocess.Popen, log: Path, seconds: float = 120.0) -> None:

@@ -52,7 +52,7 @@ class ClientLink:
         self.update: Update | None = None
         self.results: dict[int, SumResult] = {}
         self.failure: str | None = None
-        self._ended: str | None = None
+        self.ended: str | None = None
         self._total = self._sent = ring.zeros(0)
 
     def exchange(self, label: Label, words: np.ndarray) -> np.ndarray:
@@ -61,9 +61,9 @@ class ClientLink:
         with self.condition:
             self.update = Update(self.number, label, added, finite)
             self.condition.notify_all()
-            self.condition.wait_for(lambda: self._ended is not None or self.number in self.results)
-            if self._ended is not None:
-                raise FederationEndedError(self._ended)
+            self.condition.wait_for(lambda: self.ended is not None or self.number in self.results)
+            if self.ended is not None:
+                raise FederationEndedError(self.ended)
             result = self.results.pop(self.number)
             self.number, self.update = self.number + 1, None
         if result.words.shape != words.shape:
@@ -85,7 +85,7 @@ class ClientLink:
     def end(self, reason: str) -> None:
         """End the program at its next sum."""
         with self.condition:
-            self._ended = reason
+            self.ended = reason
             self.condition.notify_all()
 
     def take(self, results: list[SumResult]) -> None:

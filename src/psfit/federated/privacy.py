@@ -42,10 +42,7 @@ class Privacy:
         """The least noise for a promise."""
         if not (epsilon > 0 and 0 < delta < 1 and clip > 0 and math.isfinite(clip)):
             raise ValueError("privacy: epsilon and clip must be positive numbers, and delta between 0 and 1")
-        accounting = _import_accounting()
-        multiplier = accounting.calibrate_dp_mechanism(
-            accounting.pld.PLDAccountant, accounting.GaussianDpEvent, epsilon, delta, tol=1e-4
-        )
+        multiplier = float(_import_accounting().get_sigma_gaussian(epsilon, delta))
         return cls(account(multiplier, delta), delta, clip, multiplier, fewest)
 
     @property
@@ -59,11 +56,8 @@ class Privacy:
 
 
 def account(noise_multiplier: float, delta: float) -> float:
-    """The epsilon of one Gaussian mechanism, by the accountant of dp-accounting."""
-    accounting = _import_accounting()
-    accountant = accounting.pld.PLDAccountant()
-    accountant.compose(accounting.GaussianDpEvent(noise_multiplier))
-    return float(accountant.get_epsilon(delta))
+    """The epsilon of one Gaussian mechanism, computed by dp-accounting."""
+    return float(_import_accounting().get_epsilon_gaussian(noise_multiplier, delta))
 
 
 def clip_rows(rows: np.ndarray, length: float) -> np.ndarray:

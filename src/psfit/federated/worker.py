@@ -89,6 +89,8 @@ class Worker:
         self.run: Run | None = None
         self.lock = threading.RLock()
         self.newest: Place | None = None
+        # Set when the server has ended a run.
+        self.over = threading.Event()
 
     def handle(self, message: Message) -> Message:
         """The answer to a message of the server."""
@@ -215,6 +217,7 @@ class Worker:
         if run is not None:
             run.link.end(str(message.facts.get("reason", "the server has ended the run")))
             LOG.info("run %s is over", run.id)
+            self.over.set()
         return Message(kinds.ENDED)
 
     def _find_run(self, message: Message) -> Run | None:
