@@ -1,5 +1,6 @@
 """Who is there: invitations, questions to clients and their replies, and what each client has exchanged."""
 
+import contextlib
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,8 @@ from psfit.federated.messages import Message
 LOG = logging.getLogger("psfit.federated.server")
 # Seconds between two invitations of a client that is not there.
 INVITATION_PAUSE = 2.0
+# Seconds to wait until clients know that a run is over.
+LAST_WAIT = 30.0
 
 
 class FederationError(RuntimeError):
@@ -59,12 +62,16 @@ class Contacts:
         self.needs: dict[str, int] = {}
         self.absences: list[str] = []
         self._invited: dict[str, float] = {}
+        # The number of the last invitation of each client, and the last one whose answer says nothing any more.
+        self._invitations = dict.fromkeys(names, 0)
+        self._outdated = dict.fromkeys(names, 0)
 
     def ask(
         self, requests: Mapping[str, Message], place: Place, timeout: float, expected: Sequence[str]
     ) -> dict[str, Message]:
         """Send requests, and collect the replies that arrive in time."""
         for name, request in requests.items():
+            self._outdated[name] = self._invitations[name]
             self._send(name, request)
             self.exchanged[name].sums += request.kind == kinds.SUM
         return self.collect(requests, place, timeout, expected)
@@ -107,12 +114,18 @@ class Contacts:
         for name in names:
             if now - self._invited.get(name, -INVITATION_PAUSE) >= INVITATION_PAUSE:
                 self._invited[name] = now
-                self._send(name, self.invitation)
+                self._invitations[name] += 1
+                facts = self.invitation.facts | {"invitation": self._invitations[name]}
+                self._send(name, Message(self.invitation.kind, facts))
 
-    def end(self, run: str, reason: str) -> None:
-        """Tell all clients that the run is over."""
+    def end(self, run: str, reason: str, present: Iterable[str]) -> None:
+        """Tell all clients that the run is over, and wait a while until those that are present know."""
+        over = Place(-1, -1)
+        asked = Message(kinds.END, place_facts(run, over, reason=reason))
         for name in self.names:
-            self._send(name, Message(kinds.END, {"run": run, "reason": reason}))
+            self._send(name, asked)
+        with contextlib.suppress(FederationError):
+            self.collect(present, over, LAST_WAIT, [kinds.ENDED])
 
     def note_absence(self, names: Iterable[str], why: str) -> None:
         """Keep what happened to clients."""
@@ -121,8 +134,10 @@ class Contacts:
             self.absences.append(f"{name} {why}")
 
     def _note_return(self, name: str, reply: Message, place: Place) -> None:
-        # A client that still works on this very sum is slow, but has not been away.
-        if reply.facts.get("working_on") == [place.session, place.number]:
+        # A client that still works on this very sum is slow, but has not been away. Answers to old invitations arrive
+        # late, when the client has long been asked for more.
+        old = reply.kind == kinds.READY and reply.facts.get("invitation", 0) <= self._outdated[name]
+        if old or reply.facts.get("working_on") == [place.session, place.number]:
             return
         number = reply.facts.get("number")
         if isinstance(number, int) and number >= 0:

@@ -36,6 +36,8 @@ LOG = logging.getLogger("psfit.federated")
 # Seconds between two looks for the end, and for the last answers to leave a client.
 POLL = 0.5
 LAST_ANSWERS = 5.0
+# Seconds after which a client with an answer does not wait for the end of the run any more.
+LAST_WAIT = 60.0
 
 
 def serve_run(
@@ -65,13 +67,10 @@ def serve_run(
         LOG.info("the run has started; waiting for clients: %s", ", ".join(names))
         while not (folder / RESULT).exists():
             if (folder / FAILURE).exists():
-                # Clients still have to learn that the run is over.
-                time.sleep(LAST_ANSWERS)
                 raise FederationError((folder / FAILURE).read_text())
             if link.poll() is not None:
                 raise FederationError(f"Flower's SuperLink has ended; {log} has the reason")
             time.sleep(POLL)
-        time.sleep(LAST_ANSWERS)
     facts: dict[str, Any] = json.loads((folder / RESULT).read_text())
     return facts
 
@@ -85,8 +84,10 @@ def join_run(worker: Worker, superlink: str, authority: Path | None, log: Path, 
             open_socket(worker, address),
             start_program("flower-supernode", *arguments, home=Path(place, "flower"), log=log) as node,
         ):
-            deadline = time.monotonic() + patience
-            while not worker.over.wait(POLL):
+            deadline, end = time.monotonic() + patience, float("inf")
+            while not worker.over.wait(POLL) and time.monotonic() < end:
+                if worker.reported.is_set():
+                    end = min(end, time.monotonic() + LAST_WAIT)
                 if node.poll() is not None:
                     raise FederationError(f"Flower's SuperNode has ended; {log} has the reason")
                 if worker.run is None and time.monotonic() > deadline:

@@ -34,11 +34,13 @@ class FlowerTransport:
         self.nodes: dict[str, int] = {}
         self._waiting: dict[str, int] = {}
         self._asked: dict[int, float] = {}
+        self._inviting: dict[str, int] = {}
         self._arrived: list[tuple[str, Message]] = []
 
     def send(self, name: str, message: Message) -> None:
         online = set(self.grid.get_node_ids())
         self.nodes = {known: node for known, node in self.nodes.items() if node in online}
+        self._inviting = {number: node for number, node in self._inviting.items() if node in online}
         if name in self.nodes:
             self._push(self.nodes[name], message)
         elif message.kind == START:
@@ -58,15 +60,21 @@ class FlowerTransport:
         return self._arrived.pop(0)
 
     def _push(self, node: int, message: Message) -> None:
+        # A node that is busy needs one invitation only.
+        if message.kind == START and node in self._inviting.values():
+            return
         pushed = FlowerMessage(make_content(message.pack()), node, "query")
         for number in self.grid.push_messages([pushed]):
             if number is not None:
                 self._waiting[number] = node
+                if message.kind == START:
+                    self._inviting[number] = node
 
     def _pull(self) -> None:
         if not self._waiting:
             return
         for reply in self.grid.pull_messages(list(self._waiting)):
+            self._inviting.pop(reply.metadata.reply_to_message_id, None)
             node = self._waiting.pop(reply.metadata.reply_to_message_id, None)
             if node is None:
                 continue

@@ -100,9 +100,9 @@ class Server:
                     self._open_session()
                 outcome = self._make_sum()
         except FederationError as error:
-            self.contacts.end(self.log.run, str(error))
+            self.contacts.end(self.log.run, str(error), self.members)
             raise
-        self.contacts.end(self.log.run, "the run is complete")
+        self.contacts.end(self.log.run, "the run is complete", self.members)
         return outcome
 
     def _wait_for_all(self) -> None:

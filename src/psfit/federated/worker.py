@@ -91,6 +91,8 @@ class Worker:
         self.newest: Place | None = None
         # Set when the server has ended a run.
         self.over = threading.Event()
+        # Set when this client has told the server that it has the answer.
+        self.reported = threading.Event()
 
     def handle(self, message: Message) -> Message:
         """The answer to a message of the server."""
@@ -122,7 +124,8 @@ class Worker:
                 self.run, self.newest = Run(facts, self.identity, self.roster, self.read, self.policy.min_clients), None
                 LOG.info("run %s started: %s", facts["run"], self.run.job.estimator)
             working_on = None if self.newest is None else [self.newest.session, self.newest.number]
-            return Message(kinds.READY, {"number": self.run.link.next_result, "working_on": working_on})
+            number, invitation = self.run.link.next_result, facts.get("invitation", 0)
+            return Message(kinds.READY, {"number": number, "working_on": working_on, "invitation": invitation})
 
     def _object(self, facts: dict[str, Any]) -> str | None:
         """Why this client does not take part in a run; None if it does."""
@@ -200,6 +203,7 @@ class Worker:
         return run.reply[1]
 
     def _report_done(self, run: Run, wants_model: bool) -> Message:
+        self.reported.set()
         parts = {"model": pack_model(run.model)} if wants_model and run.model is not None else {}
         return Message(kinds.DONE, {"digest": run.digest}, parts)
 
