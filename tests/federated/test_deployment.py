@@ -34,9 +34,7 @@ def write_certificates(folder):
         return builder.not_valid_before(now).not_valid_after(now + datetime.timedelta(days=1))
 
     authority = certify("authority", authority_key).add_extension(x509.BasicConstraints(True, None), critical=True)
-    here = x509.SubjectAlternativeName(
-        [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    )
+    here = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
     server = certify("localhost", server_key).add_extension(here, critical=False)
     pem = serialization.Encoding.PEM
     files = {"authority": authority, "certificate": server}

@@ -1,5 +1,7 @@
 """Clients and servers that fail: killed and started again, slow, or sending what they must not."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
@@ -65,7 +67,7 @@ def test_a_client_that_is_killed_and_comes_back_changes_nothing(problem):
     transports = []
 
     class Watched(Failing):
-        plan = {5: lambda self: self.kill("d"), 9: lambda self: self.start("d")}
+        plan: ClassVar = {5: lambda self: self.kill("d"), 9: lambda self: self.start("d")}
 
         def __init__(self, members):
             transports.append(self)
@@ -93,7 +95,7 @@ def test_server_and_clients_that_are_killed_go_on_from_the_sums_on_disk(problem,
         raise CrashError
 
     class Crashing(Failing):
-        plan = {7: crash}
+        plan: ClassVar = {7: crash}
 
     transport = Crashing(make_members(data, SETTINGS))
     try:
@@ -137,7 +139,7 @@ def test_a_false_update_is_refused_with_its_client_and_poisons_nothing(problem, 
     data, pooled = problem
 
     class Tampering(Failing):
-        plan = {"tamper": tamper}
+        plan: ClassVar = {"tamper": tamper}
 
     settings = ServerSettings(secure=False, timeout=2.0, patience=60.0)
     found = simulate(JOB, data, settings, connect=Tampering)
@@ -188,5 +190,3 @@ def test_clients_refuse_runs_that_they_do_not_trust(problem):
     assert worker.handle(Message("sum", {"run": "r", "place": [1, 0], "members": []})).kind == "behind"
     with pytest.raises(ValueError, match="secure sums need at least 3"):
         ServerSettings(min_clients=2)
-
-

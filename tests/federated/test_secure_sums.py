@@ -1,4 +1,4 @@
-"""What the server and other clients can see: masked numbers are uniform, new in each run, and only their sum is right."""
+"""What the server and other clients can see: uniform numbers, new in each run; only their sum is right."""
 
 import numpy as np
 import pytest

@@ -61,8 +61,8 @@ def _begin(command: Callable[..., None]) -> Callable[..., None]:
 
 for command in (fit, path, predict, inspect, report, near_optimal, demo, bench, compile):
     app.command()(_begin(command))
-for command in federated.registered_commands:
-    command.callback = _begin(command.callback)
+for part in federated.registered_commands:
+    part.callback = None if part.callback is None else _begin(part.callback)
 app.add_typer(federated, name="federated")
 
 

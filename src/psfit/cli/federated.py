@@ -61,7 +61,7 @@ def server(
     patience: Patience = 3600.0,
     out: Out = None,
 ) -> None:
-    """Start a SuperLink, run a job over the clients, and write the model. The same command goes on with a stopped run."""
+    """Start a SuperLink, run a job over the clients, and write the model; goes on with a run that was stopped."""
     from psfit.federated.deployment import serve_run
     from psfit.federated.files import MODEL
     from psfit.federated.job import Job

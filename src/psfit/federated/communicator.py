@@ -1,8 +1,8 @@
 """The communicator of a federation: every reduction is one sum over the clients, through the server.
 
-Sums are sums. A copy of the first client's numbers is a sum in which the others add nothing. A maximum is rounded up to a
-power of two and found by one sum that shows nothing else. What clients must have in common is not sent: its digest travels
-with the next sum, and the server ends a run in which digests differ.
+Sums are sums. A copy of the first client's numbers is a sum in which the others add nothing. A maximum is rounded up to
+a power of two and found by one sum that shows nothing else. What clients must have in common is not sent: its digest
+travels with the next sum, and the server ends a run in which digests differ.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ class FederatedCommunicator(Communicator):
         return True
 
     def gather_failures(self, message: bytes) -> list[bytes]:
-        """This client's failure; others learn of a failure, but not of its text, at their next sum."""
+        """The failure of this client; others learn of a failure, but not of its text, at their next sum."""
         if message:
             self.link.fail(RuntimeError(message.decode().partition(":")[0]))
         return [message if rank == self.rank else b"" for rank in range(self.size)]

@@ -9,8 +9,8 @@ from flwr.app import Context
 from flwr.app import Message as FlowerMessage
 from flwr.serverapp import Grid, ServerApp
 
-from psfit.federated.flower_client import make_content, read_content
 from psfit.federated.files import FAILURE, MODEL, ORDER, RESULT, SUMS, write_whole
+from psfit.federated.flower_client import make_content, read_content
 from psfit.federated.job import Job
 from psfit.federated.messages import START, Message
 from psfit.federated.server import Server, ServerSettings
@@ -20,7 +20,6 @@ LOG = logging.getLogger("psfit.federated.server")
 # Seconds between two looks for replies, and between two looks for new nodes.
 POLL = 0.2
 LOOK = 2.0
-
 
 
 app = ServerApp()
@@ -107,4 +106,3 @@ def main(grid: Grid, context: Context) -> None:
         raise
     write_whole(folder / MODEL, outcome.model)
     write_whole(folder / RESULT, json.dumps(outcome.as_facts(), indent=1).encode())
-

@@ -64,7 +64,9 @@ class Job:
             raise JobError(f"{', '.join(sorted(local))}: these arguments belong to one machine, not to a federation")
         if self.is_classifier and not self.classes:
             raise JobError("classes: a classifier needs the list of all labels, because clients do not show theirs")
-        if self.pooled and (self.estimator != "SparseLinearRegression" or self.arguments.get("loss", "squared") != "squared"):
+        if self.pooled and (
+            self.estimator != "SparseLinearRegression" or self.arguments.get("loss", "squared") != "squared"
+        ):
             raise JobError("pooled: products of columns contain the problem of SparseLinearRegression alone")
         if self.privacy is not None and (not self.pooled or set(self.privacy) != {"epsilon", "delta", "clip"}):
             raise JobError("privacy: give epsilon, delta and clip, and pooled=true: noise is added to pooled products")

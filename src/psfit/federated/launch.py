@@ -1,4 +1,4 @@
-"""Flower's programs for one federation: the SuperLink of the server, the SuperNode of a client, and the app they run."""
+"""Flower's programs: the SuperLink of the server, the SuperNode of a client, and the app that they run."""
 
 import contextlib
 import logging

@@ -38,8 +38,8 @@ class Update:
 class ClientLink:
     """Connects the thread of a client's program with the thread that answers the server.
 
-    The program asks for sums one after the other, and the server's results answer them. A program that starts again asks
-    for the same sums again; the server sends it all results so far, and it reaches the present without its own help.
+    The program asks for sums one after the other, and the server's results answer them. A program that starts again
+    asks for the same sums again; the server sends it all results so far, and so it reaches the present.
 
     In sums of iterates each client adds the change of its numbers since the last sum that contained them. The total
     therefore keeps the last numbers of a client that is away.

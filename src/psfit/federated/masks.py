@@ -3,8 +3,8 @@
 For message k of a session client i sends ``v_i + g_i + sum_j +-m_ij`` modulo 2^256, where
 
 - m_ij is known to clients i and j alone and cancels in the sum. Its key comes from X25519 keys that both have made for
-  this one message. The public keys travel with the message before, sealed for each receiver with the keys of the pinned
-  identities, so that the server can neither read nor replace them.
+  this one message. The public keys travel with the message before, sealed for each receiver with the keys of the
+  pinned identities, so that the server cannot replace them.
 - g_i comes from the secret that all clients share and the server does not have. Clients remove it from the sum.
 
 Each private key of a message is divided into Shamir shares for the other clients. If client i does not send its message,
@@ -103,7 +103,9 @@ class Keyring:
             try:
                 content = cipher.decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], about)
             except import_cryptography().InvalidTag:
-                raise MaskError(f"the keys of client {name!r} are not sealed with the key that the roster pins") from None
+                raise MaskError(
+                    f"the keys of client {name!r} are not sealed with the key that the roster pins"
+                ) from None
             self._keys[place].publics[name] = content[:KEY_BYTES]
             self._keys[place].shares[name] = content[KEY_BYTES:]
 

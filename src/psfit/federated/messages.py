@@ -82,9 +82,7 @@ class Label:
     def from_facts(cls, facts: Any) -> "Label":
         """The label in facts; raises ValueError if there is none."""
         try:
-            label = cls(
-                str(facts["operation"]), int(facts["count"]), str(facts["phase"]), str(facts["digest"])
-            )
+            label = cls(str(facts["operation"]), int(facts["count"]), str(facts["phase"]), str(facts["digest"]))
         except (TypeError, KeyError, ValueError):
             raise ValueError("an update without a label") from None
         if label.count < 0:

@@ -1,7 +1,7 @@
 """The squared loss in one sum: the products of all columns, pooled once, contain the whole problem.
 
-With ``Z = [X, y, 1]`` the clients sum ``Z' W Z``. Every client then makes a few samples with exactly these weights, means
-and products, and fits them alone: objective, answer and proof are those of all samples together.
+With ``Z = [X, y, 1]`` the clients sum ``Z' W Z``. Every client then makes a few samples with exactly these weights,
+means and products, and fits them alone: objective, answer and proof are those of all samples together.
 """
 
 from dataclasses import dataclass
@@ -69,6 +69,6 @@ def _require_moderate_means(means: np.ndarray, scatter: np.ndarray, weight: floa
         worst = int(far.argmax())
         name = "y" if worst == len(means) - 1 else f"X, column {worst}"
         raise ValueError(
-            f"{name}: its mean is more than {FAR_FROM_ZERO:g} standard deviations from zero; subtract a number that all "
-            "clients agree on, or fit without pooled=true"
+            f"{name}: its mean is more than {FAR_FROM_ZERO:g} standard deviations from zero; subtract a number that "
+            "all clients agree on, or fit without pooled=true"
         )

@@ -1,8 +1,8 @@
 """Differential privacy for the pooled products: clipped samples, Gaussian noise, and a proved epsilon.
 
 Each sample is scaled so that ``(x, y)`` has length at most `clip`. One sample more or less then changes the pooled
-products by at most ``clip^2 + 1``. Each client adds Gaussian noise; the noise of any `fewest` clients together is enough
-for the promised epsilon and delta, so the promise holds even if all others pool what they know.
+products by at most ``clip^2 + 1``. Each client adds Gaussian noise; the noise of any `fewest` clients together is
+enough for the promised epsilon and delta, so the promise holds even if all others pool what they know.
 """
 
 import math

@@ -2,8 +2,8 @@
 
 A number x is the integer ``round(x 2^112)`` modulo 2^256. Sums modulo 2^256 are exact, so a sum over N clients differs
 from the exact sum of their float64 numbers by at most ``N 2^-113`` (about N 1e-34). It is then rounded to float64, to
-about one unit in the last place. Numbers must be smaller than 2^110 (about 1e33). Infinities and NaN have places of their
-own far above, so that a sum that contains one is infinite or NaN again, and never a wrong finite number.
+about one unit in the last place. Numbers must be smaller than 2^110 (about 1e33). Infinities and NaN have places of
+their own far above, so that a sum that contains one is infinite or NaN again, and never a wrong finite number.
 """
 
 import numpy as np

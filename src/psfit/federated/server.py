@@ -183,15 +183,13 @@ class Server:
     def _complete(self, place: Place, label: Label, replies: dict[str, Message]) -> None:
         """Add the updates, keep the result, and note who takes part in the next sum."""
         total = ring.zeros(label.count)
-        for name, reply in replies.items():
+        for reply in replies.values():
             total = ring.add(total, ring.from_bytes(reply.parts["words"], label.count))
         missing = [name for name in self.members if name not in replies]
         members = tuple(name for name in self.members if name in replies)
         self.contacts.note_absence(missing, f"sent no update {place.number}")
         if missing and self.settings.secure:
-            asked = Message(
-                kinds.SHARES, place_facts(self.log.run, place, owners=missing, members=list(self.members))
-            )
+            asked = Message(kinds.SHARES, place_facts(self.log.run, place, owners=missing, members=list(self.members)))
             given = self.contacts.ask(dict.fromkeys(members, asked), place, self.settings.timeout, [kinds.GIVEN])
             try:
                 masks = find_missing_masks(self.log.run, place, missing, self.prepared_for, self.keys, given, members)
@@ -252,6 +250,6 @@ class Server:
             return
         others = [name for name, value in values.items() if value != common] if 2 * count > len(values) else values
         raise FederationError(
-            f"the clients {complaint}; {', '.join(others)} differ(s) from the others. All clients need the same version "
-            "of PsFiT and columns with the same meaning"
+            f"the clients {complaint}; {', '.join(others)} differ(s) from the others. All clients need the same "
+            "version of PsFiT and columns with the same meaning"
         )

@@ -1,4 +1,4 @@
-"""The server's checkpoint: the results of all sums of a run, on disk. A run goes on from them after any interruption."""
+"""The server's checkpoint: the results of all sums of a run, on disk. A stopped run goes on from them."""
 
 import json
 import os

@@ -191,7 +191,9 @@ class Worker:
             # The other clients go on with the last numbers of this one that were finite.
             LOG.warning("run %s: update %d is not finite and was not sent", run.id, place.number)
             return self._refuse("its update is not finite")
-        words, parts, facts = update.words, {}, {"label": update.label.as_facts()}
+        words = update.words
+        facts: dict[str, Any] = {"label": update.label.as_facts()}
+        parts: dict[str, bytes] = {}
         if run.keyring is not None:
             boxes = {name: message.parts[f"box-{name}"] for name in members if name != run.name}
             run.keyring.receive(place, boxes)

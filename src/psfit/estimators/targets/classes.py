@@ -25,7 +25,9 @@ def _take_agreed(local: np.ndarray, agreed: np.ndarray) -> np.ndarray:
     """The agreed classes in the type of the local labels."""
     classes = np.unique(agreed.astype(str) if local.dtype.kind not in "biuf" else agreed)
     if not np.isin(local, classes).all():
-        raise ValueError(f"y: a label is none of the {len(classes)} agreed classes; correct it, or agree on other classes")
+        raise ValueError(
+            f"y: a label is none of the {len(classes)} agreed classes; correct it, or agree on other classes"
+        )
     return classes
 
 
