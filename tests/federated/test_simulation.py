@@ -41,7 +41,7 @@ def divide(X, y, clients):
 @pytest.mark.parametrize("clients", [4, 16])
 @pytest.mark.parametrize("kind", ["squared", "logistic", "softmax"])
 def test_a_federation_gives_the_pooled_answer(kind, clients, secure):
-    X, y, name, classes = make_problem(kind, np.random.default_rng(3), clients)
+    X, y, name, classes = make_problem(kind, np.random.default_rng(3), clients, rows=320 // clients)
     arguments = {"kappa": 3, "certify": False}
     pooled = getattr(psfit, name)(**arguments, solver=psfit.BiCADMM()).fit(X, y)
     job = Job(name, arguments | {"solver": QUICK}, classes=classes)

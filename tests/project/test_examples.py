@@ -65,6 +65,7 @@ def gallery(name: str, options: list[str], folder: Path) -> str:
         ("digits", ["--pictures", "300", "--kappas", "2", "6"], "6 pixels"),
         ("diabetes_interactions", ["--splits", "2", "--most", "4"], "all patients, with certificates"),
         ("stable_features", ["--resamples", "4"], "worst radius is most like worst perimeter"),
+        ("federated_hospitals", ["--share", "0.3"], "secure sums: "),
     ],
 )
 def test_the_gallery(name, options, said, tmp_path):

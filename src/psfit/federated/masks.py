@@ -7,8 +7,8 @@ For message k of a session client i sends ``v_i + g_i + sum_j +-m_ij`` modulo 2^
   pinned identities, so that the server cannot replace them.
 - g_i comes from the secret that all clients share and the server does not have. Clients remove it from the sum.
 
-Each private key of a message is divided into Shamir shares for the other clients. If client i does not send its message,
-enough shares give the masks that are missing in the sum: those of this one message.
+Each private key of a message is divided into Shamir shares for the other clients. If client i does not send its
+message, enough shares give the masks that are missing in the sum: those of this one message.
 """
 
 import os
