@@ -43,6 +43,7 @@ def draw(accuracy: dict[str, float], coefficients: dict[str, np.ndarray], pictur
     most = np.abs(table).max()
     image = right.imshow(table, cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
     right.set_yticks(range(len(coefficients)), list(coefficients))
+    right.xaxis.get_major_locator().set_params(integer=True)
     right.set_xlabel("feature (true ones: " + ", ".join(map(str, TRUE)) + ")")
     right.figure.colorbar(image, label="coefficient")
     right.figure.suptitle(f"Five hospitals, at most {KAPPA} of {FEATURES} features", fontsize="medium")

@@ -58,17 +58,21 @@ class ServerSettings:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: the file of the model, what clients exchanged, the number of sums, and what happened to whom."""
+    """How a run ended: the file of the model, what clients exchanged, the number of sums, and what happened to whom.
+
+    `privacy` holds epsilon, delta and clip of differential privacy, if the job asked for it.
+    """
 
     model: bytes
     exchanged: dict[str, Exchanged]
     sums: int
     absences: list[str] = field(default_factory=list)
+    privacy: dict[str, float] | None = None
 
     def as_facts(self) -> dict[str, Any]:
         """All but the model, as JSON can hold it."""
         exchanged = {name: asdict(one) for name, one in self.exchanged.items()}
-        return {"sums": self.sums, "exchanged": exchanged, "absences": self.absences}
+        return {"sums": self.sums, "exchanged": exchanged, "absences": self.absences, "privacy": self.privacy}
 
 
 class Server:
@@ -82,6 +86,8 @@ class Server:
         if len(names) > ring.MOST_CLIENTS:
             raise ValueError(f"the federation has more than {ring.MOST_CLIENTS} clients")
         self.names, self.log, self.settings = tuple(names), log, settings
+        promise = job.make_privacy(settings.min_clients)
+        self.privacy = None if promise is None else promise.as_facts()
         invitation = {"run": log.run, "names": list(names), "secure": settings.secure, "job": job.as_facts()}
         self.contacts = Contacts(names, transport, Message(kinds.START, invitation))
         # Who takes part in the next sum, with the keys for it, and for whom these keys were made.
@@ -209,7 +215,7 @@ class Server:
         digests = {name: reply.facts.get("digest") for name, reply in replies.items()}
         self._require_one(digests, "ended with different answers")
         model = replies[self.names[0]].parts.get("model", b"")
-        return Outcome(model, self.contacts.exchanged, len(self.log), self.contacts.absences)
+        return Outcome(model, self.contacts.exchanged, len(self.log), self.contacts.absences, self.privacy)
 
     def _agree_on_label(self, replies: dict[str, Message]) -> Label | None:
         """What the updates are for; None if the clients are done. Refuses updates that differ from the others'."""
