@@ -40,7 +40,8 @@ def test_no_slow_library_is_imported(arguments):
 def test_the_help_lists_every_command(call):
     code, out, _ = call("--help")
     assert code == 0
-    assert {"bench", "compile", "demo", "fit", "inspect", "near-optimal", "path", "predict", "report"} == set(COMMANDS)
+    expected = {"bench", "compile", "demo", "federated", "fit", "inspect", "near-optimal", "path", "predict", "report"}
+    assert expected == set(COMMANDS)
     assert all(name in out for name in COMMANDS)
 
 

@@ -36,6 +36,7 @@ DOCUMENTS = [
     "docs/constraints.md",
     "docs/certificate.md",
     "docs/estimators.md",
+    "docs/federated.md",
 ]
 FILE_NAME = re.compile(r"# (\S+\.py)\n")
 NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+]?\d+)?")

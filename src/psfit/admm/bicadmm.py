@@ -116,5 +116,5 @@ def _sum_together(grid: Grid, parts: list[Tensor]) -> list[Tensor]:
     """The sums of several arrays over all ranks by one reduction; nothing is copied if there is one rank."""
     if grid.world.size == 1:
         return parts
-    summed = grid.total(torch.cat([part.flatten() for part in parts])).split([part.numel() for part in parts])
+    summed = grid.total_latest(torch.cat([part.flatten() for part in parts])).split([part.numel() for part in parts])
     return [array.view(part.shape) for array, part in zip(summed, parts, strict=True)]

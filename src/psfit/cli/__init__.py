@@ -17,6 +17,7 @@ import psfit
 from psfit.cli.bench import bench
 from psfit.cli.compile import compile
 from psfit.cli.demo import demo
+from psfit.cli.federated import federated
 from psfit.cli.fit import fit
 from psfit.cli.inspect import inspect
 from psfit.cli.near_optimal import near_optimal
@@ -60,6 +61,9 @@ def _begin(command: Callable[..., None]) -> Callable[..., None]:
 
 for command in (fit, path, predict, inspect, report, near_optimal, demo, bench, compile):
     app.command()(_begin(command))
+for part in federated.registered_commands:
+    part.callback = None if part.callback is None else _begin(part.callback)
+app.add_typer(federated, name="federated")
 
 
 def _print_version(asked: bool) -> None:
