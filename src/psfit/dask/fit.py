@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from urllib.parse import urlparse
 
 from dask.delayed import Delayed
-from distributed import Client, Future, MultiLock, Variable, wait
+from distributed import CancelledError, Client, Future, MultiLock, Variable, wait
+from distributed.comm import CommClosedError
 
 from psfit.comm import PeerLostError
 from psfit.comm.meeting import LOOPBACK, Place
@@ -45,29 +46,35 @@ class Member:
 
 def fit_on_dask(estimator: SparseModel, partitions: Sequence[Delayed], client: Client) -> SparseModel:
     """The fitted estimator; `partitions` give objects of `Partition`."""
-    spec = spec_for_ranks(estimator)
-    # The name is the user's own: only the client and its workers know it.
-    job = Job(uuid.uuid4().hex, estimator, spec)
-    members = _place_partitions(client, client.compute(list(partitions)))
+    job = Job(uuid.uuid4().hex, estimator, spec_for_ranks(estimator))
+    try:
+        members = _place_partitions(client, client.compute(list(partitions)))
+        # A process can be a rank of one fit at a time.
+        with MultiLock([f"psfit-{member.process}" for member in members], client=client):
+            outcomes = _run(client, job, members)
+    except (CommClosedError, CancelledError) as error:
+        raise PeerLostError(f"the Dask cluster was closed or lost during the fit ({type(error).__name__})") from None
+    return read_outcomes(outcomes, [member.address for member in members])
+
+
+def _run(client: Client, job: Job, members: list[Member]) -> list[Outcome]:
+    """The outcomes of all ranks."""
     hosts = tuple(member.host for member in members)
-    # A process can be a rank of one fit at a time.
-    with MultiLock([f"psfit-{member.process}" for member in members], client=client):
-        ranks = [
-            client.submit(
-                run_rank,
-                job,
-                Place(rank, hosts),
-                member.partitions,
-                workers=[member.address],
-                key=f"psfit-fit-{job.name}-{rank}",
-                pure=False,
-            )
-            for rank, member in enumerate(members)
-        ]
-        addresses = [member.address for member in members]
-        with _end_together(client, job.name, ranks, addresses):
-            outcomes = _wait_for(client, ranks, addresses)
-    return read_outcomes(outcomes, addresses)
+    ranks = [
+        client.submit(
+            run_rank,
+            job,
+            Place(rank, hosts),
+            member.partitions,
+            workers=[member.address],
+            key=f"psfit-fit-{job.name}-{rank}",
+            pure=False,
+        )
+        for rank, member in enumerate(members)
+    ]
+    addresses = [member.address for member in members]
+    with _end_together(client, job.name, ranks, addresses):
+        return _wait_for(client, ranks, addresses)
 
 
 def _place_partitions(client: Client, futures: list[Future]) -> list[Member]:
@@ -93,21 +100,12 @@ def _wait_for(client: Client, ranks: list[Future], addresses: list[str]) -> list
     """The outcomes of all ranks; raises an error as soon as one of them is lost."""
     looked = time.monotonic()
     while any(rank.status == RUNNING for rank in ranks):
-        if any(rank.status not in (RUNNING, "finished") for rank in ranks):
-            break
         if time.monotonic() - looked > WATCH:
             _require_workers(client, addresses)
             looked = time.monotonic()
         time.sleep(PAUSE)
-    if client.status != "running":
-        raise PeerLostError("the Dask client was closed during the fit")
-    failed = [rank for rank in ranks if rank.status == "error"]
-    # A lost worker is the cause of the others' errors, and the scheduler may learn of it a moment later.
-    deadline = time.monotonic() + PATIENCE
-    while any(isinstance(rank.exception(), PeerLostError) for rank in failed) and time.monotonic() < deadline:
-        _require_workers(client, addresses)
-        time.sleep(PAUSE * 10)
-    return [rank.result() for rank in [*failed, *ranks]][len(failed) :]
+    _require_workers(client, addresses)
+    return [rank.result() for rank in ranks]
 
 
 def _require_workers(client: Client, addresses: list[str]) -> None:

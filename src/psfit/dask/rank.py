@@ -15,7 +15,7 @@ from psfit.comm.meeting import Place, meet
 from psfit.comm.rendezvous import GivenUpError
 from psfit.common.progress import Progress
 from psfit.estimators.model import SparseModel
-from psfit.estimators.ranks import Outcome, Partition, fit_rank
+from psfit.estimators.ranks import Outcome, Partition, fit_rank, keep_failure
 
 # Seconds between two looks for what rank 0 has told.
 PAUSE = 0.2
@@ -34,17 +34,20 @@ class Job:
 
 def run_rank(job: Job, place: Place, partitions: Sequence[Partition]) -> Outcome:
     """Meet the other ranks, and fit."""
+    _end_quickly()
+    try:
+        return keep_failure(place.rank, lambda: _fit(job, place, partitions))
+    finally:
+        GIVEN_UP.discard(job.name)
 
+
+def _fit(job: Job, place: Place, partitions: Sequence[Partition]) -> Outcome:
     def is_given_up() -> bool:
         return job.name in GIVEN_UP
 
-    _end_quickly()
     job.estimator.set_params(callback=_stop_if(is_given_up, job.estimator.callback))
-    try:
-        with meet(place, lambda text: _share(job.name, place, text, is_given_up), job.spec, is_given_up):
-            return fit_rank(job.estimator, job.spec, lambda: partitions, place.rank)
-    finally:
-        GIVEN_UP.discard(job.name)
+    with meet(place, lambda text: _share(job.name, place, text, is_given_up), job.spec, is_given_up):
+        return fit_rank(job.estimator, job.spec, lambda: partitions, place.rank)
 
 
 def give_up(name: str) -> None:

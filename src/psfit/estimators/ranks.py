@@ -53,26 +53,25 @@ def spec_for_ranks(estimator: SparseModel) -> GridSpec:
 def fit_rank(
     estimator: SparseModel, spec: GridSpec, gather: Callable[[], Sequence[Partition]], rank: int = 0
 ) -> Outcome:
-    """Fit the estimator to the partitions of all ranks; all of them must call this, with their own partitions.
-
-    An error in the data or the arguments is part of the outcome. The loss of another rank is raised, since the engine
-    may start all ranks again.
-    """
+    """Fit the estimator to the partitions of all ranks; all of them must call this, with their own partitions."""
     grid = spec.build()
+    partitions = grid.run_together(gather)
+    samples = grid.run_together(lambda: join_partitions(partitions))
+    holders = keep_row_holders(grid, 0 if samples is None else samples.X.shape[0])
+    if samples is None or holders is None:
+        return Outcome(rank)
+    with warnings.catch_warnings():
+        # The user gets it where the model is read.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        estimator.set_params(grid=holders).fit(samples.X, samples.y, samples.weight)
+    estimator.set_params(grid=spec, callback=None)
+    return Outcome(rank, pickle.dumps(estimator) if holders.world.rank == 0 else None)
+
+
+def keep_failure(rank: int, work: Callable[[], Outcome]) -> Outcome:
+    """The outcome of a rank's work. An error becomes a part of it, so that engines do not try in vain again."""
     try:
-        partitions = grid.run_together(gather)
-        samples = grid.run_together(lambda: join_partitions(partitions))
-        holders = keep_row_holders(grid, 0 if samples is None else samples.X.shape[0])
-        if samples is None or holders is None:
-            return Outcome(rank)
-        with warnings.catch_warnings():
-            # The user gets it where the model is read.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            estimator.set_params(grid=holders).fit(samples.X, samples.y, samples.weight)
-        estimator.set_params(grid=spec, callback=None)
-        return Outcome(rank, pickle.dumps(estimator) if holders.world.rank == 0 else None)
-    except PeerLostError:
-        raise
+        return work()
     except Exception as error:
         return Outcome(rank, failure=_portable(error))
 
@@ -80,12 +79,12 @@ def fit_rank(
 def read_outcomes(outcomes: Sequence[Outcome], places: Sequence[str]) -> SparseModel:
     """The model of all ranks; raises the error of the rank that failed, with a note that names its place."""
     failures = [outcome for outcome in outcomes if outcome.failure is not None]
-    # The others only repeat the message of the rank that failed.
-    causes = [outcome for outcome in failures if not isinstance(outcome.failure, RemoteError)]
-    for outcome in [*causes, *failures]:
-        assert outcome.failure is not None
-        outcome.failure.add_note(f"on rank {outcome.rank} of {len(places)}: {places[outcome.rank]}")
-        raise outcome.failure
+    if failures:
+        # The others only tell that another rank has failed.
+        cause = min(failures, key=lambda outcome: isinstance(outcome.failure, (RemoteError, PeerLostError)))
+        assert cause.failure is not None
+        cause.failure.add_note(f"on rank {cause.rank} of {len(places)}: {places[cause.rank]}")
+        raise cause.failure
     model: SparseModel = pickle.loads(next(outcome.model for outcome in outcomes if outcome.model is not None))
     concerns = list(dict.fromkeys(model.result_.concerns))
     if concerns:
