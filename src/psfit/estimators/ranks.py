@@ -12,11 +12,15 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from psfit.comm import Grid, GridSpec, PeerLostError, RemoteError
 from psfit.comm.row_holders import keep_row_holders
 from psfit.estimators.model import SparseModel
+
+# Where a larger share of the entries is stored than this, a dense matrix is not larger than a sparse one.
+MOST_STORED = 0.5
 
 
 @dataclass(frozen=True)
@@ -60,10 +64,11 @@ def fit_rank(
     holders = keep_row_holders(grid, 0 if samples is None else samples.X.shape[0])
     if samples is None or holders is None:
         return Outcome(rank)
+    X = _store_alike(samples.X, holders)
     with warnings.catch_warnings():
         # The user gets it where the model is read.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        estimator.set_params(grid=holders).fit(samples.X, samples.y, samples.weight)
+        estimator.set_params(grid=holders).fit(X, samples.y, samples.weight)
     estimator.set_params(grid=spec, callback=None)
     return Outcome(rank, pickle.dumps(estimator) if holders.world.rank == 0 else None)
 
@@ -125,7 +130,9 @@ def _stack(parts: list[Any], name: str) -> Any:
     if any(part.shape[1:] != first.shape[1:] for part in parts):
         widths = sorted({part.shape[1] if part.ndim > 1 else 1 for part in parts})
         raise ValueError(f"{name} has partitions with {' and '.join(map(str, widths))} columns; they must have the same")
-    return scipy.sparse.vstack(parts, "csr") if scipy.sparse.issparse(first) else np.concatenate(parts)
+    if any(scipy.sparse.issparse(part) for part in parts):
+        return scipy.sparse.vstack([scipy.sparse.csr_matrix(part) for part in parts], "csr")
+    return np.concatenate(parts)
 
 
 def require_same_columns(first: list[Any], other: list[Any], name: str) -> None:
@@ -139,6 +146,19 @@ def require_same_columns(first: list[Any], other: list[Any], name: str) -> None:
         f"{name} has partitions whose columns differ: column {place} is {first[place]!r} in one and {other[place]!r} in "
         "another; give all of them the same columns in the same order"
     )
+
+
+def _store_alike(X: Any, grid: Grid) -> Any:
+    """X as all ranks store it: where one of them has a sparse matrix, all do, unless most entries are stored anyway."""
+    sparse = scipy.sparse.issparse(X)
+    stored = X.nnz if sparse else X.shape[0] * X.shape[1]
+    counts = torch.tensor([float(sparse), stored, X.shape[0] * X.shape[1]], dtype=torch.float64)
+    ranks, entries, cells = grid.total(counts).tolist()
+    if ranks == 0:
+        return X
+    if entries > MOST_STORED * cells:
+        return X.toarray() if sparse else X
+    return X if sparse else scipy.sparse.csr_matrix(np.asarray(X))
 
 
 def _portable(error: Exception) -> Exception:
