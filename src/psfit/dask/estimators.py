@@ -20,17 +20,21 @@ from psfit.estimators import (
     SparseSVC,
 )
 from psfit.estimators.batches import METHODS
+from psfit.estimators.docstrings import split
 from psfit.estimators.model import SparseModel
+
+# The text for the parameter that the estimators add.
+CLIENT = """
+
+Parameters
+----------
+client : distributed.Client or None, default=None
+    The client of the cluster; None is the one that is active. It is not pickled with the estimator.
+"""
 
 
 class DaskModel(SparseModel):
-    """What the estimators for Dask add to the plain ones, from which all else is inherited.
-
-    Parameters
-    ----------
-    client : distributed.Client or None, default=None
-        The client of the cluster; None is the one that is active. It is not copied or pickled with the estimator.
-    """
+    """What the estimators for Dask add to the plain ones, from which all else is inherited."""
 
     client: Client | None
     # The estimator for data in memory.
@@ -105,8 +109,7 @@ def _make_estimator(base: type[SparseModel]) -> Any:
 
     __init__.__signature__ = inspect.Signature([*parameters, client])  # type: ignore[attr-defined]
     methods = {name: _make_method(base, name) for name in METHODS if hasattr(base, name)}
-    first = (base.__doc__ or "").split("\n\n    Parameters\n")[0].split("\n\nParameters\n")[0]
-    about = {"__module__": __name__, "__doc__": f"{first}\n\nOn Dask: see `DaskModel`.", "_plain": base}
+    about = {"__module__": __name__, "__doc__": split(base.__doc__ or "")[0] + CLIENT, "_plain": base}
     return type(f"Dask{base.__name__}", (DaskModel, base), {"__init__": __init__, **methods, **about})
 
 
