@@ -88,7 +88,9 @@ def work_slowly(folder: Path):
 
 def workers_of(folder: Path, count: int, timeout: float = 60) -> list[int]:
     """The processes that `work_slowly`, as soon as there are so many."""
-    return _wait(lambda: found if len(found := [int(path.name) for path in folder.iterdir()]) >= count else None, timeout)
+    return _wait(
+        lambda: found if len(found := [int(path.name) for path in folder.iterdir()]) >= count else None, timeout
+    )
 
 
 def wait_for_end(processes: list[int], timeout: float = 30) -> None:

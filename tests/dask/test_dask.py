@@ -90,7 +90,9 @@ def test_answers_and_predictions_are_those_of_torchrun(client, tmp_path):
 def test_weights_and_sparse_partitions_count(client):
     weight = np.where(np.arange(len(Y)) % 3 == 0, 0.0, 2.0)
     parts = [scipy.sparse.csr_matrix(X[:50]), scipy.sparse.csr_matrix(X[50:50]), X[50:]]
-    model = DaskSparseLinearRegression(3, grid=CPU).fit([dask.delayed(part) for part in parts], delayed(Y), delayed(weight))
+    model = DaskSparseLinearRegression(3, grid=CPU).fit(
+        [dask.delayed(part) for part in parts], delayed(Y), delayed(weight)
+    )
     known = SparseLinearRegression(3).fit(X, Y, weight)
     assert model.objective_ == pytest.approx(known.objective_, rel=1e-9)
     np.testing.assert_array_equal(model.support_, known.support_)
@@ -129,14 +131,14 @@ def test_what_cannot_be_fitted_is_refused(client):
         DaskSparseLinearRegression(3).fit(delayed(X), delayed(Y)[:2])
     with pytest.raises(ValueError, match="no sample in any partition"):
         DaskSparseLinearRegression(3).fit(delayed(X[:0]), delayed(Y[:0]))
-    with pytest.raises(ValueError, match="client='here' must be a distributed.Client"):
+    with pytest.raises(ValueError, match=r"client='here' must be a distributed.Client"):
         DaskSparseLinearRegression(3, client="here").fit(delayed(X), delayed(Y))
 
 
 def test_a_killed_worker_ends_the_fit_and_the_next_one_works(client, tmp_path):
     features, targets = delayed(X), delayed(Y)
     model = DaskSparseLinearRegression(3, grid=CPU, solver=LONG, callback=die_at_work(tmp_path / "dead"), client=client)
-    with pytest.raises(PeerLostError, match="on worker tcp://.* was lost during the fit"):
+    with pytest.raises(PeerLostError, match=r"on worker tcp://.* was lost during the fit"):
         model.fit(features, targets)
     assert not hasattr(model, "result_")
     client.wait_for_workers(3)

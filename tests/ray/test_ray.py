@@ -8,8 +8,19 @@ import pandas as pd
 import pytest
 import ray
 import ray.data
-from engine_jobs import CUTS, JOBS, LONG, NAMES, X, die_at_work, require_predictions, require_same, settings
-from engine_jobs import torchrun_answers, wait_for_end
+from engine_jobs import (
+    CUTS,
+    JOBS,
+    LONG,
+    NAMES,
+    X,
+    die_at_work,
+    require_predictions,
+    require_same,
+    settings,
+    torchrun_answers,
+    wait_for_end,
+)
 from launch import environment
 from ray.train import RunConfig
 
@@ -83,8 +94,8 @@ def test_broken_blocks_and_unknown_columns_end_with_a_clear_error(storage):
     with pytest.raises(ValueError, match="label='z': there is no such column"):
         fit_on_ray(SparseLinearRegression(3), frames(JOBS["squared"].y), 2, label="z")
     rows = [{"x": row.tolist() if k < 50 else row[:-1].tolist(), "y": 1.0 * k} for k, row in enumerate(X)]
-    with pytest.raises(ValueError, match="features is 1[12] on rank|has 11 and 12 entries"):
-        dataset = ray.data.from_pandas([pd.DataFrame(rows[:50]), pd.DataFrame(rows[50:])])
+    dataset = ray.data.from_pandas([pd.DataFrame(rows[:50]), pd.DataFrame(rows[50:])])
+    with pytest.raises(ValueError, match=r"features is 1[12] on rank|has 11 and 12 entries"):
         fit_on_ray(SparseLinearRegression(3), dataset, 2, label="y", features="x", run_config=storage)
 
 

@@ -53,8 +53,10 @@ def test_a_clean_system_is_found_by_its_names():
     x, slopes = lorenz(noise=0.0)
     names = ["x", "y", "z"]
     model = ps.SINDy(optimizer=SparseEquations(3)).fit(x, t=0.01, x_dot=slopes, feature_names=names)
-    found = [{name for name, value in zip(model.get_feature_names(), row, strict=True) if abs(value) > 1e-6}
-             for row in model.coefficients()]
+    found = [
+        {name for name, value in zip(model.get_feature_names(), row, strict=True) if abs(value) > 1e-6}
+        for row in model.coefficients()
+    ]
     assert found == [{"x", "y"}, {"x", "y", "x z"}, {"z", "x y"}]
 
 

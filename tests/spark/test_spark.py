@@ -62,7 +62,7 @@ def spark():
     builder = builder.config("spark.sql.shuffle.partitions", "3").config("spark.ui.showConsoleProgress", "false")
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
-    yield session
+    return session
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -126,7 +126,10 @@ def test_a_pipeline_is_tuned_saved_and_loaded(spark, tmp_path):
     solver = BiCADMM(effort="low", max_iter=200)
     classes = {0.0: 1.0, 1.0: 2.0}
     fit = SparkSparseLogisticRegression(gamma=0.1, solver=solver, grid=CPU, class_weight=classes)
-    steps = [StringIndexer(inputCol="answer", outputCol="label"), VectorAssembler(inputCols=columns, outputCol="features")]
+    steps = [
+        StringIndexer(inputCol="answer", outputCol="label"),
+        VectorAssembler(inputCols=columns, outputCol="features"),
+    ]
     pipeline = Pipeline(stages=[*steps, fit])
     grid = ParamGridBuilder().addGrid(fit.kappa, [1, 3]).build()
     tuned = CrossValidator(
@@ -174,7 +177,7 @@ def test_what_cannot_be_fitted_is_refused(spark):
         SparkSparseLinearRegression("features", "squared", num_workers=9).fit(frame)
     with pytest.raises(TypeError, match="kappa='many' must be an integer"):
         SparkSparseLinearRegression(kappa="many")
-    with pytest.raises(TypeError, match="has no parameter 'verbose'|unexpected keyword argument 'verbose'"):
+    with pytest.raises(TypeError, match=r"has no parameter 'verbose'|unexpected keyword argument 'verbose'"):
         SparkSparseSVC(verbose=1)
     assert set(psfit.spark.__all__) >= {f"Spark{entry.estimator}" for entry in LOSSES.values()}
 
@@ -183,9 +186,11 @@ def test_a_killed_worker_ends_the_fit_and_the_next_one_works(spark, tmp_path):
     frame = table(spark)
     estimator = SparkSparseLinearRegression("features", "squared", kappa=3, solver=LONG, grid=CPU)
     plain = estimator._make_plain().set_params(callback=die_at_work(tmp_path / "dead"))
-    with pytest.raises(PeerLostError, match="Spark has ended the fit: .*crashed"):
+    with pytest.raises(PeerLostError, match=r"Spark has ended the fit: .*crashed"):
         fit_on_spark(plain, estimator._select(frame), None)
-    assert SparkSparseLinearRegression("features", "squared", kappa=3, grid=CPU).fit(frame).to_local().result_.nodes == 2
+    assert (
+        SparkSparseLinearRegression("features", "squared", kappa=3, grid=CPU).fit(frame).to_local().result_.nodes == 2
+    )
 
 
 def test_a_session_that_stops_in_mid_fit_leaves_no_process(spark, tmp_path):

@@ -75,4 +75,3 @@ def _get_name(store: dist.Store, rank: int, patience: Patience) -> str:
     name = store.get(f"reply/{rank}").decode().split()[1]
     store.set(f"ack/{name}/{rank}", "")
     return name
-

@@ -1,4 +1,4 @@
-"""The estimators for dask collections: the plain ones, with another `fit` and with predictions that stay on the workers."""
+"""Estimators for dask collections: the plain ones, with another `fit`, and predictions that stay on the workers."""
 
 import inspect
 from typing import Any
@@ -40,9 +40,7 @@ class DaskModel(SparseModel):
     # The estimator for data in memory.
     _plain: type[SparseModel]
 
-    def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | int | None = None
-    ) -> "DaskModel":
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | int | None = None) -> "DaskModel":
         """Fit the model where the partitions are: each process that holds some becomes a node of the algorithm.
 
         Parameters
@@ -72,7 +70,8 @@ class DaskModel(SparseModel):
     def _make_plain(self) -> SparseModel:
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name != "client"}
         plain = self._plain(**parameters)
-        vars(plain).update({name: vars(self)[name] for name in ("learned_", "result_") if name in vars(self)})
+        if "result_" in vars(self):
+            plain.learned_, plain.result_ = self.learned_, self.result_
         return plain
 
     @classmethod
@@ -80,8 +79,10 @@ class DaskModel(SparseModel):
         return super()._rules() | {"client": instance("a distributed.Client", Client) | NONE}
 
     def __sklearn_clone__(self) -> "DaskModel":
-        parameters = {name: clone(value, safe=False) for name, value in self._make_plain().get_params(deep=False).items()}
-        return type(self)(**parameters, client=self.client)
+        parameters = {
+            name: clone(value, safe=False) for name, value in self._make_plain().get_params(deep=False).items()
+        }
+        return type(self)(**parameters).set_params(client=self.client)
 
     def __getstate__(self) -> Any:
         return super().__getstate__() | {"client": None}
@@ -94,7 +95,10 @@ def _make_method(base: type[SparseModel], name: str) -> Any:
     def predict(self: DaskModel, X: Any) -> Any:
         return predict_collection(self.to_local(), name, X) if is_collection(X) else np.asarray(plain(self, X))
 
-    predict.__name__, predict.__doc__ = name, f"{plain.__doc__} For a dask collection, a lazy one that is divided like it."
+    predict.__name__, predict.__doc__ = (
+        name,
+        f"{plain.__doc__} For a dask collection, a lazy one that is divided like it.",
+    )
     return predict
 
 

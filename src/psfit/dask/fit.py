@@ -1,7 +1,7 @@
 """A fit on the workers of a Dask cluster, seen from the user's process.
 
-Every partition is computed first, where the scheduler likes. Then each process that holds partitions becomes a rank, and
-its partitions are its samples: none of them moves.
+Every partition is computed first, where the scheduler likes. Then each process that holds partitions becomes a rank,
+and its partitions are its samples: none of them moves.
 """
 
 import time
@@ -116,8 +116,7 @@ def _require_workers(client: Client, addresses: list[str]) -> None:
     if lost:
         ranks = ", ".join(f"rank {addresses.index(address)} on worker {address}" for address in lost)
         raise PeerLostError(
-            f"{ranks} was lost during the fit; look at the log of that worker for the cause (often its memory limit), and "
-            "fit again"
+            f"{ranks} was lost during the fit; its log has the cause (often the memory limit). Fit again"
         )
 
 

@@ -59,8 +59,8 @@ def give_up(name: str) -> None:
 def _end_quickly() -> None:
     """Let this process end without a delay.
 
-    When Python ends, it searches all objects for garbage, several times. With torch and scikit-learn that takes seconds,
-    and a nanny kills a worker that has not ended after four. Frozen objects are not searched.
+    When Python ends, it searches all objects for garbage, several times. With torch and scikit-learn that takes
+    seconds, and a nanny kills a worker that has not ended after four. Frozen objects are not searched.
     """
     atexit.register(gc.freeze)
 

@@ -112,7 +112,9 @@ def _count_rows(part: Partition) -> int:
     rows = part.X.shape[0]
     for name, values in (("y", part.y), ("sample_weight", part.weight)):
         if values is not None and len(values) != rows:
-            raise ValueError(f"{name} has {len(values)} entries in a partition where X has {rows} rows; divide them alike")
+            raise ValueError(
+                f"{name} has {len(values)} entries in a partition where X has {rows} rows; divide them alike"
+            )
     return int(rows)
 
 
@@ -129,7 +131,9 @@ def _stack(parts: list[Any], name: str) -> Any:
         return pd.concat(parts, ignore_index=True)
     if any(part.shape[1:] != first.shape[1:] for part in parts):
         widths = sorted({part.shape[1] if part.ndim > 1 else 1 for part in parts})
-        raise ValueError(f"{name} has partitions with {' and '.join(map(str, widths))} columns; they must have the same")
+        raise ValueError(
+            f"{name} has partitions with {' and '.join(map(str, widths))} columns; they must have the same"
+        )
     if any(scipy.sparse.issparse(part) for part in parts):
         return scipy.sparse.vstack([scipy.sparse.csr_matrix(part) for part in parts], "csr")
     return np.concatenate(parts)
@@ -143,7 +147,7 @@ def require_same_columns(first: list[Any], other: list[Any], name: str) -> None:
         raise ValueError(f"{name} has partitions with {len(first)} and {len(other)} columns; they must have the same")
     place = next(k for k, (a, b) in enumerate(zip(first, other, strict=True)) if a != b)
     raise ValueError(
-        f"{name} has partitions whose columns differ: column {place} is {first[place]!r} in one and {other[place]!r} in "
+        f"{name} has partitions whose columns differ: column {place} is {first[place]!r} in one, {other[place]!r} in "
         "another; give all of them the same columns in the same order"
     )
 

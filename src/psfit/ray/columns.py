@@ -31,7 +31,9 @@ class Columns:
     def read(self, batch: Any) -> Partition:
         """A batch, which is a pandas table, as samples."""
         weight = None if self.weight is None else batch[self.weight].to_numpy()
-        return Partition(read_features(batch, self.features, (self.label, self.weight)), batch[self.label].to_numpy(), weight)
+        return Partition(
+            read_features(batch, self.features, (self.label, self.weight)), batch[self.label].to_numpy(), weight
+        )
 
 
 def read_features(batch: Any, features: str | Sequence[str] | None, others: Sequence[str | None] = ()) -> Any:

@@ -1,4 +1,4 @@
-"""Fits by Ray Train: its `TorchTrainer` starts the ranks and connects them; the blocks of a dataset are divided among them.
+"""Fits by Ray Train: its `TorchTrainer` starts and connects the ranks, and they divide the blocks of a dataset.
 
 Ray Train's own way to divide a dataset gives all workers the same number of rows, and drops the rest. Here every row
 belongs to exactly one rank, and blocks stay whole.
@@ -48,8 +48,8 @@ class WholeBlocks(DataConfig):
 def train_rank(config: dict[str, Any]) -> None:
     """What each worker of a `TorchTrainer` runs; the model file is the checkpoint that Ray keeps.
 
-    The settings (``train_loop_config``) are ``estimator``; ``label``, the column of targets; and, where they are needed,
-    ``features``, ``weight``, as in `fit_on_ray`. The trainer needs the dataset "train" and
+    The settings (``train_loop_config``) are ``estimator``; ``label``, the column of targets; and, where they are
+    needed, ``features`` and ``weight``, as in `fit_on_ray`. The trainer needs the dataset "train" and
     ``dataset_config=WholeBlocks()``.
     """
     columns = Columns(config["label"], config.get("features"), config.get("weight"))

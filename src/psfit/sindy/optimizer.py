@@ -1,4 +1,4 @@
-"""The optimizer that takes the place of pysindy's own: the best terms for each equation, and how good any others can be."""
+"""An optimizer in the place of pysindy's own: the best terms for each equation, and how good any others can be."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,8 +17,8 @@ LIMIT = integer(1) | several("a list of such numbers, one for each equation", in
 class SparseEquations(BaseOptimizer):
     """At most kappa terms in each equation: ``SINDy(optimizer=SparseEquations(3))``.
 
-    Minimises ``||Theta x - dx/dt||^2 + ||D x||^2 / (2 gamma)`` for each equation, subject to ``||x||_0 <= kappa``, where
-    D holds the norms of the columns of Theta per sample, so that the ridge does not depend on units.
+    Minimises ``||Theta x - dx/dt||^2 + ||D x||^2 / (2 gamma)`` for each equation, subject to ``||x||_0 <= kappa``,
+    where D holds the norms of the columns of Theta per sample, so that the ridge does not depend on units.
 
     Parameters
     ----------
@@ -78,10 +78,12 @@ class SparseEquations(BaseOptimizer):
     def _read_limits(self, equations: int, terms: int) -> np.ndarray:
         GAMMA("gamma", self.gamma)
         (instance("a psfit.BiCADMM", BiCADMM) | NONE)("solver", self.solver)
-        limits = np.broadcast_to(LIMIT("kappa", self.kappa), (equations,)) if np.ndim(self.kappa) == 0 else self.kappa
-        limits = np.asarray(LIMIT("kappa", list(limits)))
+        given = LIMIT("kappa", self.kappa)
+        limits = np.array(given if isinstance(given, list) else [given] * equations)
         if len(limits) != equations:
-            raise ValueError(f"kappa has {len(limits)} limits for {equations} equations; give one for each, or one number")
+            raise ValueError(
+                f"kappa has {len(limits)} limits for {equations} equations; give one for each, or one number"
+            )
         if limits.max() > terms:
             raise ValueError(f"kappa={int(limits.max())} must be at most {terms}, the number of terms in the library")
         return limits

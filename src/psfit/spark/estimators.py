@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from pyspark.ml import Estimator, Model
-from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.param import Param, Params
 from pyspark.ml.param.shared import (
     HasFeaturesCol,
     HasLabelCol,
@@ -86,7 +86,9 @@ class SparkEstimator(_Shared, HasWeightCol, Estimator):
     """
 
     num_workers: Param[Any] = Param(
-        Params._dummy(), "num_workers", "ranks of the fit; None: one for each partition"  # type: ignore[arg-type]
+        Params._dummy(),
+        "num_workers",
+        "ranks of the fit; None: one for each partition",
     )
     _model: type["SparkModel"]
 
@@ -179,7 +181,7 @@ def _make_pair(plain: type[SparseModel]) -> tuple[Any, Any]:
     )
 
     def __init__(self: Any, *args: Any, **settings: Any) -> None:
-        super(estimator, self).__init__()
+        SparkEstimator.__init__(self)
         self._setDefault(**defaults)
         self.setParams(**signature.bind(*args, **settings).arguments)
 

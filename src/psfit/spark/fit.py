@@ -45,7 +45,9 @@ def fit_on_spark(estimator: SparseModel, samples: DataFrame, workers: int | None
     held = samples.rdd.getNumPartitions()
     ranks = workers or min(held, slots)
     if ranks > slots:
-        raise ValueError(f"num_workers={ranks}, but Spark can run only {slots} tasks at once; all ranks must run together")
+        raise ValueError(
+            f"num_workers={ranks}, but Spark can run only {slots} tasks at once; all ranks must run together"
+        )
     if held != ranks:
         samples = samples.repartition(ranks)
     try:
@@ -87,7 +89,8 @@ def _fit(work: Work, context: BarrierTaskContext, place: Place, batches: Iterabl
 
 def _read(batch: pa.RecordBatch) -> Partition:
     label, weight = (
-        batch[name].to_numpy(zero_copy_only=False) if name in batch.schema.names else None for name in ("label", "weight")
+        batch[name].to_numpy(zero_copy_only=False) if name in batch.schema.names else None
+        for name in ("label", "weight")
     )
     return Partition(read_features(batch["features"]), label, weight)
 
@@ -96,4 +99,6 @@ def _describe(error: PySparkException) -> PeerLostError:
     """What has happened to the stage, in one line: tasks end with an error only if their process is lost or killed."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     raised = [line for line in lines if RAISED.match(line)]
-    return PeerLostError(f"Spark has ended the fit: {(raised or lines or ['no reason was given'])[-1 if raised else 0]}")
+    return PeerLostError(
+        f"Spark has ended the fit: {(raised or lines or ['no reason was given'])[-1 if raised else 0]}"
+    )

@@ -34,7 +34,7 @@ def decode(name: str, value: Any) -> Any:
     if value is None:
         return None
     if name == "class_weight" and isinstance(value, list):
-        return {label: weight for label, weight in value}
+        return dict(value)
     return OBJECTS[name](**value) if name in OBJECTS else value
 
 

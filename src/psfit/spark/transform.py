@@ -6,7 +6,16 @@ from pyspark.ml.functions import array_to_vector
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import ArrayType, BooleanType, DataType, DoubleType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from psfit.estimators.batches import make_example, predict_batch
 from psfit.estimators.model import SparseModel
@@ -45,7 +54,9 @@ def add_predictions(model: SparseModel, table: DataFrame, features: str, names: 
 
 def _predict(model: SparseModel, methods: list[str], column: pa.Array) -> pa.Array:
     X = read_features(column)
-    return pa.StructArray.from_arrays([_as_arrow(method, predict_batch(model, method, X)) for method in methods], methods)
+    return pa.StructArray.from_arrays(
+        [_as_arrow(method, predict_batch(model, method, X)) for method in methods], methods
+    )
 
 
 def _as_arrow(method: str, values: np.ndarray) -> pa.Array:
