@@ -1,6 +1,7 @@
 """PsFiT on a real Dask cluster: processes on this machine."""
 
 import pickle
+import sys
 import threading
 
 import dask
@@ -27,6 +28,7 @@ from engine_jobs import (
     work_slowly,
     workers_of,
 )
+from launch import HERE, run
 from sklearn.base import clone
 
 import psfit.dask
@@ -176,3 +178,10 @@ def test_estimators_for_dask_are_estimators(client):
     assert pickle.loads(pickle.dumps(model)).client is None
     assert "client : distributed.Client" in (DaskSparseLogisticRegression.__doc__ or "")
     assert set(psfit.dask.__all__) >= {f"Dask{entry.estimator}" for entry in LOSSES.values()}
+
+
+def test_the_example_reads_parquet():
+    done = run([sys.executable, str(HERE.parents[1] / "examples/dask_parquet.py")])
+    assert done.returncode == 0, done.stderr
+    assert "features: sensor 3, sensor 17, sensor 31\nsamples: 1600" in done.stdout
+    assert "without Dask: SparseLinearRegression" in done.stdout

@@ -21,7 +21,7 @@ from engine_jobs import (
     torchrun_answers,
     wait_for_end,
 )
-from launch import environment
+from launch import HERE, environment, run
 from ray.train import RunConfig
 
 from psfit import PeerLostError, SparseLinearRegression
@@ -112,3 +112,11 @@ def test_ray_that_is_shut_down_in_mid_fit_leaves_no_process(tmp_path):
     said = dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if line.startswith(("processes", "error")))
     assert "error" in said, done.stdout + done.stderr
     wait_for_end([int(pid) for pid in said["processes"].split()])
+
+
+def test_the_example_fits_a_dataset(tmp_path):
+    done = run([sys.executable, str(HERE.parents[1] / "examples/ray_dataset.py"), str(tmp_path)])
+    assert done.returncode == 0, done.stderr
+    said = dict(line.split(": ") for line in done.stdout.splitlines() if ": " in line)
+    assert len(said["features"].split(", ")) == 4
+    assert int(said["right"].split()[0]) > 0.93 * 569

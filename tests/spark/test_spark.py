@@ -22,6 +22,7 @@ from engine_jobs import (
     work_slowly,
     workers_of,
 )
+from launch import HERE, run
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.evaluation import BinaryClassificationEvaluator
 from pyspark.ml.feature import StringIndexer, VectorAssembler
@@ -212,3 +213,12 @@ def test_a_session_that_stops_in_mid_fit_leaves_no_process(spark, tmp_path):
     assert isinstance(errors[0], PeerLostError), errors
     assert "Spark has ended the fit: " in str(errors[0])
     wait_for_end(processes)
+
+
+def test_the_example_tunes_a_pipeline(tmp_path):
+    program = [sys.executable, str(HERE.parents[1] / "examples/spark_pipeline.py"), str(tmp_path / "pipeline")]
+    done = run(program)
+    assert done.returncode == 0, done.stderr
+    said = dict(line.split(": ") for line in done.stdout.splitlines())
+    assert len(said["features"].split(", ")) == 4
+    assert int(said["right"].split()[0]) > 0.93 * 569
