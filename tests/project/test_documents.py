@@ -19,6 +19,7 @@ import io
 import re
 import subprocess
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import matplotlib as mpl
@@ -30,6 +31,7 @@ from markdown_it.token import Token
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = ["README.md", "docs/tutorial.md", "docs/choosing-kappa.md", "docs/certificate.md"]
+DOCUMENTS += ["docs/sindy.md"] if find_spec("pysindy") else []
 FILE_NAME = re.compile(r"# (\S+\.py)\n")
 NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+]?\d+)?")
 # What takes the place of numbers that vary.

@@ -82,10 +82,10 @@ def rows_of(features=X):
         yield vector, row.tolist(), float(squared), str(logistic), int(softmax), float(k % 3)
 
 
-def table(spark, features=X):
+def table(spark, features=X, cuts=CUTS):
     """The samples in partitions of uneven sizes, one of them empty."""
     rows = list(rows_of(features))
-    parts = [rows[a:b] for a, b in CUTS]
+    parts = [rows[a:b] for a, b in cuts]
     rdd = spark.sparkContext.parallelize(parts, len(parts)).flatMap(lambda part: part)
     return spark.createDataFrame(rdd, SCHEMA)
 
@@ -110,7 +110,7 @@ def test_answers_and_predictions_are_those_of_torchrun(spark, tmp_path):
 def test_weights_workers_and_tables_that_were_joined(spark):
     """Partitions of two tables cannot be read in a barrier stage, so they are divided anew."""
     frame, weight = table(spark), np.arange(len(X)) % 3
-    joined = frame.limit(60).coalesce(1).union(frame.limit(0).coalesce(1))
+    joined = table(spark, cuts=[(0, 20)]).union(table(spark, cuts=[(20, 60)]))
     assert joined.rdd.getNumPartitions() == 2
     known = SparseLinearRegression(3).fit(X[:60], JOBS["squared"].y[:60], weight[:60])
     model = SparkSparseLinearRegression("features", "squared", "weight", kappa=3, grid=CPU).fit(joined).to_local()
@@ -122,7 +122,7 @@ def test_weights_workers_and_tables_that_were_joined(spark):
 
 def test_a_pipeline_is_tuned_saved_and_loaded(spark, tmp_path):
     columns = [f"c{k}" for k in range(4)]
-    rows = [(*map(float, row[[1, 5, 9, 0]]), label) for row, label in zip(X, JOBS["logistic"].y, strict=True)]
+    rows = [(*map(float, row[[1, 5, 9, 0]]), str(label)) for row, label in zip(X, JOBS["logistic"].y, strict=True)]
     frame = spark.createDataFrame(rows, [*columns, "answer"]).repartition(2)
     solver = BiCADMM(effort="low", max_iter=200)
     classes = {0.0: 1.0, 1.0: 2.0}

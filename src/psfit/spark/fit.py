@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark import BarrierTaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -52,7 +53,7 @@ def fit_on_spark(estimator: SparseModel, samples: DataFrame, workers: int | None
         samples = samples.repartition(ranks)
     try:
         rows = _run(work, samples)
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         if NOT_IN_BARRIER not in str(error):
             raise _describe(error) from None
         rows = _run(work, samples.repartition(ranks))
@@ -95,7 +96,7 @@ def _read(batch: pa.RecordBatch) -> Partition:
     return Partition(read_features(batch["features"]), label, weight)
 
 
-def _describe(error: PySparkException) -> PeerLostError:
+def _describe(error: Exception) -> PeerLostError:
     """What has happened to the stage, in one line: tasks end with an error only if their process is lost or killed."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     raised = [line for line in lines if RAISED.match(line)]
