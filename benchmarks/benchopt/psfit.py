@@ -1,5 +1,7 @@
 """PsFiT as a solver of benchopt's benchmark of sparse support recovery; README.md says how to run it."""
 
+from typing import ClassVar
+
 import numpy as np
 from benchmark_utils.stopping_criterion import RunOnGridCriterion
 from benchopt import BaseSolver
@@ -13,7 +15,7 @@ class Solver(BaseSolver):
     name = "psfit"
     stopping_criterion = RunOnGridCriterion(grid=np.linspace(0, 0.1, 10))
     requirements = ["pip::psfit"]
-    parameters = {"effort": ["medium"]}  # noqa: RUF012, benchopt reads it from the class
+    parameters: ClassVar = {"effort": ["medium"]}
 
     def set_objective(self, X, y):  # type: ignore[no-untyped-def]
         self.X, self.y = X, y
