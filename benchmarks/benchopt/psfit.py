@@ -14,8 +14,8 @@ class Solver(BaseSolver):
 
     name = "psfit"
     stopping_criterion = RunOnGridCriterion(grid=np.linspace(0, 0.1, 10))
-    requirements = ["pip::psfit"]
-    parameters: ClassVar = {"effort": ["medium"]}
+    requirements: ClassVar[list[str]] = ["pip::psfit"]
+    parameters: ClassVar[dict[str, list[str]]] = {"effort": ["medium"]}
 
     def set_objective(self, X, y):  # type: ignore[no-untyped-def]
         self.X, self.y = X, y
