@@ -100,8 +100,7 @@ def fit_on_ray(
     weight : str or None
         The column of the samples' weights.
     run_config : ray.train.RunConfig, optional
-        Where Ray keeps the model, and how often it starts lost workers again. With a checkpoint folder in the solver,
-        they go on from the last checkpoint.
+        Where Ray keeps the model, and how often it starts lost workers again.
     """
     scaling = ScalingConfig(num_workers=scaling_config) if isinstance(scaling_config, int) else scaling_config
     columns = Columns(label, features, weight)
