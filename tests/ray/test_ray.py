@@ -29,13 +29,13 @@ from psfit.ray import fit_on_ray, predict_on_ray
 
 pytestmark = [pytest.mark.filterwarnings("ignore")]
 NAMED = [f"c{k}" for k in range(X.shape[1])]
-# Starts a fit, shuts Ray down in its middle, and prints the error and the processes that had worked.
+# Starts a fit, prints the processes that work, and shuts Ray down in the middle of it.
 SHUT_DOWN = """
 import sys, threading
 from pathlib import Path
 import pandas as pd, ray, ray.data
 from engine_jobs import JOBS, LONG, X, work_slowly, workers_of
-from psfit import PeerLostError, SparseLinearRegression
+from psfit import SparseLinearRegression
 from psfit.ray import fit_on_ray
 from ray.train import RunConfig
 folder = Path(sys.argv[1])
@@ -48,10 +48,7 @@ def stop():
     print("processes", *workers_of(folder / "at work", 2, 200), flush=True)
     ray.shutdown()
 threading.Thread(target=stop).start()
-try:
-    fit_on_ray(estimator, dataset, 2, label="y", run_config=RunConfig(storage_path=str(folder)))
-except PeerLostError as error:
-    print("error", error, flush=True)
+fit_on_ray(estimator, dataset, 2, label="y", run_config=RunConfig(storage_path=str(folder)))
 """
 
 
@@ -109,9 +106,9 @@ def test_ray_that_is_shut_down_in_mid_fit_leaves_no_process(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", SHUT_DOWN, str(tmp_path)], capture_output=True, text=True, env=environment(), timeout=400
     )
-    said = dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if line.startswith(("processes", "error")))
-    assert "error" in said, done.stdout + done.stderr
-    wait_for_end([int(pid) for pid in said["processes"].split()])
+    # Ray ends the program that shuts it down while it waits, so there is no error to look at.
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("processes")]
+    wait_for_end([int(pid) for pid in line.split()[1:]])
 
 
 def test_the_example_fits_a_dataset(tmp_path):
