@@ -19,6 +19,7 @@ import io
 import re
 import subprocess
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import matplotlib as mpl
@@ -38,6 +39,7 @@ DOCUMENTS = [
     "docs/estimators.md",
     "docs/federated.md",
 ]
+DOCUMENTS += ["docs/sindy.md"] if find_spec("pysindy") else []
 FILE_NAME = re.compile(r"# (\S+\.py)\n")
 NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+]?\d+)?")
 # What takes the place of numbers that vary.

@@ -81,7 +81,7 @@ class GridSpec:
         """
         asked = GridSpec(**check(self, RULES))
         note_threads()
-        device = _device(asked.device, data_device)
+        device = choose_device(asked.device, data_device)
         dtype = None if asked.dtype is None else DTYPES[asked.dtype]
         world = asked._connect(device)
         # The ranks form a table: a row of ranks hosts the blocks of its nodes.
@@ -281,7 +281,8 @@ def _rank_text(numbers: list[int]) -> str:
     return f"rank {', '.join(map(str, first))}" + (f" and {rest} more" if rest > 0 else "")
 
 
-def _device(name: str, data_device: torch.device | None) -> torch.device:
+def choose_device(name: str, data_device: torch.device | None) -> torch.device:
+    """The device that is asked for; "auto" is that of the data, or the GPU that belongs to this rank, or the CPU."""
     if name == "auto":
         return data_device or process_group.local_device()
     try:

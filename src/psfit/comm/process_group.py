@@ -56,7 +56,7 @@ class ProcessGroup(Communicator):
     def abort(self, error: BaseException) -> None:
         # Closing the connections wakes peers that wait in a reduction.
         if self.owned:
-            _leave()
+            leave()
 
     def _all_reduce(self, tensor: Tensor, op: Reduction) -> Tensor:
         return self._apply_to_copy(tensor, lambda own: dist.all_reduce(own, OPERATIONS[op], group=self.group))
@@ -102,7 +102,7 @@ def connect(device: torch.device, timeout: float) -> ProcessGroup:
             return world
     owned = _WORLDS[0].owned if _WORLDS else not dist.is_initialized()
     if not dist.is_initialized():
-        _join(device, timeout)
+        _join_launched(device, timeout)
     group = next((world.group for world in _WORLDS if world.timeout == timeout), dist.group.WORLD)
     if owned and _WORLDS and group is dist.group.WORLD and _WORLDS[0].timeout != timeout:
         # A group keeps the time limit that it was made with.
@@ -114,7 +114,7 @@ def connect(device: torch.device, timeout: float) -> ProcessGroup:
     return world
 
 
-def _join(device: torch.device, timeout: float) -> None:
+def _join_launched(device: torch.device, timeout: float) -> None:
     """Join the job that the environment describes."""
     missing = [name for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
     if missing:
@@ -122,17 +122,28 @@ def _join(device: torch.device, timeout: float) -> None:
             f"backend='torch' needs ranks started by torchrun, or torch.distributed set up beforehand; "
             f"{', '.join(missing)} is not set. Try: torchrun --standalone --nproc-per-node 4 your_program.py"
         )
+    store, rank, size = next(dist.rendezvous("env://", timeout=timedelta(seconds=timeout)))
+    join(store, rank, size, device, timeout)
+
+
+def join(
+    store: dist.Store,
+    rank: int,
+    size: int,
+    device: torch.device,
+    timeout: float,
+    is_given_up: Callable[[], bool] = lambda: False,
+) -> None:
+    """Join the job whose ranks meet in a store; until they have, `is_given_up` may say that they never will."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    limit = timedelta(seconds=timeout)
-    store, rank, size = next(dist.rendezvous("env://", timeout=limit))
-    store = fresh_store(store, rank, size, timeout)
+    store = fresh_store(store, rank, size, timeout, is_given_up)
     backend = "nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=timeout))
 
 
 @atexit.register
-def _leave() -> None:
+def leave() -> None:
     """Release the groups, and leave the job if PsFiT itself joined it.
 
     The threads of a group must end before the interpreter does, or they end the program with an abort. They run as

@@ -10,20 +10,43 @@ these addresses waits forever. So the first rank makes a new name and gives it t
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch.distributed as dist
 
 PAUSE = 0.01
 
 
-def fresh_store(store: dist.Store, rank: int, size: int, timeout: float) -> dist.Store:
+class GivenUpError(RuntimeError):
+    """The engine that started this rank has given up the job."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to wait for the other ranks: until a moment, or until somebody says that they will not come."""
+
+    deadline: float
+    is_given_up: Callable[[], bool]
+
+    def wait(self, done: Callable[[], bool], complaint: Callable[[], str]) -> None:
+        while not done():
+            if self.is_given_up():
+                raise GivenUpError(f"{complaint()}: the job was given up")
+            if time.monotonic() > self.deadline:
+                raise TimeoutError(f"{complaint()}; start all ranks of the job, with the same number of them")
+            time.sleep(PAUSE)
+
+
+def fresh_store(
+    store: dist.Store, rank: int, size: int, timeout: float, is_given_up: Callable[[], bool] = lambda: False
+) -> dist.Store:
     """The part of `store` that belongs to the ranks that run now."""
-    deadline = time.monotonic() + timeout
-    name = _give_name(store, size, deadline) if rank == 0 else _get_name(store, rank, deadline)
+    patience = Patience(time.monotonic() + timeout, is_given_up)
+    name = _give_name(store, size, patience) if rank == 0 else _get_name(store, rank, patience)
     return dist.PrefixStore(name, store)
 
 
-def _give_name(store: dist.Store, size: int, deadline: float) -> str:
+def _give_name(store: dist.Store, size: int, patience: Patience) -> str:
     name, answered = uuid.uuid4().hex, dict.fromkeys(range(1, size), "")
 
     def all_have_it() -> bool:
@@ -37,25 +60,18 @@ def _give_name(store: dist.Store, size: int, deadline: float) -> str:
                     answered[rank] = hello
         return not answered
 
-    _wait(all_have_it, deadline, lambda: f"ranks {sorted(answered)} did not start")
+    patience.wait(all_have_it, lambda: f"ranks {sorted(answered)} did not start")
     return name
 
 
-def _get_name(store: dist.Store, rank: int, deadline: float) -> str:
+def _get_name(store: dist.Store, rank: int, patience: Patience) -> str:
     hello = uuid.uuid4().hex
     store.set(f"hello/{rank}", hello)
 
     def has_reply() -> bool:
         return store.check([f"reply/{rank}"]) and store.get(f"reply/{rank}").decode().startswith(hello)
 
-    _wait(has_reply, deadline, lambda: "rank 0 did not start")
+    patience.wait(has_reply, lambda: "rank 0 did not start")
     name = store.get(f"reply/{rank}").decode().split()[1]
     store.set(f"ack/{name}/{rank}", "")
     return name
-
-
-def _wait(done: Callable[[], bool], deadline: float, complaint: Callable[[], str]) -> None:
-    while not done():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{complaint()}; start all ranks of the job, with the same number of them")
-        time.sleep(PAUSE)

@@ -2,8 +2,10 @@
 ranks.
 """
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -101,6 +103,7 @@ def pose_samples(settings: Settings, owner: str, given: Given, grid: Grid) -> Po
     kind = LOSSES[settings.loss].target
     matrix, y, weights, features, offset, kept = _read(kind, owner, given, grid)
     grid.require_same(features=matrix.shape[1], dtype=str(matrix.dtype), offset=kept)
+    _require_same_names(features.names, grid)
     if not sum_over_nodes(grid, weights.sum(keepdims=True)) > 0:
         raise ValueError("sample_weight is zero everywhere; at least one sample must have a positive weight")
     found, effective = kind.learn(y, weights, settings.fit_intercept, settings.parameters, grid)
@@ -157,6 +160,21 @@ def _read_samples(kind: type[Target], samples: Samples, given: Given, source: Fi
     offset = read_offset(given.offset if samples.offset is None else samples.offset, rows)
     kept = keep_offset(given.offset, source)
     return samples.matrix, kind.read(as_array(y), rows), weights, Features(count, names, samples.schema), offset, kept
+
+
+def _require_same_names(names: np.ndarray | None, grid: Grid) -> None:
+    """Refuse tables whose columns have other names, or another order, on other ranks."""
+    own = [] if names is None else [str(name) for name in names]
+    if grid.have_same_settings(own):
+        return
+    ranks = [json.loads(one) for one in grid.world.all_gather(json.dumps(own).encode())]
+    other = next(k for k, theirs in enumerate(ranks) if theirs != ranks[0])
+    pairs = enumerate(zip_longest(ranks[0], ranks[other], fillvalue="without a name"))
+    place, (first, theirs) = next((k, pair) for k, pair in pairs if pair[0] != pair[1])
+    raise ValueError(
+        f"X: column {place} is {first!r} on rank 0 but {theirs!r} on rank {other}; give all ranks the same columns in "
+        "the same order"
+    )
 
 
 def _own_columns(matrix: DesignMatrix, fit_intercept: bool, grid: Grid) -> DesignMatrix:

@@ -1,0 +1,24 @@
+"""PsFiT on Dask: estimators for dask DataFrames, arrays and delayed partitions (``pip install 'psfit[dask]'``)."""
+
+try:
+    import distributed  # noqa: F401
+except ImportError:
+    raise ImportError("psfit.dask needs dask.distributed: pip install 'psfit[dask]'") from None
+
+from psfit.dask.estimators import (
+    DaskModel,
+    DaskSparseLinearRegression,
+    DaskSparseLogisticRegression,
+    DaskSparsePoissonRegression,
+    DaskSparseSoftmaxRegression,
+    DaskSparseSVC,
+)
+
+__all__ = [
+    "DaskModel",
+    "DaskSparseLinearRegression",
+    "DaskSparseLogisticRegression",
+    "DaskSparsePoissonRegression",
+    "DaskSparseSVC",
+    "DaskSparseSoftmaxRegression",
+]

@@ -1,0 +1,28 @@
+"""Predictions for the frames of engines: they come in batches, and a batch may be empty."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from psfit.estimators.model import SparseModel
+
+# The methods that predict, in the order in which engines offer them; not every model has all of them.
+METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function")
+
+
+def predict_batch(model: SparseModel, method: str, X: Any) -> np.ndarray:
+    """The predictions of one batch, by the name of the method that predicts."""
+    return np.asarray(getattr(model, method)(X)) if X.shape[0] else make_example(model, method)[:0]
+
+
+def make_example(model: SparseModel, method: str) -> np.ndarray:
+    """A prediction for one made-up sample: it has the type and the shape of all others."""
+    check_is_fitted(model)
+    zeros: Any = np.zeros((1, model.n_features_in_))
+    names = model.learned_.features.names
+    if names is not None:
+        import pandas as pd
+
+        zeros = pd.DataFrame(zeros, columns=names)
+    return np.asarray(getattr(model, method)(zeros))

@@ -1,0 +1,47 @@
+"""The columns of a Ray dataset: which are features, which is the target, which is the weight."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from psfit.estimators.ranks import Partition
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of columns; features are all others if they have no names, and one name is a column of arrays."""
+
+    label: str
+    features: str | Sequence[str] | None = None
+    weight: str | None = None
+
+    def check(self, dataset: Any) -> None:
+        """Refuse a dataset without a column that is named."""
+        schema = dataset.schema()
+        names = [] if schema is None else list(schema.names)
+        several = [] if self.features is None or isinstance(self.features, str) else list(self.features)
+        single = [("features", self.features)] if isinstance(self.features, str) else []
+        asked = [("label", self.label), ("weight", self.weight), *single, *(("features", name) for name in several)]
+        for argument, name in asked:
+            if name is not None and name not in names:
+                raise ValueError(f"{argument}={name!r}: there is no such column; there are {', '.join(names[:20])}")
+
+    def read(self, batch: Any) -> Partition:
+        """A batch, which is a pandas table, as samples."""
+        weight = None if self.weight is None else batch[self.weight].to_numpy()
+        return Partition(
+            read_features(batch, self.features, (self.label, self.weight)), batch[self.label].to_numpy(), weight
+        )
+
+
+def read_features(batch: Any, features: str | Sequence[str] | None, others: Sequence[str | None] = ()) -> Any:
+    """The features of a batch: a table with the names of the columns, or an array from a column of arrays."""
+    if isinstance(features, str):
+        rows = [np.asarray(row, dtype=np.float64) for row in batch[features]]
+        lengths = sorted({row.size for row in rows})
+        if len(lengths) > 1:
+            raise ValueError(f"{features!r} has {' and '.join(map(str, lengths))} entries in different rows")
+        return np.stack(rows) if rows else np.zeros((0, 0))
+    return batch[[name for name in batch.columns if name not in others] if features is None else list(features)]

@@ -1,0 +1,46 @@
+"""Predictions for Ray datasets: lazy, and made where the blocks are."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from psfit.estimators.batches import METHODS, predict_batch
+from psfit.estimators.model import SparseModel
+from psfit.ray.columns import read_features
+
+
+def predict_on_ray(
+    model: SparseModel,
+    dataset: Any,
+    *,
+    features: str | Sequence[str] | None = None,
+    method: str = "predict",
+    column: str = "prediction",
+) -> Any:
+    """The dataset with one more column.
+
+    Parameters
+    ----------
+    model : SparseModel
+        A fitted model.
+    dataset : ray.data.Dataset
+        New samples.
+    features : str, list of str or None
+        The columns of features; a single name is a column of arrays. None means those of the fit, by their names.
+    method : {"predict", "predict_proba", "predict_log_proba", "decision_function"}
+        What to predict; a prediction for each class is an array in the column.
+    column : str
+        The name of the new column.
+    """
+    if method not in METHODS or not hasattr(model, method):
+        raise ValueError(f"method={method!r}: {type(model).__name__} does not have it")
+    known = model.learned_.features.names
+    if features is None:
+        if known is None:
+            raise ValueError("features: the model was fitted without names of columns; say which columns to use")
+        features = list(known)
+
+    def predict(batch: Any) -> Any:
+        values = predict_batch(model, method, read_features(batch, features))
+        return batch.assign(**{column: values if values.ndim == 1 else list(values)})
+
+    return dataset.map_batches(predict, batch_format="pandas")

@@ -1,0 +1,10 @@
+"""An optimizer for pysindy: equations from data, with a limit on the terms of each (``pip install 'psfit[sindy]'``)."""
+
+try:
+    import pysindy  # noqa: F401
+except ImportError:
+    raise ImportError("psfit.sindy needs pysindy: pip install 'psfit[sindy]'") from None
+
+from psfit.sindy.optimizer import SparseEquations
+
+__all__ = ["SparseEquations"]

@@ -1,0 +1,36 @@
+"""PsFiT on Spark: estimators and models of pyspark.ml, for its pipelines (``pip install 'psfit[spark]'``, and Java)."""
+
+try:
+    import pyspark  # noqa: F401
+except ImportError:
+    raise ImportError("psfit.spark needs pyspark 4: pip install 'psfit[spark]' (Spark itself needs Java)") from None
+
+from psfit.spark.estimators import (
+    SparkEstimator,
+    SparkModel,
+    SparkSparseLinearRegression,
+    SparkSparseLinearRegressionModel,
+    SparkSparseLogisticRegression,
+    SparkSparseLogisticRegressionModel,
+    SparkSparsePoissonRegression,
+    SparkSparsePoissonRegressionModel,
+    SparkSparseSoftmaxRegression,
+    SparkSparseSoftmaxRegressionModel,
+    SparkSparseSVC,
+    SparkSparseSVCModel,
+)
+
+__all__ = [
+    "SparkEstimator",
+    "SparkModel",
+    "SparkSparseLinearRegression",
+    "SparkSparseLinearRegressionModel",
+    "SparkSparseLogisticRegression",
+    "SparkSparseLogisticRegressionModel",
+    "SparkSparsePoissonRegression",
+    "SparkSparsePoissonRegressionModel",
+    "SparkSparseSVC",
+    "SparkSparseSVCModel",
+    "SparkSparseSoftmaxRegression",
+    "SparkSparseSoftmaxRegressionModel",
+]

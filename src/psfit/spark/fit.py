@@ -1,0 +1,105 @@
+"""A fit on Spark: a barrier stage, in which each partition is a task and each task is a rank.
+
+A barrier stage starts all its tasks together, and lets them exchange texts; that is how the ranks find each other. The
+rows of a partition go to the Python process of its task, and no further.
+"""
+
+import pickle
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark import BarrierTaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from psfit.comm import GridSpec, PeerLostError
+from psfit.comm.meeting import Place, meet
+from psfit.estimators.model import SparseModel
+from psfit.estimators.ranks import Outcome, Partition, fit_rank, keep_failure, read_outcomes, spec_for_ranks
+from psfit.spark.columns import read_features
+
+SCHEMA = "rank int, place string, outcome binary"
+ROW = pa.schema([("rank", pa.int32()), ("place", pa.string()), ("outcome", pa.binary())])
+# What Spark says where a barrier stage would have to read partitions of several tables, as after a union.
+NOT_IN_BARRIER = "SPARK-24820"
+# The line of a Python process that names its error.
+RAISED = re.compile(r"[\w.]*(Error|Exception): ")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What every task does."""
+
+    estimator: SparseModel
+    spec: GridSpec
+
+
+def fit_on_spark(estimator: SparseModel, samples: DataFrame, workers: int | None) -> SparseModel:
+    """The fitted estimator; the table has the columns `features`, `label` and perhaps `weight`."""
+    work = Work(estimator, spec_for_ranks(estimator))
+    slots = samples.sparkSession.sparkContext.defaultParallelism
+    held = samples.rdd.getNumPartitions()
+    ranks = workers or min(held, slots)
+    if ranks > slots:
+        raise ValueError(
+            f"num_workers={ranks}, but Spark can run only {slots} tasks at once; all ranks must run together"
+        )
+    if held != ranks:
+        samples = samples.repartition(ranks)
+    try:
+        rows = _run(work, samples)
+    except (PySparkException, Py4JError) as error:
+        if NOT_IN_BARRIER not in str(error):
+            raise _describe(error) from None
+        rows = _run(work, samples.repartition(ranks))
+    outcomes = sorted((pickle.loads(row.outcome) for row in rows), key=lambda outcome: outcome.rank)
+    places = {row.rank: row.place for row in rows}
+    return read_outcomes(outcomes, [places[rank] for rank in sorted(places)])
+
+
+def _run(work: Work, samples: DataFrame) -> list[Any]:
+    return samples.mapInArrow(partial(_run_task, work), SCHEMA, barrier=True).collect()
+
+
+def _run_task(work: Work, batches: Iterable[Any]) -> Iterator[Any]:
+    """One rank; runs in a Python process of an executor, and gives one row."""
+    context = BarrierTaskContext.get()
+    hosts = tuple(info.address.rpartition(":")[0] or info.address for info in context.getTaskInfos())
+    place = Place(context.partitionId(), hosts)
+    outcome = keep_failure(place.rank, lambda: _fit(work, context, place, batches))
+    row = {"rank": place.rank, "place": hosts[place.rank], "outcome": pickle.dumps(outcome)}
+    yield pa.RecordBatch.from_pylist([row], schema=ROW)
+
+
+def _fit(work: Work, context: BarrierTaskContext, place: Place, batches: Iterable[Any]) -> Outcome:
+    def gather() -> list[Partition]:
+        return [_read(batch) for batch in batches]
+
+    spec = work.spec
+    gpus = context.resources().get("gpu")
+    if gpus is not None and spec.device == "auto":
+        spec = replace(spec, device=f"cuda:{gpus.addresses[0]}")
+    with meet(place, lambda text: context.allGather(text)[0], spec):
+        return fit_rank(work.estimator, spec, gather, place.rank)
+
+
+def _read(batch: pa.RecordBatch) -> Partition:
+    label, weight = (
+        batch[name].to_numpy(zero_copy_only=False) if name in batch.schema.names else None
+        for name in ("label", "weight")
+    )
+    return Partition(read_features(batch["features"]), label, weight)
+
+
+def _describe(error: Exception) -> PeerLostError:
+    """What has happened to the stage, in one line: tasks end with an error only if their process is lost or killed."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    raised = [line for line in lines if RAISED.match(line)]
+    return PeerLostError(
+        f"Spark has ended the fit: {(raised or lines or ['no reason was given'])[-1 if raised else 0]}"
+    )

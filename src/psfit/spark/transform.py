@@ -1,0 +1,75 @@
+"""Predictions as columns of a Spark table, made by the tasks that hold its rows."""
+
+import numpy as np
+import pyarrow as pa
+from pyspark.ml.functions import array_to_vector
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from psfit.estimators.batches import make_example, predict_batch
+from psfit.estimators.model import SparseModel
+from psfit.spark.columns import read_features, select_features
+
+# Types of predictions by the kind of NumPy's type; other labels are texts.
+TYPES: dict[str, DataType] = {"f": DoubleType(), "i": LongType(), "u": LongType(), "b": BooleanType()}
+# The columns that a model can give: the argument that names one, and the method that computes it.
+OUTPUTS = {
+    "prediction_col": "predict",
+    "raw_prediction_col": "decision_function",
+    "probability_col": "predict_proba",
+}
+
+
+def add_predictions(model: SparseModel, table: DataFrame, features: str, names: dict[str, str]) -> DataFrame:
+    """The table with a column for each of the `OUTPUTS` that has a name."""
+    asked = {OUTPUTS[kind]: name for kind, name in names.items() if name}
+    taken = [name for name in asked.values() if name in table.columns]
+    if taken:
+        raise ValueError(f"the table has a column {taken[0]!r} already; drop it, or give the output another name")
+    fields = [StructField(method, _type_of(model, method)) for method in asked]
+
+    @F.arrow_udf(StructType(fields))
+    def predict(column: pa.Array) -> pa.Array:
+        return _predict(model, list(asked), column)
+
+    # Spark may compute a deterministic column again for each of its fields.
+    column = "psfit_predictions"
+    table = table.withColumn(column, predict.asNondeterministic()(select_features(table, features)))
+    for method, name in asked.items():
+        field = F.col(column)[method]
+        table = table.withColumn(name, field if method == "predict" else array_to_vector(field))
+    return table.drop(column)
+
+
+def _predict(model: SparseModel, methods: list[str], column: pa.Array) -> pa.Array:
+    X = read_features(column)
+    return pa.StructArray.from_arrays(
+        [_as_arrow(method, predict_batch(model, method, X)) for method in methods], methods
+    )
+
+
+def _as_arrow(method: str, values: np.ndarray) -> pa.Array:
+    if method == "predict":
+        kind = TYPES.get(values.dtype.kind)
+        return pa.array(values.astype(str)) if kind is None else pa.array(values, to_arrow_type(kind))
+    # Spark's classifiers give a number for each class, also for two.
+    rows = np.column_stack([-values, values]) if values.ndim == 1 else values
+    ends = np.arange(0, rows.size + 1, rows.shape[1], dtype=np.int32)
+    return pa.ListArray.from_arrays(ends, pa.array(rows.ravel(), pa.float64()))
+
+
+def _type_of(model: SparseModel, method: str) -> DataType:
+    if method != "predict":
+        return ArrayType(DoubleType())
+    return TYPES.get(make_example(model, method).dtype.kind, StringType())

@@ -1,0 +1,187 @@
+"""PsFiT on a real Dask cluster: processes on this machine."""
+
+import pickle
+import sys
+import threading
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from distributed import Client, LocalCluster
+from engine_jobs import (
+    CPU,
+    CUTS,
+    JOBS,
+    LONG,
+    NAMES,
+    X,
+    die_at_work,
+    require_predictions,
+    require_same,
+    settings,
+    torchrun_answers,
+    wait_for_end,
+    work_slowly,
+    workers_of,
+)
+from launch import HERE, run
+from sklearn.base import clone
+
+import psfit.dask
+from psfit import PeerLostError, SparseLinearRegression
+from psfit.dask import DaskSparseLinearRegression, DaskSparseLogisticRegression
+from psfit.estimators.registry import LOSSES
+
+NAMED = [f"c{k}" for k in range(X.shape[1])]
+Y = JOBS["squared"].y
+
+
+def start_cluster():
+    return LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=":0")
+
+
+@pytest.fixture(scope="module")
+def client():
+    with start_cluster() as cluster, Client(cluster) as client:
+        yield client
+
+
+def delayed(values, cuts=CUTS):
+    return [dask.delayed(values[a:b]) for a, b in cuts]
+
+
+def table(values, cuts=CUTS):
+    """A dask DataFrame or Series with these partitions."""
+    return dd.from_delayed(delayed(values, cuts), meta=values.iloc[:0])
+
+
+def collections(kind, y):
+    """The samples as delayed arrays, as tables, or as arrays in blocks."""
+    if kind == "squared":
+        return delayed(X), delayed(y)
+    if kind == "logistic":
+        return table(pd.DataFrame(X, columns=NAMED)), table(pd.Series(y))
+    rows = (50, 0, 100)
+    return da.from_array(X, chunks=(rows, (5, 7))), da.from_array(y, chunks=(75, 75))
+
+
+def test_answers_and_predictions_are_those_of_torchrun(client, tmp_path):
+    answers = torchrun_answers(tmp_path)
+    for name in NAMES:
+        job = JOBS[name]
+        cls = getattr(psfit.dask, f"Dask{job.model.__name__}")
+        features, targets = collections(name, job.y)
+        model = cls(**settings(job), client=client).fit(features, targets)
+        require_same(model, answers[name], nodes=(1, 2))
+        local = model.to_local()
+        assert type(local) is job.model
+        # A model of tables predicts for tables, and keeps their index.
+        known = pd.DataFrame(X, columns=NAMED) if name == "logistic" else X
+        predicted = dask.compute(model.predict(features))[0]
+        predicted = np.concatenate(predicted) if isinstance(predicted, list) else predicted
+        require_predictions(predicted, local.predict(known))
+        if name != "squared":
+            require_predictions(model.predict_proba(features).compute(), local.predict_proba(known))
+    assert list(model.predict(features).chunks[0]) == [50, 0, 100]
+
+
+def test_weights_and_sparse_partitions_count(client):
+    weight = np.where(np.arange(len(Y)) % 3 == 0, 0.0, 2.0)
+    parts = [scipy.sparse.csr_matrix(X[:50]), scipy.sparse.csr_matrix(X[50:50]), X[50:]]
+    model = DaskSparseLinearRegression(3, grid=CPU).fit(
+        [dask.delayed(part) for part in parts], delayed(Y), delayed(weight)
+    )
+    known = SparseLinearRegression(3).fit(X, Y, weight)
+    assert model.objective_ == pytest.approx(known.objective_, rel=1e-9)
+    np.testing.assert_array_equal(model.support_, known.support_)
+
+
+def broken(kind):
+    frame = pd.DataFrame(X, columns=NAMED)
+    if kind == "nan":
+        frame.loc[120, "c4"] = np.nan
+    parts = delayed(frame)
+    if kind == "column":
+        parts[2] = dask.delayed(frame[NAMED[:-1]].iloc[50:])
+    if kind == "order":
+        parts[2] = dask.delayed(frame[NAMED[::-1]].iloc[50:])
+    return parts, delayed(pd.Series(Y), ((0, 50), (50, 50), (40, 140)) if kind == "index" else CUTS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("nan", "NaN in column 4"),
+        ("column", "features is 1[12] on rank . but|partitions with 1[12] and 1[12] columns"),
+        ("order", "column 0 is 'c(0|11)'"),
+        ("index", "y has other rows than X"),
+    ],
+)
+def test_a_broken_partition_ends_with_a_clear_error(client, kind, message):
+    with pytest.raises(ValueError, match=message):
+        DaskSparseLinearRegression(3, grid=CPU, client=client).fit(*broken(kind))
+
+
+def test_what_cannot_be_fitted_is_refused(client):
+    with pytest.raises(TypeError, match="X is a ndarray; pass a dask DataFrame"):
+        DaskSparseLinearRegression(3).fit(X, Y)
+    with pytest.raises(ValueError, match="y has 2 partitions where X has 3"):
+        DaskSparseLinearRegression(3).fit(delayed(X), delayed(Y)[:2])
+    with pytest.raises(ValueError, match="no sample in any partition"):
+        DaskSparseLinearRegression(3).fit(delayed(X[:0]), delayed(Y[:0]))
+    with pytest.raises(ValueError, match=r"client='here' must be a distributed.Client"):
+        DaskSparseLinearRegression(3, client="here").fit(delayed(X), delayed(Y))
+
+
+def test_a_killed_worker_ends_the_fit_and_the_next_one_works(client, tmp_path):
+    features, targets = delayed(X), delayed(Y)
+    model = DaskSparseLinearRegression(3, grid=CPU, solver=LONG, callback=die_at_work(tmp_path / "dead"), client=client)
+    with pytest.raises(PeerLostError, match=r"on worker tcp://.* was lost during the fit"):
+        model.fit(features, targets)
+    assert not hasattr(model, "result_")
+    client.wait_for_workers(3)
+    again = DaskSparseLinearRegression(3, grid=CPU, client=client).fit(features, targets)
+    assert again.objective_ == pytest.approx(SparseLinearRegression(3).fit(X, Y).objective_, rel=1e-9)
+
+
+def test_a_cluster_that_closes_in_mid_fit_leaves_no_process(tmp_path):
+    cluster = start_cluster()
+    with Client(cluster) as client:
+        parts = client.persist(delayed(X))
+        model = DaskSparseLinearRegression(3, grid=CPU, solver=LONG, callback=work_slowly(tmp_path), client=client)
+        errors = []
+
+        def fit():
+            try:
+                model.fit(parts, delayed(Y))
+            except Exception as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=fit)
+        thread.start()
+        processes = workers_of(tmp_path, 1)
+        cluster.close()
+        thread.join(60)
+    assert isinstance(errors[0], PeerLostError), errors
+    wait_for_end(processes)
+
+
+def test_estimators_for_dask_are_estimators(client):
+    model = DaskSparseLogisticRegression(3, gamma=2.0, client=client)
+    copy = clone(model)
+    assert copy.client is client
+    assert copy.get_params()["gamma"] == 2.0
+    assert pickle.loads(pickle.dumps(model)).client is None
+    assert "client : distributed.Client" in (DaskSparseLogisticRegression.__doc__ or "")
+    assert set(psfit.dask.__all__) >= {f"Dask{entry.estimator}" for entry in LOSSES.values()}
+
+
+def test_the_example_reads_parquet():
+    done = run([sys.executable, str(HERE.parents[1] / "examples/dask_parquet.py")])
+    assert done.returncode == 0, done.stderr
+    assert "features: sensor 3, sensor 17, sensor 31\nsamples: 1600" in done.stdout
+    assert "without Dask: SparseLinearRegression" in done.stdout
