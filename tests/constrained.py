@@ -41,6 +41,8 @@ class Case:
 
     def best_objective(self):
         """The least objective over every allowed support."""
+        if self.problem.constraints.group is not None:
+            return self._best_of_groups(self.problem.constraints)
         p, c = self.A.shape[1], self.b.shape[1]
         copies = c if self.by_entry else 1
         demands = self.problem.constraints
@@ -53,6 +55,19 @@ class Case:
                 table.flat[list(chosen)] = True
                 if is_allowed(table, demands):
                     best = min(best, fit(self, np.broadcast_to(table, (p, c))))
+        return best
+
+    def _best_of_groups(self, demands):
+        """The same where the items are groups, in all outputs."""
+        groups, best = demands.group.max() + 1, np.inf
+        included, excluded = (set(demands.group[list(part)].tolist()) for part in (demands.include, demands.exclude))
+        for size in range(groups + 1):
+            for chosen in itertools.combinations(range(groups), size):
+                counted = chosen if demands.count_included else set(chosen) - included
+                features = np.isin(demands.group, list(counted)).sum() if demands.counts_features else len(counted)
+                if included <= set(chosen) and not excluded & set(chosen) and features <= self.problem.kappa[0]:
+                    mask = np.isin(demands.group, chosen)[:, None]
+                    best = min(best, fit(self, np.broadcast_to(mask, (len(mask), self.b.shape[1]))))
         return best
 
 
@@ -194,7 +209,26 @@ def _draw_demands(p, c, rng):
     if chance[4] < 0.3:
         pairs = ((p - 1, (0, 1)), (p - 2, (1, 2)))[: int(rng.integers(1, 3))]
         given |= {"parents": pairs, "heredity": str(rng.choice(["strong", "weak"]))}
+    if rng.random() < 0.2:
+        given = _draw_groups(
+            p, {name: given[name] for name in given if name not in ("kind", "at_most", "parents")}, rng
+        )
     return Constraints(**given)
+
+
+def _draw_groups(p, given, rng):
+    """Demands with groups of features as items: what is included and excluded are whole groups."""
+    group = np.unique(rng.integers(0, 4, size=p), return_inverse=True)[1]
+    whole = {
+        name: tuple(np.flatnonzero(np.isin(group, group[list(given[name])])).tolist())
+        for name in ("include", "exclude")
+        if name in given
+    }
+    if set(whole.get("include", ())) & set(whole.get("exclude", ())):
+        del whole["exclude"]
+        given = {name: given[name] for name in given if name != "exclude"}
+    bounded = "lower" in given
+    return given | whole | {"group": group, "counts_features": bool(rng.random() < 0.5) and not bounded}
 
 
 def check(seed, exact):
@@ -206,7 +240,8 @@ def check(seed, exact):
         result = solve(case.problem, case.source, BiCADMM(exact=exact), nodes)
     except ValueError as error:
         # Some demands leave no support, or fewer items than kappa.
-        return "" if best == np.inf or "must hold" in str(error) else str(error)
+        known = "must hold" in str(error) or "features of every group" in str(error)
+        return "" if best == np.inf or known else str(error)
     if best == np.inf:
         return "an answer where no support is allowed"
     tol, low, high = 1e-6 * abs(best) + 1e-9, *bounds_of(case)

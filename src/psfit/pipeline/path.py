@@ -105,7 +105,7 @@ def check_kappas(kappas: Iterable[int], items: Items, demands: Constraints = NO_
     if rising[-1] > most:
         raise ValueError(
             f"kappas={describe(list(rising))} must lie between 1 and {most}, the number of items with "
-            f"n_features={items.features}" + ("" if demands.is_empty else " that the other demands allow")
+            f"n_features={items.features}" + ("" if demands.is_empty else " that the constraints allow")
         )
     require_feasible(items, rising[0] + count_extra(items, demands), demands)
     return rising
