@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from psfit.comm import GridSpec, PeerLostError, RemoteError
     from psfit.common.progress import Progress
     from psfit.common.status import Status
-    from psfit.data import Dense, FileSource, Source
+    from psfit.data import Dense, FileSource, ReadingWarning, Source, TableSource
     from psfit.estimators import (
         NearOptimal,
         SparseLinearRegression,
@@ -58,6 +58,7 @@ PLACES = {
     "Problem": "psfit.problem",
     "Progress": "psfit.common.progress",
     "Record": "psfit.admm.record",
+    "ReadingWarning": "psfit.data",
     "RemoteError": "psfit.comm",
     "Result": "psfit.pipeline.result",
     "Source": "psfit.data",
@@ -75,6 +76,7 @@ PLACES = {
     "Stability": "psfit.estimators",
     "Status": "psfit.common.status",
     "StoppedError": "psfit.admm.loop",
+    "TableSource": "psfit.data",
     "load": "psfit.estimators.persistence.model_file",
     "near_optimal": "psfit.estimators",
     "report": "psfit.reporting",
@@ -93,6 +95,7 @@ __all__ = [
     "PeerLostError",
     "Problem",
     "Progress",
+    "ReadingWarning",
     "Record",
     "RemoteError",
     "Result",
@@ -111,6 +114,7 @@ __all__ = [
     "Stability",
     "Status",
     "StoppedError",
+    "TableSource",
     "__version__",
     "load",
     "near_optimal",

@@ -1,7 +1,7 @@
 """Make a problem on data from the arguments of users: arrays or files, targets and weights, checked on all ranks."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,11 @@ from psfit.comm import Grid
 from psfit.common.arguments import describe
 from psfit.common.environment import environment
 from psfit.data import BlockColumns, DesignMatrix, Samples, Source
+from psfit.data.fills import Gaps, refill
 from psfit.estimators.reading import (
     Features,
     as_array,
-    as_file,
+    as_source,
     place,
     read_new,
     read_weights,
@@ -62,6 +63,19 @@ class Posed:
     y: np.ndarray
     weights: np.ndarray
     learned: Learned
+    gaps: Gaps | None = None
+
+    def fill_again(self, train: np.ndarray) -> "Posed":
+        """The same samples with missing values filled as the samples of a mask ``(m,)`` suggest."""
+        if self.gaps is None:
+            return self
+        whole = self.source.matrix
+        if isinstance(whole, BlockColumns):
+            raise ValueError(
+                "missing: cross-validation that fills missing values needs all columns on each rank; use blocks=1 in "
+                "the grid, or fill the values before"
+            )
+        return replace(self, source=replace(self.source, matrix=refill(whole, self.gaps, train, self.grid)))
 
     @property
     def weighted(self) -> bool:
@@ -85,7 +99,7 @@ def pose_samples(settings: Settings, owner: str, given: Given, grid: Grid) -> Po
     Messages name the `owner`: the estimator or procedure that calls this.
     """
     kind = LOSSES[settings.loss].target
-    matrix, y, weights, features = _read(kind, owner, given, grid)
+    matrix, y, weights, features, gaps = _read(kind, owner, given, grid)
     grid.require_same(features=matrix.shape[1], dtype=str(matrix.dtype))
     if not sum_over_nodes(grid, weights.sum(keepdims=True)) > 0:
         raise ValueError("sample_weight is zero everywhere; at least one sample must have a positive weight")
@@ -100,16 +114,16 @@ def pose_samples(settings: Settings, owner: str, given: Given, grid: Grid) -> Po
     )
     problem = grid.run_together(lambda: _make_problem(settings, loss, matrix.shape[1], source.outputs))
     surroundings = environment() | {"device": str(grid.device), "ranks": str(grid.world.size)}
-    return Posed(problem, source, grid, y, weights, Learned(features, found, surroundings))
+    return Posed(problem, source, grid, y, weights, Learned(features, found, surroundings), gaps)
 
 
-# This rank's matrix, targets and weights, and what is known about the columns.
-Read = tuple[DesignMatrix, np.ndarray, np.ndarray, Features]
+# This rank's matrix, targets and weights, what is known about the columns, and where values were missing.
+Read = tuple[DesignMatrix, np.ndarray, np.ndarray, Features, Gaps | None]
 
 
 def _read(kind: type[Target], owner: str, given: Given, grid: Grid) -> Read:
     """Read the data of this rank, and check what can be checked without the other ranks."""
-    source = grid.run_together(lambda: as_file(given.X, given.y, given.sample_weight, given.target))
+    source = grid.run_together(lambda: as_source(given.X, given.y, given.sample_weight, given.target))
     if source is None:
         return grid.run_together(lambda: _read_arrays(kind, owner, given, grid))
     samples = source.read(grid, labelled=given.y is None, numeric=kind.numeric)
@@ -124,7 +138,7 @@ def _read_arrays(kind: type[Target], owner: str, given: Given, grid: Grid) -> Re
     y = kind.read(as_array(given.y), values.shape[0])
     matrix = place(values, grid)
     require_finite(matrix, features.names)
-    return matrix, y, weights, features
+    return matrix, y, weights, features, None
 
 
 def _read_samples(kind: type[Target], samples: Samples, given: Given) -> Read:
@@ -135,7 +149,8 @@ def _read_samples(kind: type[Target], samples: Samples, given: Given) -> Read:
     y = samples.y if given.y is None else given.y
     if y is None:
         raise ValueError("y: the file holds no target; pass y, or say where it is with target")
-    return samples.matrix, kind.read(as_array(y), rows), weights, Features(count, names, samples.schema)
+    features = Features(count, names, samples.schema)
+    return samples.matrix, kind.read(as_array(y), rows), weights, features, samples.gaps
 
 
 def _own_columns(matrix: DesignMatrix, fit_intercept: bool, grid: Grid) -> DesignMatrix:

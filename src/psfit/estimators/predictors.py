@@ -1,6 +1,5 @@
 """Predictors of new samples, and predictions from known predictors."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,17 +10,17 @@ from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
 from psfit.comm import GridSpec
-from psfit.data import DesignMatrix, FileSource
-from psfit.estimators.reading import Features, Fitted, as_file, place, read_known, require_finite
+from psfit.data import DesignMatrix, SampleSource
+from psfit.estimators.reading import Features, Fitted, as_known_source, place, read_known, require_finite
 from psfit.estimators.targets import Target
 from psfit.pipeline.result import Result
 
 
 def compute_predictors(fitted: Fitted, features: Features, result: Result, X: Any) -> np.ndarray:
     """``X coef + intercept``, shape ``(m, c)``; tensors are multiplied on their device, files while they are read."""
-    source = as_file(X)
+    source = as_known_source(X, features)
     if source is not None:
-        return _read_and_multiply(type(fitted).__name__, features, result, source)
+        return read_and_multiply(type(fitted).__name__, features, result, source)[0]
     values = read_known(X, fitted)
     where = str(values.device) if isinstance(values, Tensor) else "cpu"
     matrix = place(values, GridSpec(backend="serial", device=where).build())
@@ -29,18 +28,24 @@ def compute_predictors(fitted: Fitted, features: Features, result: Result, X: An
     return multiply(matrix, result.coef, result.intercept)
 
 
-def _read_and_multiply(owner: str, features: Features, result: Result, source: FileSource) -> np.ndarray:
-    """The same for a file, which is read like the file of the fit. If names are known, only used features are read."""
+def read_and_multiply(
+    owner: str, features: Features, result: Result, source: SampleSource
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The same for a file or a table, read like that of the fit; and its columns that are passed through.
+
+    If names are known, only used features are read.
+    """
     coef, names = result.coef, features.names
     if names is not None and len(result.support) > 0:
         names, coef = names[result.support], coef[result.support]
     grid = GridSpec(backend="serial", device="cpu").build()
-    bare = replace(source, sample_weight=None)
+    bare = source.change(sample_weight=None)
     known = None if names is None else tuple(names)
-    matrix = bare.read(grid, known, labelled=False, features=features.count, schema=features.schema).matrix
+    found = bare.read(grid, known, labelled=False, features=features.count, schema=features.schema)
+    matrix = found.matrix
     if matrix.shape[1] != len(coef):
         raise ValueError(f"X has {matrix.shape[1]} features, but {owner} is expecting {len(coef)}")
-    return multiply(matrix, coef, result.intercept)
+    return multiply(matrix, coef, result.intercept), found.ids
 
 
 def multiply(matrix: DesignMatrix, coefficients: np.ndarray, intercept: np.ndarray) -> np.ndarray:

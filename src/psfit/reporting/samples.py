@@ -15,7 +15,7 @@ from psfit.estimators.predictors import multiply
 from psfit.estimators.reading import (
     Fitted,
     as_array,
-    as_file,
+    as_known_source,
     place,
     read_known,
     read_weights,
@@ -99,7 +99,7 @@ def _read(
 ) -> tuple[DesignMatrix, np.ndarray, np.ndarray]:
     """The features of the fit, the target and the weights of this rank's samples."""
     features = learned.features
-    source = grid.run_together(lambda: as_file(X, y, sample_weight, target))
+    source = grid.run_together(lambda: as_known_source(X, features, y, sample_weight, target))
     if source is None:
         return grid.run_together(lambda: _read_arrays(subject, learned, X, y, sample_weight, grid))
     given = None if sample_weight is None or isinstance(sample_weight, str) else sample_weight

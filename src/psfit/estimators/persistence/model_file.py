@@ -15,6 +15,7 @@ from psfit.common.version import __version__
 from psfit.estimators.model import SparseModel
 from psfit.estimators.persistence import checks
 from psfit.estimators.persistence.archive import ModelFileError, pack, unpack
+from psfit.estimators.persistence.table_checks import check_table
 from psfit.estimators.posing import Learned
 from psfit.estimators.reading import Features
 from psfit.estimators.registry import LOSSES
@@ -134,7 +135,7 @@ def _make_learned(model: Any, content: dict[str, Any], p: int, c: int) -> Learne
         model.kappa_, model.gamma_ = learned["kappa_"], learned["gamma_"]
     texts = around is None or (isinstance(around, dict) and all(map(checks.is_text, around.values())))
     checks.require(texts, "its environment is not text")
-    return Learned(Features(p, names, None if table is None else checks.check_table(table, names)), target, around)
+    return Learned(Features(p, names, None if table is None else check_table(table, names)), target, around)
 
 
 def _make_target(model: Any, learned: dict[str, Any], c: int) -> Target:
