@@ -105,12 +105,31 @@ class SampleSource(TableRules):
         if grid.world.rank == 0:
             for note in dict.fromkeys(note for file, _, _ in pieces for note in file.notes):
                 warnings.warn(note, ReadingWarning, stacklevel=2)
-        found = _agree_on_schema(pieces, schema, labelled, grid, self.rules)
+        try:
+            return self._read_pieces(pieces, schema, wanted, features, budget, grid)
+        except DataFileError as error:
+            from psfit.data.io.problems import explain
+
+            # The file that the error names may have more problems.
+            named = [file for file, _, _ in pieces if str(error).startswith(f"{file.path}:")]
+            raise (explain(named[0], error) if named else error) from error.__cause__
+
+    def _read_pieces(
+        self,
+        pieces: Pieces,
+        schema: Schema | None,
+        wanted: ReadRequest,
+        features: int | None,
+        budget: int,
+        grid: Grid,
+    ) -> Samples:
+        """Agree on the schema, read the parts and join them."""
+        found = _agree_on_schema(pieces, schema, wanted.labelled, grid, self.rules)
         part = grid.run_together(lambda: _join_parts([file.part(a, b, found, budget) for file, a, b in pieces]))
         grid.run_together(lambda: _require_rows(part, grid))
         _require_same(part, grid)
         if not scipy.sparse.issparse(part.features):
-            rows, found, gaps = _fill(part, found, fitted, budget, grid)
+            rows, found, gaps = _fill(part, found, wanted.fitted, budget, grid)
             return Samples(self._place(rows, grid), part.y, part.weight, part.names, found, gaps, part.ids)
         first = _first_index(part, grid, found.first_index, features) if part.open_ended else None
         matrix = _make_sparse(part, grid, first, features or 0)

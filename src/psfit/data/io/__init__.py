@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from psfit.data.io.archives import COMPRESSIONS, inner_name
 from psfit.data.io.base import DataFile, DataFileError, JoinedRows, Part, ReadRequest
@@ -28,8 +29,15 @@ FORMATS = {
 def open_file(path: Path, wanted: ReadRequest) -> DataFile:
     """Open a file; its ending decides the format."""
     module, name = FORMATS[ending_of(path)]
-    kind: type[DataFile] = getattr(import_module(f"{__name__}.{module}"), name)
-    return kind(path, wanted)  # type: ignore[call-arg]
+    kind: Any = getattr(import_module(f"{__name__}.{module}"), name)
+    try:
+        opened: DataFile = kind(path, wanted)
+    except DataFileError as error:
+        # A line of text may be damaged. All problems of the file can be listed if it can be opened without such lines.
+        if wanted.lenient or FORMATS[ending_of(path)] != FORMATS[".csv"]:
+            raise
+        raise import_module(f"{__name__}.problems").explain_text(path, wanted, error) from None
+    return opened
 
 
 def ending_of(path: Path) -> str:

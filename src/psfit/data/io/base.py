@@ -64,6 +64,8 @@ class ReadRequest:
         How a fitted model reads its columns; None before a fit, or if the model has learned nothing about them.
     fitted : bool
         Whether the samples are for a fitted model.
+    lenient : bool
+        Whether damaged lines are left out and names that occur twice are changed, for a profile.
     """
 
     target: str | int | None = None
@@ -74,6 +76,7 @@ class ReadRequest:
     numeric: bool = False
     schema: Schema | None = None
     fitted: bool = False
+    lenient: bool = False
 
 
 @dataclass(frozen=True)

@@ -119,3 +119,15 @@ def _text(value: Any) -> str:
 def _value_type(kind: pa.DataType) -> pa.DataType:
     """The type of the values; for categories that of the categories."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def widen_type(kind: pa.DataType) -> pa.DataType:
+    """Numbers are read as floats: integers in the first lines do not mean that all are integers."""
+    return pa.float64() if is_number(kind) and not pa.types.is_boolean(kind) else kind
+
+
+def to_integers(labels: np.ndarray) -> np.ndarray:
+    """Labels as integers if all are whole numbers: a class is called 3, not 3.0."""
+    if labels.dtype.kind != "f" or (labels != np.trunc(labels)).any() or (np.abs(labels) >= EXACT).any():
+        return labels
+    return labels.astype(np.int64)

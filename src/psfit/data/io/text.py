@@ -9,18 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as csv
 
 from psfit.data.io.archives import inner_name
 from psfit.data.io.base import CellError, DataFile, DataFileError, Part, PossibleKinds, ReadRequest
-from psfit.data.io.cells import first_of_other_kind, is_number
+from psfit.data.io.cells import first_of_other_kind, to_integers, widen_type
 from psfit.data.io.dialect import Dialect, DialectError, find_dialect
+from psfit.data.io.header import looks_like_data, make_distinct, memory_stream
 from psfit.data.io.lines import Lines, line_range
 from psfit.data.io.plain_text import HEAD, PlainText
 from psfit.data.io.spool import Spool
 from psfit.data.io.table_plan import TablePlan
-from psfit.data.schema import EXACT, Kind, Schema
+from psfit.data.io.thousands import are_grouped, read_grouped
+from psfit.data.schema import Kind, Schema
 
 BLOCK = 8 << 20
 # The most letters of a cell that a message shows.
@@ -61,10 +62,16 @@ class TextFile(DataFile):
             raise self.error(NO_ROWS)
         self.dialect = self._find_dialect()
         self.parse = csv.ParseOptions(delimiter=self.dialect.separator)
-        self.names = self._read_names()
+        # Rows that were left out because they have another number of cells, if that is allowed.
+        self.ragged: list[csv.InvalidRow] = []
+        names = self._read_names()
+        if wanted.lenient:
+            self.parse.invalid_row_handler = self._skip_row
+            names = list(make_distinct(names))
+        self.names = names
         # In a table of one column, an empty line is an empty cell.
         self.parse.ignore_empty_lines = len(self.names) > 1
-        if wanted.labelled and wanted.columns is None and _looks_like_data(self.names):
+        if wanted.labelled and wanted.columns is None and looks_like_data(self.names):
             raise self.error(f"its first line holds numbers ({self.names[0]}, ...); write the columns' names above it")
         # Columns of numbers whose thousands are separated; Arrow reads them as text.
         self.grouped: frozenset[str] = frozenset()
@@ -84,9 +91,13 @@ class TextFile(DataFile):
         except DialectError as error:
             raise self.error(error) from None
 
+    def _skip_row(self, row: csv.InvalidRow) -> str:
+        self.ragged.append(row)
+        return "skip"
+
     def _read_names(self) -> list[str]:
         try:
-            head = list(self._reader(_memory_stream(self.header * 2), {}))
+            head = list(self._reader(memory_stream(self.header * 2), {}))
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             raise self.error(f"its first line is not a header in UTF-8 ({error})") from None
         if not head:
@@ -105,14 +116,9 @@ class TextFile(DataFile):
             raise self.error(NO_ROWS)
         if self.dialect.thousands is not None:
             texts = [place for place, field in enumerate(batches[0].schema) if pa.types.is_string(field.type)]
-            self.grouped = frozenset(self.names[k] for k in texts if self._is_grouped(batches[0].column(k)))
+            self.grouped = frozenset(self.names[k] for k in texts if are_grouped(batches[0].column(k), self.dialect))
         types = [pa.float64() if field.name in self.grouped else field.type for field in batches[0].schema]
-        return pa.schema([pa.field(name, _widen_type(kind)) for name, kind in zip(self.names, types, strict=True)])
-
-    def _is_grouped(self, cells: pa.Array) -> bool:
-        """Whether all cells are numbers, with or without separated thousands."""
-        present = cells.drop_null()
-        return len(present) > 0 and bool(pc.all(pc.match_substring_regex(present, self.dialect.number)).as_py())
+        return pa.schema([pa.field(name, widen_type(kind)) for name, kind in zip(self.names, types, strict=True)])
 
     def _reader(self, stream: pa.NativeFile, types: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
         """The batches of a stream. It must be a stream of Arrow, not of Python: Arrow's threads may close it when the
@@ -163,13 +169,11 @@ class TextFile(DataFile):
         """The same batch with the texts of some columns read as numbers whose thousands are separated."""
         for name in names:
             at = batch.schema.get_field_index(name)
-            cells = batch.column(at)
-            other = pc.index(pc.match_substring_regex(cells, self.dialect.number), False).as_py()
-            if other >= 0:
-                raise self.plan.kind_error(name, "number", first + other, cells[other].as_py()[:MOST_LETTERS])
-            digits = pc.replace_substring(cells, self.dialect.thousands, "")
-            digits = pc.replace_substring(pc.utf8_trim_whitespace(digits), self.dialect.decimal, ".")
-            batch = batch.set_column(at, name, digits.cast(pa.float64()))
+            numbers, other = read_grouped(batch.column(at), self.dialect)
+            if other is not None:
+                text = batch.column(at)[other].as_py()[:MOST_LETTERS]
+                raise self.plan.kind_error(name, "number", first + other, text)
+            batch = batch.set_column(at, name, numbers)
         return batch
 
     def _parse_error(self, reason: str, start: int) -> DataFileError:
@@ -194,6 +198,10 @@ class TextFile(DataFile):
             for batch in self._batches(begin, end, types, start):
                 yield rows, batch
                 rows += batch.num_rows
+
+    def batches_as_text(self, names: list[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """All rows of some columns as text, whatever they hold."""
+        return self._batches_in_range(0, self.length, dict.fromkeys(names, "category"))
 
     def _read_type(self, name: str, kind: Kind) -> pa.DataType:
         """The type in which the cells of a kind are read; that of a date may have a time zone."""
@@ -278,35 +286,7 @@ class TextFile(DataFile):
                     parts.append(plan.id_values(batch, name) if is_id else plan.values(batch, columns[name], first))
         known = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in kept.items()}
         if plan.target is not None and not plan.wanted.numeric:
-            known[plan.target] = _to_integers(known[plan.target])
+            known[plan.target] = to_integers(known[plan.target])
         names = tuple(feature.name for feature in features)
         ids = {name: known[name] for name in plan.ids}
         return Part(spool.all_rows(), known.get(plan.target or ""), known.get(plan.weight or ""), names, ids=ids)
-
-
-def _memory_stream(content: bytes) -> pa.NativeFile:
-    """Bytes as a stream that refers to no Python object."""
-    copy = pa.BufferOutputStream()
-    copy.write(content)
-    return pa.BufferReader(copy.getvalue())
-
-
-def _looks_like_data(names: list[str]) -> bool:
-    """Whether a header looks like data: only numbers, and not all whole; whole numbers may be names of columns."""
-    try:
-        numbers = [float(name) for name in names]
-    except ValueError:
-        return False
-    return not all(number.is_integer() for number in numbers)
-
-
-def _widen_type(kind: pa.DataType) -> pa.DataType:
-    """Numbers are read as floats: integers in the first lines do not mean that all are integers."""
-    return pa.float64() if is_number(kind) and not pa.types.is_boolean(kind) else kind
-
-
-def _to_integers(labels: np.ndarray) -> np.ndarray:
-    """Labels as integers if all are whole numbers: a class is called 3, not 3.0."""
-    if labels.dtype.kind != "f" or (labels != np.trunc(labels)).any() or (np.abs(labels) >= EXACT).any():
-        return labels
-    return labels.astype(np.int64)
