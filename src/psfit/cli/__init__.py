@@ -1,4 +1,4 @@
-"""The command line: ``psfit fit``, ``path``, ``predict``, ``inspect``, ``report``, ``near-optimal`` and others.
+"""The command line: ``psfit inspect``, ``fit``, ``path``, ``predict``, ``score``, ``report``, ``export`` and others.
 
 The modules of the commands import little: the help must not wait for torch. What a command computes with is imported
 when the command is called.
@@ -17,6 +17,7 @@ import psfit
 from psfit.cli.bench import bench
 from psfit.cli.compile import compile
 from psfit.cli.demo import demo
+from psfit.cli.export import export
 from psfit.cli.fit import fit
 from psfit.cli.inspect import inspect
 from psfit.cli.near_optimal import near_optimal
@@ -24,6 +25,7 @@ from psfit.cli.output import EXIT_CODES
 from psfit.cli.path import path
 from psfit.cli.predict import predict
 from psfit.cli.report import report
+from psfit.cli.score import score
 from psfit.common.startup_interrupt import restore_ctrl_c
 from psfit.common.status import Status
 
@@ -58,7 +60,7 @@ def _begin(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for command in (fit, path, predict, inspect, report, near_optimal, demo, bench, compile):
+for command in (inspect, fit, path, predict, score, report, export, near_optimal, demo, bench, compile):
     app.command()(_begin(command))
 
 

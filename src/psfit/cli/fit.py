@@ -8,7 +8,7 @@ import typer
 import psfit
 from psfit.cli import options
 from psfit.cli.output import Printer, coefficient_lines, exit_if_stopped, file_facts, model_facts
-from psfit.cli.parsing import file_source, parse_kappa
+from psfit.cli.parsing import file_source, parse_kappa, table_rules
 from psfit.cli.report import write_report
 from psfit.common.output_files import require_writable
 
@@ -30,6 +30,13 @@ def fit(
     weight: options.Weight = None,
     columns: options.Columns = None,
     one_hot: options.OneHot = False,
+    exclude: options.Exclude = None,
+    id: options.Id = None,
+    categories: options.CategoriesOption = None,
+    dates: options.Dates = None,
+    missing: options.MissingOption = options.Missing.refuse,  # type: ignore[attr-defined]
+    new_levels: options.NewLevelsOption = options.NewLevels.refuse,  # type: ignore[attr-defined]
+    csv: options.Csv = None,
     memory: options.Memory = None,
     out: Annotated[Path | None, typer.Option(help="Where to write the model (.psfit).")] = None,
     nodes: options.Nodes = None,
@@ -75,6 +82,7 @@ def fit(
         require_writable("--out", out, MODELS)
         require_page("--report", report)
         printer = Printer(grid, json, quiet)
+        rules = table_rules(categories, dates, missing, new_levels, exclude, id, csv)
         solver = psfit.BiCADMM(
             effort=effort.value,
             exact=exact,
@@ -96,7 +104,7 @@ def fit(
             certify=certify,
             verbose=int(printer.for_people),
         )
-        return printer, file_source(data, target, weight, columns, one_hot, memory), estimator
+        return printer, file_source(data, target, weight, columns, one_hot, memory, **rules), estimator
 
     printer, source, estimator = grid.run_together(prepare)
     estimator.fit(source)

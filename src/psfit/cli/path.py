@@ -19,7 +19,7 @@ from psfit.cli.output import (
     require_picture,
     save_picture,
 )
-from psfit.cli.parsing import file_source, parse_limits, parse_numbers
+from psfit.cli.parsing import file_source, parse_limits, parse_numbers, table_rules
 from psfit.cli.report import write_report
 from psfit.common.output_files import require_writable, write_lines
 from psfit.common.progress import Progress
@@ -66,6 +66,13 @@ def path(
     weight: options.Weight = None,
     columns: options.Columns = None,
     one_hot: options.OneHot = False,
+    exclude: options.Exclude = None,
+    id: options.Id = None,
+    categories: options.CategoriesOption = None,
+    dates: options.Dates = None,
+    missing: options.MissingOption = options.Missing.refuse,  # type: ignore[attr-defined]
+    new_levels: options.NewLevelsOption = options.NewLevels.refuse,  # type: ignore[attr-defined]
+    csv: options.Csv = None,
     memory: options.Memory = None,
     out: Annotated[
         Path | None, typer.Option(help="Where to write the path (.csv), or the model that was chosen (.psfit).")
@@ -109,6 +116,7 @@ def path(
         require_picture("--picture", picture)
         require_page("--report", report)
         printer = Printer(grid, json, quiet)
+        rules = table_rules(categories, dates, missing, new_levels, exclude, id, csv)
         tried = {"kappas": parse_limits(kappas), "gammas": parse_numbers("--gammas", gammas)}
         shared = {
             "fit_intercept": intercept,
@@ -119,7 +127,7 @@ def path(
             "certify": certify,
             "verbose": int(printer.for_people),
         }
-        return printer, file_source(data, target, weight, columns, one_hot, memory), tried, shared
+        return printer, file_source(data, target, weight, columns, one_hot, memory, **rules), tried, shared
 
     printer, source, tried, shared = grid.run_together(prepare)
     if chooses:

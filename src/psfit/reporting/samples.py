@@ -79,7 +79,7 @@ def describe(
 ) -> DataSummary:
     """Read samples as `fit` does, and summarise them. All ranks must call this with their own rows."""
     learned = subject.learned if isinstance(subject, SparsePath) else subject.learned_
-    matrix, y, weights = _read(subject, learned, X, y, sample_weight, target, grid)
+    matrix, y, weights = read_labelled(subject, learned, X, y, sample_weight, target, grid)
     columns = ColumnSummary.of(matrix, grid)
     labels = learned.target
     if isinstance(labels, Labels):
@@ -94,7 +94,7 @@ def describe(
     return _add_scores(subject, summary, matrix, y, weights, grid)
 
 
-def _read(
+def read_labelled(
     subject: Fitted, learned: Learned, X: Any, y: Any, sample_weight: Any, target: Any, grid: Grid
 ) -> tuple[DesignMatrix, np.ndarray, np.ndarray]:
     """The features of the fit, the target and the weights of this rank's samples."""

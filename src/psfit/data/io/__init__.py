@@ -84,6 +84,7 @@ __all__ = [
     "Part",
     "Pieces",
     "ReadRequest",
+    "ending_of",
     "find_files",
     "learn_schema",
     "open_file",

@@ -33,7 +33,7 @@ def list_problems(file: DataFile) -> list[Problem]:
         return []
     request = ReadRequest(labelled=False, rules=plan.wanted.rules, lenient=True)
     again = file if isinstance(file, MemoryTable) else open_file(file.path, request)
-    found = profile_table(again, plan.target)
+    found = profile_table([again], plan.target or "")
     return sorted(_find(found, plan), key=lambda problem: -problem.rows)
 
 
@@ -69,7 +69,7 @@ def _find(found: TableProfile, plan: TablePlan) -> Iterator[Problem]:
         yield Problem(
             len(found.ragged),
             f"{len(found.ragged):,} row(s) have another number of cells than the header ({cells} in place of "
-            f"{len(found.columns)}{place}); correct or drop them",
+            f"{len(found.columns)}{place}); correct or drop them (rows below are counted without them)",
         )
     schema = plan.wanted.schema
     known = {} if schema is None else {column.name: column for column in schema.columns}

@@ -1,6 +1,6 @@
 """The profile of a table: all columns in one pass, never refused."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from psfit.data.io.base import DataFile, ReadRequest
+from psfit.data.io.base import DataFile
 from psfit.data.io.cell_reader import plain_cells
 from psfit.data.io.column_profile import ColumnProfile
 from psfit.data.io.dialect import Dialect
@@ -42,22 +42,31 @@ class TableProfile:
         return found
 
 
-def profile_table(file: DataFile, target: str | None) -> TableProfile:
-    """Look at every cell of a table file; `target` is its target, if it has one."""
-    names = _names(file)
-    found = TableProfile(file.path, {name: ColumnProfile(name) for name in names}, target if target in names else None)
-    if isinstance(file, TextFile):
-        found.dialect, found.notes = file.dialect, file.notes
+def profile_table(files: Sequence[DataFile], target: str | None) -> TableProfile:
+    """Look at every cell of one or more files of a table; `target` is its target, None for the last column."""
+    names = list(dict.fromkeys(name for file in files for name in _names(file)))
+    target = names[-1] if target is None else target
+    columns = {name: ColumnProfile(name) for name in names}
+    found = TableProfile(files[0].path, columns, target if target in columns else None)
     sums = _Products(len(names))
-    for batch in _batches(file, names, found):
-        numbers = [
-            found.columns[name].add(plain_cells(batch, name, True), found.dialect) for name in batch.schema.names
-        ]
-        found.rows += batch.num_rows
-        if found.target is not None:
-            sums.add(np.stack(numbers), numbers[names.index(found.target)])
+    for file in files:
+        if isinstance(file, TextFile):
+            found.dialect, found.notes = file.dialect, (*found.notes, *file.notes)
+        for batch in _batches(file, found):
+            _count(batch, found, sums)
     _add_warnings(found, sums)
     return found
+
+
+def _count(batch: pa.RecordBatch, found: TableProfile, sums: "_Products") -> None:
+    """Count the cells of some rows."""
+    numbers = np.full((len(found.columns), batch.num_rows), np.nan)
+    for row, (name, column) in enumerate(found.columns.items()):
+        if name in batch.schema.names:
+            numbers[row] = column.add(plain_cells(batch, name, True), found.dialect)
+    found.rows += batch.num_rows
+    if found.target is not None:
+        sums.add(numbers, numbers[list(found.columns).index(found.target)])
 
 
 def _names(file: DataFile) -> list[str]:
@@ -68,7 +77,8 @@ def _names(file: DataFile) -> list[str]:
     raise TypeError(f"{file.path} is no table")
 
 
-def _batches(file: Any, names: list[str], found: TableProfile) -> Iterator[pa.RecordBatch]:
+def _batches(file: Any, found: TableProfile) -> Iterator[pa.RecordBatch]:
+    names = _names(file)
     if not isinstance(file, TextFile):
         for _, batch in file.batches_in_range(0, file.length, names, HEIGHT):
             yield batch
@@ -76,7 +86,7 @@ def _batches(file: Any, names: list[str], found: TableProfile) -> Iterator[pa.Re
 
     file.ragged.clear()
     yield from (batch for _, batch in file.batches_as_text(names))
-    found.ragged = [(row.number, row.actual_columns) for row in file.ragged]
+    found.ragged += [(row.number, row.actual_columns) for row in file.ragged]
 
 
 class _Products:
