@@ -17,6 +17,7 @@ import psfit
 from psfit.cli.bench import bench
 from psfit.cli.compile import compile
 from psfit.cli.demo import demo
+from psfit.cli.examples import epilogue
 from psfit.cli.export import export
 from psfit.cli.fit import fit
 from psfit.cli.inspect import inspect
@@ -54,6 +55,7 @@ def _begin(command: Callable[..., None]) -> Callable[..., None]:
         restore_ctrl_c()
         with warnings.catch_warnings():
             warnings.simplefilter("always", ConvergenceWarning)
+            warnings.simplefilter("always", psfit.ReadingWarning)
             warnings.showwarning = _print_warning
             command(**given)
 
@@ -61,7 +63,7 @@ def _begin(command: Callable[..., None]) -> Callable[..., None]:
 
 
 for command in (inspect, fit, path, predict, score, report, export, near_optimal, demo, bench, compile):
-    app.command()(_begin(command))
+    app.command(epilog=epilogue(command.__name__))(_begin(command))
 
 
 def _print_version(asked: bool) -> None:

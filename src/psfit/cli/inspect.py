@@ -39,8 +39,9 @@ def inspect(
     elif file.is_file() and (file.suffix == ".psfit" or MARK in _last_bytes(file)):
         facts, lines = _model(file)
     else:
-        chosen = [None if names is None else parse_names("--columns", names) for names in (columns, exclude)]
-        facts, lines = _data(file, target, *chosen, parse_csv(csv or []))
+        shown = None if columns is None else parse_names("--columns", columns)
+        hidden = None if exclude is None else parse_names("--exclude", exclude)
+        facts, lines = _data(file, target, shown, hidden, parse_csv(csv or []))
     print(formats.dumps(json_values(facts), indent=1) if json else "\n".join(lines))
 
 
@@ -66,7 +67,11 @@ def _checkpoint(folder: Path, iteration: int, run: dict[str, Any]) -> tuple[dict
 
 
 def _data(
-    file: Path, target: str | None, columns: tuple[str, ...] | None, exclude: tuple[str, ...] | None, csv: dict[str, Any]
+    file: Path,
+    target: str | None,
+    columns: tuple[str, ...] | None,
+    exclude: tuple[str, ...] | None,
+    csv: dict[str, Any],
 ) -> tuple[dict[str, Any], list[str]]:
     """A table, samples in arrays, or what is wrong with a file that cannot be read."""
     from psfit.data.io import FORMATS, DataFileError, ReadRequest, ending_of, find_files, open_file

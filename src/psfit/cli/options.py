@@ -12,7 +12,7 @@ LOSSES = ("squared", "huber", "logistic", "softmax", "squared_hinge", "hinge", "
 Loss = Enum("Loss", {name: name for name in LOSSES}, type=str)  # type: ignore[misc]
 Effort = Enum("Effort", {name: name for name in ("low", "medium", "high")}, type=str)  # type: ignore[misc]
 Sparsity = Enum("Sparsity", {name: name for name in ("element", "feature")}, type=str)  # type: ignore[misc]
-Categories = Enum("Categories", {"columns": "columns"}, type=str)  # type: ignore[misc]
+Categories = Enum("Categories", {"columns": "columns"}, type=str)
 Missing = Enum("Missing", {name: name for name in ("refuse", "fill", "indicator")}, type=str)  # type: ignore[misc]
 NewLevels = Enum("NewLevels", {name: name for name in ("refuse", "zero")}, type=str)  # type: ignore[misc]
 # Headings under which the help lists the options.
@@ -38,7 +38,9 @@ def _read_config(context: typer.Context, file: Path | None) -> Path | None:
 
 Data = Annotated[
     list[Path],
-    typer.Argument(help="Files or folders of them: .csv .tsv (also .gz .zst .zip) .parquet .feather .arrow .npy .npz .svm .h5"),
+    typer.Argument(
+        help="Files or folders of them: .csv .tsv (also .gz .zst .zip) .parquet .feather .arrow .npy .npz .svm .h5"
+    ),
 ]
 Target = Annotated[
     str | None,

@@ -42,7 +42,9 @@ def profile_lines(file: Path, facts: dict[str, Any]) -> list[str]:
         lines.append(f"  written with {facts['separator']!r} between cells")
     lines += [f"  note       {note}" for note in facts.get("notes", [])]
     if facts.get("ragged_rows"):
-        lines.append(f"  {facts['ragged_rows']:,} row(s) have another number of cells than the header; they are left out")
+        lines.append(
+            f"  {facts['ragged_rows']:,} row(s) have another number of cells than the header; they are left out"
+        )
     table = [["column", "kind", "missing", "values", "content", "warnings"]]
     table += [_row(row, facts["samples"]) for row in rows[:MOST_COLUMNS]]
     widths = [max(len(row[k]) for row in table) for k in range(5)]

@@ -21,8 +21,8 @@ class FileSource(SampleSource):
     Parameters
     ----------
     path : str, Path or sequence of them
-        ``.npy``, ``.npz`` (arrays X and y, or SciPy's sparse format), ``.csv``, ``.tsv`` (also with ``.gz``, ``.zst`` or
-        ``.zip`` after it), ``.parquet``, ``.feather``, ``.arrow``, ``.svm`` / ``.libsvm`` / ``.svmlight``,
+        ``.npy``, ``.npz`` (arrays X and y, or SciPy's sparse format), ``.csv``, ``.tsv`` (also with ``.gz``, ``.zst``
+        or ``.zip`` after it), ``.parquet``, ``.feather``, ``.arrow``, ``.svm`` / ``.libsvm`` / ``.svmlight``,
         ``.h5`` / ``.hdf5`` (datasets X and y); or a folder of files of one format.
     target : str, int or None
         The target: a column of a table (by default the last), an array of an archive (by default y), a column number

@@ -49,7 +49,11 @@ def list_outputs(model: "SparseModel") -> list[Output]:
     labels = [str(label) for label in target.classes] if isinstance(target, Labels) else []
     own = _target_name(model)
     count = result.coef.shape[1]
-    titles = labels if len(labels) == count else labels[1:] or ([own] if count == 1 else [f"{own}_{k}" for k in range(count)])
+    titles = (
+        labels
+        if len(labels) == count
+        else labels[1:] or ([own] if count == 1 else [f"{own}_{k}" for k in range(count)])
+    )
     return [
         Output(
             titles[k],
@@ -116,10 +120,10 @@ def _sql_value(term: Term, column: str) -> str:
     return f"CASE WHEN {column} THEN 1.0 ELSE 0.0 END" if kind == "boolean" else column
 
 
-PYTHON_HEAD = '''"""Predictions of {target!r} by a sparse {loss} model with {count} feature(s); it needs only Python itself."""
+PYTHON_HEAD = '''"""Predictions of {target!r} by a sparse {loss} model; it needs only Python itself."""
 
 import math
-from datetime import date, datetime, timezone
+from datetime import datetime, timezone
 
 
 def _is_missing(value):
@@ -170,8 +174,11 @@ def _date(row, column, part, level, fill):
 def write_python(model: "SparseModel") -> str:
     """A module with a function ``predict(row)`` of a mapping from columns to values."""
     outputs, target = list_outputs(model), model.learned_.target
-    head = PYTHON_HEAD.format(target=_target_name(model), loss=model.result_.loss, count=len(model.result_.support))
-    lines = ["def predict(row):", '    """The prediction for one row: a mapping from the names of columns to values."""']
+    head = PYTHON_HEAD.format(target=_target_name(model), loss=model.result_.loss)
+    lines = [
+        "def predict(row):",
+        '    """The prediction for one row: a mapping from the names of columns to values."""',
+    ]
     for k, output in enumerate(outputs):
         lines.append(f"    value_{k} = {output.intercept!r}")
         lines += [f"    value_{k} += {term.coefficient!r} * {_python_value(term)}" for term in output.terms]

@@ -27,9 +27,7 @@ def score_predictions(
     return {name: value if np.isfinite(value) else None for name, value in (first | errors).items()}
 
 
-def _score_labels(
-    target: Any, y: np.ndarray, predictors: np.ndarray, weights: np.ndarray
-) -> dict[str, float | None]:
+def _score_labels(target: Any, y: np.ndarray, predictors: np.ndarray, weights: np.ndarray) -> dict[str, float | None]:
     from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss, roc_auc_score
 
     predicted, seen = target.predict(predictors), np.unique(y)

@@ -172,5 +172,11 @@ class ColumnProfile:
         elif self.kind in ("category", "boolean") and not self.uncounted:
             found["levels"] = dict(sorted(self.values.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_LEVELS])
         elif self.kind == "date" and self.values:
-            found |= {"first": min(self.values), "last": max(self.values)}
+            found |= {"first": min(self.values, key=_date_order), "last": max(self.values, key=_date_order)}
         return found
+
+
+def _date_order(text: str) -> str:
+    """A date with the year first."""
+    day, month, year = text[:2], text[3:5], text[6:10]
+    return f"{year}-{month}-{day}" if text[2:3] == "." else text

@@ -92,19 +92,21 @@ def _problems_of(column: ColumnProfile, known: Column | None, plan: TablePlan) -
         )
     if column.infinite:
         place = f"first in row {column.first_infinite}"
-        yield Problem(column.infinite, f"{said} has {column.infinite:,} infinite value(s), {place}; correct or drop them")
+        yield Problem(
+            column.infinite, f"{said} has {column.infinite:,} infinite value(s), {place}; correct or drop them"
+        )
     wanted = known.kind if known is not None else None
     if feature:
         yield from _problems_of_kind(column, wanted, said, plan)
     elif plan.wanted.numeric and column.kind in ("category", "text", "date") and column.first_text is not None:
         row, text = column.first_text
         others = column.present - column.numbers
-        yield Problem(others, f"{said} holds text in {others:,} row(s), first {text!r} in row {row}; numbers are needed")
+        yield Problem(
+            others, f"{said} holds text in {others:,} row(s), first {text!r} in row {row}; numbers are needed"
+        )
 
 
-def _problems_of_kind(
-    column: ColumnProfile, wanted: Kind | None, said: str, plan: TablePlan
-) -> Iterator[Problem]:
+def _problems_of_kind(column: ColumnProfile, wanted: Kind | None, said: str, plan: TablePlan) -> Iterator[Problem]:
     """Cells of a feature that are not of the kind that is wanted; None is a kind that the rules allow."""
     rules, kind = plan.wanted.rules, column.kind
     others = column.present - column.numbers
@@ -115,8 +117,12 @@ def _problems_of_kind(
         row, text = column.first_text
         if wanted == "number" or (wanted is None and not rules.categories):
             levels = "" if column.is_mixed or column.uncounted else f" ({len(column.values):,} different)"
+            remedy = plan.suggest_remedy(column.name)
+            if wanted is None and not column.is_mixed:
+                id_like = "id-like" in column.list_warnings()
+                first = f"--id {column.name} (ids=[{column.name!r}])" if id_like else option("categories", "columns")
+                remedy = f"use {first} or {option('exclude', column.name)}"
             yield Problem(
                 others,
-                f"{said} holds text{levels} in {others:,} row(s), first {text[:60]!r} in row {row}; "
-                f"{plan.suggest_remedy(column.name)}",
+                f"{said} holds text{levels} in {others:,} row(s), first {text[:60]!r} in row {row}; {remedy}",
             )
