@@ -89,7 +89,10 @@ def good_cases():
     everything = [*category, "--dates", "all", "--id", "key"]
     city = ("size", "age", "city")
     flags = ("size", "age", "city", "new")
-    without = ["key", "when"]
+    holes, dated = gaps.drop(columns=["key", "when"]), full[["age", "when", TARGET]]
+    marked, month_first = [*fill, "--csv", "missing=?"], ["--dates", "all", "--csv", "dates=%m/%d/%Y"]
+    indicator = ["--missing", "indicator", *category]
+    when = {"features": ("age",), "dates": ("when",)}
     cases = [
         Case("plain.csv", plain.encode()),
         Case("semicolon.csv", text(numbers, ";").encode()),
@@ -111,27 +114,13 @@ def good_cases():
         Case("windows.csv", text(texts).encode("cp1252"), category, features=city),
         Case("utf16.csv", text(texts).encode("utf-16"), category, features=city),
         Case("latin1.csv", text(texts).encode("latin-1"), [*category, "--csv", "encoding=latin-1"], features=city),
-        Case("gaps.csv", text(gaps.drop(columns=without)).encode(), fill, True, flags),
-        Case("quoted-gaps.csv", text(gaps.drop(columns=without), quote=True).encode(), fill, True, flags),
-        Case("marks.csv", text(gaps.drop(columns=without), missing="?").encode(), [*fill, "--csv", "missing=?"], True, flags),
-        Case(
-            "indicator.csv", text(gaps.drop(columns=without)).encode(), ["--missing", "indicator", *category], True, flags, True
-        ),
-        Case("dates.csv", text(full[["age", "when", TARGET]]).encode(), ["--dates", "all"], features=("age",), dates=("when",)),
-        Case(
-            "points.csv",
-            text(full[["age", "when", TARGET]], date="%d.%m.%Y").encode(),
-            ["--dates", "all"],
-            features=("age",),
-            dates=("when",),
-        ),
-        Case(
-            "slashes.csv",
-            text(full[["age", "when", TARGET]], date="%m/%d/%Y").encode(),
-            ["--dates", "all", "--csv", "dates=%m/%d/%Y"],
-            features=("age",),
-            dates=("when",),
-        ),
+        Case("gaps.csv", text(holes).encode(), fill, True, flags),
+        Case("quoted-gaps.csv", text(holes, quote=True).encode(), fill, True, flags),
+        Case("marks.csv", text(holes, missing="?").encode(), marked, True, flags),
+        Case("indicator.csv", text(holes).encode(), indicator, True, flags, True),
+        Case("dates.csv", text(dated).encode(), ["--dates", "all"], **when),
+        Case("points.csv", text(dated, date="%d.%m.%Y").encode(), ["--dates", "all"], **when),
+        Case("slashes.csv", text(dated, date="%m/%d/%Y").encode(), month_first, **when),
         Case("exclude.csv", text(full).encode(), ["--exclude", "k*,when", *category], features=flags),
         Case("id.csv", text(full).encode(), everything, features=flags, dates=("when",), ids=True),
         Case(
@@ -155,7 +144,12 @@ BAD = [
     ("header.csv", b"a,b,y\n", [], ["needs a header and at least one row"]),
     ("twice.csv", b"a,a,y\n1,2,3\n4,5,6\n", [], ["column 'a' occurs twice", "rename"]),
     ("gap.csv", b"a,b,y\n1,,3\n4,5,6\n", [], ["column 'b' has a missing value", "row 0", "--missing fill"]),
-    ("target.csv", b"a,b,y\n1,2,\n4,5,6\n", ["--missing", "fill"], ["column 'y' has a missing value", "drop such rows"]),
+    (
+        "target.csv",
+        b"a,b,y\n1,2,\n4,5,6\n",
+        ["--missing", "fill"],
+        ["column 'y' has a missing value", "drop such rows"],
+    ),
     ("dates.csv", b"a,b,y\n1,2020-01-01,3\n4,2020-01-02,6\n", [], ["column 'b' holds dates", "--dates", "--exclude b"]),
     ("empty.csv", b"a,b,y\n1,,3\n4,,6\n", ["--missing", "fill"], ["column 'b' has no value at all", "--exclude"]),
     ("cut.csv.gz", gzip.compress(b"a,b,y\n1,2,3\n4,5,6\n" * 50)[:-20], [], ["cannot be decompressed", "cut short"]),

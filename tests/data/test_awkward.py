@@ -1,4 +1,4 @@
-"""Thirty awkward files go through inspect, fit, predict and score; a scikit-learn pipeline written by hand is the judge."""
+"""Thirty awkward files go through inspect, fit, predict and score, against a pipeline of scikit-learn by hand."""
 
 import json
 

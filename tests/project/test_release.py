@@ -19,7 +19,7 @@ import psfit
 ROOT = Path(__file__).parents[2]
 # What runs leave in a checkout, and what no build may depend on.
 LEFTOVERS = shutil.ignore_patterns(".*", "build", "dist", "demo-output", "*.egg-info", "__pycache__")
-ARCHIVE = f"psfit-{psfit.__version__}"
+ARCHIVE = f"psfit_toolbox-{psfit.__version__}"
 
 
 @pytest.fixture(scope="module")

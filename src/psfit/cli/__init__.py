@@ -50,7 +50,7 @@ def _begin(command: Callable[..., None]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         from sklearn.exceptions import ConvergenceWarning
 
-        import psfit.reporting  # noqa: F401
+        import psfit.reporting
 
         restore_ctrl_c()
         with warnings.catch_warnings():

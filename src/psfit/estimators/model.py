@@ -192,7 +192,7 @@ class SparseModel(BaseEstimator):
         return as_sklearn(self)
 
     def to_onnx(self, path: str | Path) -> None:
-        """Write the model as an ONNX graph (``pip install 'psfit[onnx]'``); it computes in 32-bit floats."""
+        """Write the model as an ONNX graph (``pip install 'psfit-toolbox[onnx]'``); it computes in 32-bit floats."""
         write_onnx(self, path)
 
     def to_csv(self, path: str | Path) -> None:

@@ -1,0 +1,53 @@
+"""Write cli.md, the reference of the command line, from the commands themselves: ``python docs/write_cli.py``."""
+
+from enum import EnumMeta
+from pathlib import Path
+
+from typer.main import get_command
+
+from psfit.cli import app
+from psfit.cli.examples import EXAMPLES
+
+PAGE = Path(__file__).parent / "cli.md"
+HEAD = """# Command line
+
+`psfit COMMAND --help` shows the same. From a file to a report and predictions:
+
+```sh
+psfit inspect sales.csv --target price
+psfit fit sales.csv --target price --kappa 8 --categories columns --missing fill --standardize --out model.psfit
+psfit score model.psfit test.csv
+psfit report model.psfit test.csv --out report.html
+psfit predict model.psfit new.csv --out predictions.csv
+```
+
+`psfit path sales.csv --target price --cv 5 --standardize --out model.psfit` chooses kappa by cross-validation.
+A command ends with code 0, with 1 after an error that is printed, with 130 after Ctrl-C and with 143 after SIGTERM; in
+the last two cases what was found so far is written.
+"""
+
+
+def write_page() -> str:
+    """The page as Markdown."""
+    parts = [HEAD]
+    for name, command in get_command(app).commands.items():
+        parts.append(f"## psfit {name}\n\n{' '.join(command.help.split())}\n")
+        rows = ["| option | meaning |", "|---|---|"]
+        for parameter in command.params:
+            if parameter.name == "help":
+                continue
+            names = " ".join(f"`{one}`" for one in (*parameter.opts, *parameter.secondary_opts))
+            if parameter.param_type_name == "argument":
+                names = f"`{parameter.name.upper()}`"
+            kind = parameter.bare_type
+            choices = [one.value for one in kind] if isinstance(kind, EnumMeta) else []
+            said = (parameter.help or "").replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
+            said += f" One of {', '.join(f'`{one}`' for one in choices)}." if choices else ""
+            rows.append(f"| {names} | {said} |")
+        parts.append("\n".join(rows) + "\n")
+        parts.append("```sh\n" + "\n".join(EXAMPLES[name.replace("-", "_")]) + "\n```\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(write_page())
