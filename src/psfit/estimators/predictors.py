@@ -48,6 +48,19 @@ def read_and_multiply(
     return multiply(matrix, coef, result.intercept), found.ids
 
 
+def read_matrix(fitted: Fitted, features: Features, X: Any) -> DesignMatrix:
+    """All features of new samples on the CPU, read as `predict` reads them."""
+    grid = GridSpec(backend="serial", device="cpu").build()
+    source = as_known_source(X, features)
+    if source is None:
+        matrix = place(read_known(X, fitted), grid)
+        require_finite(matrix, features.names)
+        return matrix
+    names = None if features.names is None else tuple(features.names)
+    bare = source.change(sample_weight=None)
+    return bare.read(grid, names, labelled=False, features=features.count, schema=features.schema).matrix
+
+
 def multiply(matrix: DesignMatrix, coefficients: np.ndarray, intercept: np.ndarray) -> np.ndarray:
     """``matrix coefficients + intercept`` in float64, strip by strip."""
     coef = torch.from_numpy(coefficients).to(matrix.device)
