@@ -22,8 +22,15 @@ psfit predict model.psfit new.csv --out predictions.csv
 ```
 
 `psfit path sales.csv --target price --cv 5 --standardize --out model.psfit` chooses kappa by cross-validation.
-A command ends with code 0, with 1 after an error that is printed, with 130 after Ctrl-C and with 143 after SIGTERM; in
-the last two cases what was found so far is written.
+Under torchrun or mpirun only the first rank prints: text, one JSON object with `--json`, nothing with `--quiet`.
+`--config file.toml` reads options from a file; `psfit --install-completion` installs completion for the shell.
+
+| exit code | meaning |
+|---|---|
+| 0 | success |
+| 1 | an error, which is printed |
+| 2 | wrong usage |
+| 130, 143 | stopped by Ctrl-C or SIGTERM; `fit` and `path` write the best answer so far, a choice by `--cv` has none |
 """
 
 

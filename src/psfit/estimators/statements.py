@@ -1,4 +1,4 @@
-"""What a fitted model says: its coefficients as a table, with the units taken out where samples are given; a summary."""
+"""What a fitted model says: its coefficients as a table, without units where samples are given; and a summary."""
 
 from typing import TYPE_CHECKING, Any
 
