@@ -61,7 +61,8 @@ class SparseModel(BaseEstimator):
     warm_start : bool, default=False
         Start from the previous answer if its shape fits.
     verbose : int, default=0
-        1 prints the progress of the fit, in one line that changes in a terminal or a notebook, and then the result.
+        1 prints the progress of the fit, in one line that changes in a terminal or a notebook, and then the result;
+        2 also prints the residuals of the iteration.
         Ctrl-C then ends the fit with the best answer so far, and the status says so; a second Ctrl-C ends the program.
     callback : callable or None
         Called with a `psfit.Progress` while the fit runs, on every rank that has a callback; if it returns True, the
