@@ -34,6 +34,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/scaling/run.py --output benchmarks/results
 	$(BIN)/python benchmarks/memory/run.py --output benchmarks/results
 	$(BIN)/python benchmarks/selection/run.py --output benchmarks/results
+	$(BIN)/python benchmarks/federated/run.py --output benchmarks/results
 	for script in convergence parts table "scaling features" "scaling samples"; do \
 		set -- $$script; $(BIN)/python benchmarks/paper/$$1.py $$2 --output benchmarks/results || exit 1; done
 	$(BIN)/python benchmarks/proof/alone.py --output benchmarks/results

@@ -36,7 +36,7 @@ html_theme_options = {"navigation_with_keys": True, "light_css_variables": sizes
 
 def skip(app: Any, what: str, name: str, thing: Any, skipped: bool, options: Any) -> bool | None:
     """Leave out what scikit-learn adds to every estimator, and attributes that the class's own text already lists."""
-    if name in {"set_fit_request", "set_score_request", "get_metadata_routing"}:
+    if re.fullmatch(r"set_\w+_request", name) or name == "get_metadata_routing":
         return True
     return True if isinstance(thing, property) and name.endswith("_") else None
 

@@ -12,20 +12,30 @@ def best_objective(problem, source) -> float:
     times = source.weight[:, 0].long().numpy()
     assert (times == source.weight[:, 0].numpy()).all()
     A, b = (np.repeat(part.double().numpy(), times, axis=0) for part in (source.matrix.values, source.target))
-    p, c = A.shape[1], b.shape[1]
-    items = p * c if problem.loss.joint and problem.sparsity == "element" else p
-    kappa = problem.kappa[0]
-    return min(_fit(problem, A, b, _mask(problem, s, p, c)) for s in itertools.combinations(range(items), kappa))
+    return min(_fit(problem, A, b, mask) for mask in _masks(problem, A.shape[1], b.shape[1]))
 
 
 def quick_best_objective(problem, source) -> float:
     """The same for a smooth loss with an intercept, by damped Newton steps on all supports at once."""
     A, b, weight = (part.double().numpy() for part in (source.matrix.values, source.target, source.weight))
-    p, c = A.shape[1], b.shape[1]
-    items = p * c if problem.loss.joint and problem.sparsity == "element" else p
-    supports = itertools.combinations(range(items), problem.kappa[0])
-    masks = np.array([_mask(problem, chosen, p, c) for chosen in supports])
-    return float(_fit_all(problem, A, b, weight[:, 0], masks).min())
+    masks = np.array(list(_masks(problem, A.shape[1], b.shape[1])))
+    sizes = masks.sum((1, 2))
+    return min(float(_fit_all(problem, A, b, weight[:, 0], masks[sizes == k]).min()) for k in np.unique(sizes))
+
+
+def _masks(problem, p, c):
+    """The coefficients ``(p, c)`` of every support of full size; of all allowed ones if the limit counts features."""
+    group = problem.constraints.group
+    if group is None:
+        items = p * c if problem.loss.joint and problem.sparsity == "element" else p
+        for chosen in itertools.combinations(range(items), problem.kappa[0]):
+            yield _mask(problem, chosen, p, c)
+        return
+    (kappa,), lengths = problem.kappa, np.bincount(group)
+    counts = range(1, kappa + 1) if problem.constraints.counts_features else [kappa]
+    for chosen in itertools.chain(*(itertools.combinations(range(len(lengths)), count) for count in counts)):
+        if not problem.constraints.counts_features or lengths[list(chosen)].sum() <= kappa:
+            yield np.repeat(np.isin(group, chosen)[:, None], c, axis=1)
 
 
 def _fit_all(problem, A, b, weight, masks):
@@ -98,7 +108,7 @@ def _fit(problem, A, b, mask):
     if name == "squared":
         return _ridge(A[:, mask[:, 0]], b, problem.gamma, problem.fit_intercept)
     if name == "hinge":
-        return _hinge(A[:, mask[:, 0]], b[:, 0], problem.gamma, problem.fit_intercept)
+        return fit_hinge(A[:, mask[:, 0]], b[:, 0], problem.gamma, problem.fit_intercept)
     return _smooth(name, problem, A, b, mask)
 
 
@@ -110,7 +120,7 @@ def _ridge(A, b, gamma, fit_intercept):
     return ((A @ x - b) ** 2).sum() + (x**2).sum() / (2 * gamma)
 
 
-def _hinge(A, b, gamma, fit_intercept):
+def fit_hinge(A, b, gamma, fit_intercept, offset=0.0):
     """The support vector machine as a quadratic program in (x, intercept, slacks)."""
     m, k = A.shape
     P = sparse.diags(np.r_[np.full(k, 1 / gamma), np.zeros(1 + m)], format="csc")
@@ -118,7 +128,7 @@ def _hinge(A, b, gamma, fit_intercept):
     margin = sparse.hstack([-b[:, None] * A, -b[:, None] * fit_intercept, -sparse.eye(m)])
     positive = sparse.hstack([sparse.csc_matrix((m, k + 1)), -sparse.eye(m)])
     rows = sparse.vstack([margin, positive], format="csc")
-    rhs = np.r_[-np.ones(m), np.zeros(m)]
+    rhs = np.r_[b * offset - np.ones(m), np.zeros(m)]
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     cones = [clarabel.NonnegativeConeT(2 * m)]

@@ -1,7 +1,7 @@
 """Independent references: NumPy formulas, SciPy minimisers and clarabel programs.
 
 Nothing here imports psfit. A loss under test is known only by its `name` and, for Huber, its
-`delta`; every formula is written down a second time in float64, so that a test compares two
+`delta`, for Tweedie, its `power`; every formula is written down a second time in float64, so that a test compares two
 derivations and not one with itself.
 """
 
@@ -35,6 +35,10 @@ def loss_value(loss, eta: Array, b: Array) -> Array:
             return np.maximum(1 - margin, 0) ** 2
         case "poisson":
             return np.exp(eta) - margin
+        case "gamma":
+            return np.expm1(b - eta) - (b - eta)
+        case "tweedie":
+            return _half_deviance(loss.power, b, eta)
     raise KeyError(loss.name)
 
 
@@ -54,7 +58,29 @@ def loss_gradient(loss, eta: Array, b: Array) -> Array:
             return np.where(margin < 1, -2 * b * (1 - margin), 0.0)
         case "poisson":
             return np.exp(eta) - b
+        case "gamma":
+            return -np.expm1(b - eta)
+        case "tweedie":
+            # A target of zero has no falling part, also where the exponential overflows.
+            falling = np.where(b > 0, (1 - loss.power) * eta, 0.0)
+            return np.exp((2 - loss.power) * eta) - b * np.exp(falling)
     raise KeyError(loss.name)
+
+
+def _half_deviance(power: float, y: Array, eta: Array) -> Array:
+    """Half the unit deviance of the Tweedie family at the mean ``exp(eta)``, by its textbook formulas.
+
+    Its terms cancel near the target, so it is made with the digits of a long double.
+    """
+    y, eta = y.astype(np.longdouble), eta.astype(np.longdouble)
+    if power == 1:
+        found = np.exp(eta) - y + y * (np.log(np.where(y > 0, y, 1)) - eta)
+    elif power == 2:
+        found = y * np.exp(-eta) - np.log(y) + eta - 1
+    else:
+        up, down = np.longdouble(2) - power, np.longdouble(power) - 1
+        found = np.exp(up * eta) / up + y * np.exp(-down * eta) / down - y**up / (up * down)
+    return found.astype(float)
 
 
 def kink_distance(loss, eta: Array, b: Array) -> Array:
@@ -76,6 +102,10 @@ def random_targets(loss, m: int, c: int, rng: np.random.Generator) -> Array:
             return np.eye(c)[rng.integers(c, size=m)]
         case "poisson":
             return rng.poisson(2.0, size=(m, c)).astype(float)
+        case "gamma":
+            return np.log(rng.gamma(2.0, size=(m, c)))
+        case "tweedie":
+            return rng.gamma(2.0, size=(m, c)) * (rng.random((m, c)) < (0.7 if loss.power < 2 else 1.0))
     return rng.choice([-1.0, 1.0], size=(m, c))
 
 

@@ -53,14 +53,15 @@ class Data:
     kappa: int
     gamma: float
     intercept: bool = True
+    device: str = "cpu"
 
     def solve(self, loss: str, limit: float, kappa: int | None = None, exact: bool = True) -> Result:
         """PsFiT's answer; with its proof if it is `exact`."""
         problem = Problem(LOSSES[loss], (kappa or self.kappa,), self.gamma, fit_intercept=self.intercept)
-        one = torch.ones(len(self.y), 1, dtype=torch.float64)
-        source = Source(Dense(torch.from_numpy(self.X)), torch.from_numpy(self.y).unsqueeze(1), one)
+        X, y = (torch.from_numpy(part).to(self.device) for part in (self.X, self.y))
+        source = Source(Dense(X), y.unsqueeze(1), torch.ones_like(y).unsqueeze(1))
         solver = BiCADMM(exact=True, gap_tol=GAP, time_limit=limit) if exact else BiCADMM()
-        return solve(problem, source, solver, GridSpec(device="cpu"), certify=False)
+        return solve(problem, source, solver, GridSpec(device=self.device), certify=False)
 
     def objective(self, loss: str, support: np.ndarray) -> float:
         """The least objective on a support without an intercept, by SciPy alone."""
@@ -162,15 +163,17 @@ def _cell(gap: float, seconds: float) -> str:
     return f"gap {gap:.2%}" if np.isfinite(gap) else ("no proof" if np.isfinite(seconds) else "failed")
 
 
-def prove_real(folder: Path, limit: float, gammas: list[float]) -> list[str]:
+def prove_real(folder: Path, options: argparse.Namespace) -> list[str]:
     """Gaps on real sets at a time limit."""
     lines = ["| set | loss | gamma | kappa | seconds | gap | tree nodes |", "|---|---|---|---|---|---|---|"]
-    for name, kappas in REAL.items():
+    limit, plain = options.limit, options.no_intercept
+    for name in options.sets:
         case = real_case(name, folder)
-        data = Data(name, np.ascontiguousarray(case.X), 2.0 * case.y - 1, 1, 1.0)
-        for gamma in gammas:
-            for loss in LOSSES:
-                for kappa in kappas:
+        X, y = np.ascontiguousarray(case.X), 2.0 * case.y - 1
+        data = Data(name, X, y, 1, 1.0, intercept=not plain, device=options.device)
+        for gamma in options.gammas:
+            for loss in options.losses:
+                for kappa in REAL[name]:
                     began = time.perf_counter()
                     found = replace(data, gamma=gamma).solve(loss, limit, kappa)
                     seconds = time.perf_counter() - began
@@ -188,6 +191,10 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="a folder with real sets as .npz files")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for each problem")
     parser.add_argument("--gammas", type=float, nargs="+", default=[1.0], help="of the real sets")
+    parser.add_argument("--losses", nargs="+", choices=list(LOSSES), default=list(LOSSES), help="of the real sets")
+    parser.add_argument("--sets", nargs="+", choices=list(REAL), default=list(REAL), help="the real sets")
+    parser.add_argument("--no-intercept", action="store_true", help="real sets without an intercept")
+    parser.add_argument("--device", default="cpu", help="where the real sets are proved: cpu or cuda")
     parser.add_argument("--only", nargs="+", choices=["limits", "beside", "real"], default=["limits", "beside", "real"])
     options = parser.parse_args()
     breast_cancer().solve("logistic", 10.0, 2)
@@ -198,13 +205,18 @@ def main() -> None:
     if "beside" in options.only:
         tables[f"Beside El0ps, at most {options.limit:g} s"] = compare(options.peers_python, options.limit)
     if "real" in options.only and options.data:
-        tables[f"Real sets, at most {options.limit:g} s"] = prove_real(options.data, options.limit, options.gammas)
+        # Sets and settings that were run before stay in the table.
+        title = f"Real sets, {options.device}, at most {options.limit:g} s" + ", no intercept" * options.no_intercept
+        known = [line for line in tables.get(title, []) if line.startswith("|")]
+        tables[title] = known + prove_real(options.data, options)[2 if known else 0 :]
+    where = "Run on: " + ", ".join(f"{k} {v}" for k, v in environment().items()) + "."
+    for lines in tables.values():
+        lines += [] if lines[-1].startswith("Run on") else ["", where]
     options.output.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps(tables, indent=1))
     page = ["# Proofs for classifiers", "", f"Goal: a gap of {GAP:g}. Times are of whole fits, search included.", ""]
     for title, lines in tables.items():
         page += [f"## {title}", "", *lines, ""]
-    page += ["Run on: " + ", ".join(f"{k} {v}" for k, v in environment().items()) + ".", ""]
     (options.output / "proof-classifiers.md").write_text("\n".join(page))
 
 

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from oracles import row_step, s_step, zt_step
+from scipy.optimize import minimize
 
-from psfit.admm.bilinear import BilinearState, bilinear_start, bilinear_step, threshold
-from psfit.problem import EntryItems, Items, OutputItems, RowItems, largest
+from psfit.admm.bilinear import BilinearState, bilinear_start, bilinear_step, restricted_step, threshold
+from psfit.problem import Domain, EntryItems, Items, OutputItems, RowItems, largest
+from psfit.problem.box import CoefficientBox
 
 GAP = 1e-7  # of the programs' objectives; ours is exact
 
@@ -231,3 +233,41 @@ def test_state_is_not_modified():
     bilinear_step(before, tensor(-MIXED[:, None]), torch.tensor([[2]]), tensor([[0.5]]), items)
     for name, field in vars(copy).items():
         torch.testing.assert_close(getattr(before, name), field, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_step_between_bounds_is_the_minimum_in_the_box(seed):
+    rng = np.random.default_rng(seed)
+    size, v, ratio = 7, float(rng.normal()), float(10 ** rng.uniform(-1, 1))
+    c, s = rng.normal(size=size), np.clip(rng.normal(size=size), -1, 1)
+    low, high = -0.6 * np.abs(rng.normal(size=size)), 0.6 * np.abs(rng.normal(size=size))
+    low[rng.random(size) < 0.4], high[rng.random(size) < 0.4] = 0.0, np.inf
+    items = OutputItems(size, 1, 0)
+    box = CoefficientBox(tensor(low[:, None]), tensor(high[:, None]))
+    domain = replace(Domain.of(items, 2, torch.device("cpu")), box=box)
+    found = restricted_step(state(s, v, items), tensor(c[:, None]), torch.tensor([[2]]), tensor([[ratio]]), domain)
+    z = found.z[:, 0].numpy()
+    sign, w = np.sign(c), 1 - s * np.sign(c)
+
+    def value(y):
+        excess = max(w @ y - v, 0.0)
+        return 0.5 * np.square(y - np.abs(c)).sum() + 0.5 * ratio * excess**2, y - np.abs(c) + ratio * excess * w
+
+    limits = [(0.0, high[j] if sign[j] > 0 else -low[j]) for j in range(size)]
+    expected = minimize(value, np.zeros(size), jac=True, method="L-BFGS-B", bounds=limits, tol=1e-15).fun
+    assert ((z >= low) & (z <= high)).all()
+    assert value(np.abs(z))[0] <= expected + 1e-9
+
+
+def test_items_that_are_decided_pass_through_or_stay_out():
+    items = OutputItems(4, 1, 1)
+    domain = Domain.of(items, 2, torch.device("cpu"))
+    inside, outside = torch.tensor([[True, False, False, False]]), torch.tensor([[False, True, False, False]])
+    mean = tensor(np.array([[0.3], [9.0], [2.0], [1.0], [5.0]]))
+    found = restricted_step(
+        state(np.zeros(4), 0.0, items), mean, torch.tensor([[2]]), tensor([[1e6]]), domain.decide(inside, outside)
+    )
+    assert found.z[0, 0] == 0.3
+    assert found.z[1, 0] == 0
+    assert found.z[4, 0] == 5
+    assert (found.s != 0).sum() == 1

@@ -88,7 +88,7 @@ PROBLEMS: dict[str, Question] = {
         sparse_numbers(39, 400, 200, 0.05), form=forms.torch_csr, grid={"nodes": 2, "blocks": 3}
     ),
     "squared, CSV": linear(numbers(40), form=forms.csv),
-    "squared, folder of CSV with text": linear(numbers(41), form=forms.csv_parts),
+    "squared, folder of CSV with text": linear(numbers(41), form=forms.csv_parts, groups=None),
     "squared, Parquet with weights": linear(numbers(42), form=forms.parquet),
     "squared, npy, 4x1": linear(numbers(43), form=forms.npy, grid={"nodes": 4}),
     "squared, svmlight": linear(sparse_numbers(45, 400, 200, 0.05), form=forms.svmlight),

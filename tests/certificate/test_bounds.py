@@ -1,5 +1,7 @@
 """A bound must never exceed the optimum over all supports, which enumeration finds."""
 
+import os
+
 import numpy as np
 import torch
 from enumeration import best_objective
@@ -14,6 +16,11 @@ from psfit.problem.pose import pose
 
 # What the oracle's own solver and summation leave over.
 ORACLE = 1e-7
+
+
+def examples(count):
+    """How many problems a test draws; the variable PSFIT_EXAMPLES asks for more, or fewer."""
+    return settings(max_examples=int(os.environ.get("PSFIT_EXAMPLES", count)), deadline=None)
 
 
 @st.composite
@@ -49,7 +56,7 @@ def problems(draw):
 
 
 @given(problems(), st.sampled_from(["low", "medium"]))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_no_bound_exceeds_the_optimum(case, effort):
     problem, source, nodes = case
     optimum = best_objective(problem, source)
@@ -60,7 +67,7 @@ def test_no_bound_exceeds_the_optimum(case, effort):
 
 
 @given(problems(), st.integers(0, 1000))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_bound_holds_from_any_point(case, seed):
     problem, source, nodes = case
     inst = pose(problem, source, GridSpec(nodes=nodes, device="cpu").build())
@@ -74,7 +81,7 @@ def test_a_bound_holds_from_any_point(case, seed):
 
 
 @given(problems(), st.integers(0, 1000))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_the_proof_for_a_later_answer_is_at_least_as_strong(case, seed):
     problem, source, nodes = case
     inst = pose(problem, source, GridSpec(nodes=nodes, device="cpu").build())
@@ -88,7 +95,7 @@ def test_the_proof_for_a_later_answer_is_at_least_as_strong(case, seed):
 
 
 @given(problems())
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_exact_mode_finds_and_proves_the_optimum(case):
     problem, source, nodes = case
     optimum = best_objective(problem, source)

@@ -7,9 +7,9 @@ from problems import make_source
 
 from psfit import BiCADMM, GridSpec, Problem, solve
 from psfit.certificate import exact
-from psfit.certificate.branch import Search
 from psfit.certificate.exact import prove
 from psfit.certificate.newton_relaxation import NewtonRelaxation
+from psfit.certificate.open_nodes import OpenNodes
 from psfit.common.status import Status
 from psfit.losses import Huber, Logistic, Poisson, Squared, SquaredHinge
 from psfit.pipeline import exact_mode
@@ -27,17 +27,18 @@ def make(loss, seed=0, *, features=11, kappa=4, gamma=3.0):
 def test_a_tree_with_little_memory_proves_the_same(loss, monkeypatch):
     problem, source = make(loss)
     best = best_objective(problem, source)
-    waited = []
-    wait = Search._wait
-    monkeypatch.setattr(Search, "_wait", lambda self, *rest: (wait(self, *rest), waited.append(len(self.deep)))[0])
+    deep, take = [], OpenNodes.take
+    monkeypatch.setattr(
+        OpenNodes, "take", lambda self, most, deepest: (deep.append(deepest), take(self, most, deepest))[1]
+    )
     monkeypatch.setattr(NewtonRelaxation, "width", property(lambda self: 4, lambda self, value: None), raising=False)
-    for numbers, deep in ((250_000_000, False), (0, True)):
-        waited.clear()
+    for numbers, little in ((250_000_000, False), (0, True)):
+        deep.clear()
         monkeypatch.setattr(exact_mode, "MOST_STORED", numbers)
         result = solve(problem, source, BiCADMM(effort="low", exact=True, max_iter=5, gap_tol=1e-7))
         assert result.status is Status.PROVED
         assert result.objective == pytest.approx(best, rel=1e-6)
-        assert any(waited) == deep
+        assert any(deep) == little
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Poisson()], ids=lambda loss: loss.name)

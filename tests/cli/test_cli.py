@@ -144,7 +144,7 @@ def test_a_table_with_text_weights_and_more_columns_than_needed(call, tmp_path):
     table.to_parquet(tmp_path / "table.parquet")
     model = tmp_path / "model.psfit"
     options = ["--target", "answer", "--weight", "weight", "--columns", "size, colour", "--one-hot", "--standardize"]
-    rest = ["--memory", "1KB", "--kappa", 2, "--device", "cpu", "--out", model]
+    rest = ["--groups", "none", "--memory", "1KB", "--kappa", 2, "--device", "cpu", "--out", model]
     code, out, _ = call("fit", tmp_path / "table.parquet", *options, *rest)
     assert code == 0
     assert "data read" in out

@@ -48,6 +48,7 @@ def test_the_help_lists_every_command(call):
         "compile",
         "demo",
         "export",
+        "federated",
         "fit",
         "inspect",
         "near-optimal",

@@ -379,7 +379,7 @@ def test_texts_become_columns(ending, kind, tmp_path, blocks):
 @every_table
 def test_a_model_of_texts_predicts_from_other_files(ending, tmp_path):
     frame = coloured()
-    model = psfit.SparseLinearRegression(3, gamma=10.0, certify=False)
+    model = psfit.SparseLinearRegression(3, gamma=10.0, certify=False, groups=None)
     model.fit(FileSource(write_table(tmp_path / f"fit{ending}", frame), one_hot=True))
     coef = dict(zip(model.feature_names_in_, model.coef_, strict=True))
     new = pd.DataFrame({"size": [1, 2, 3], "other": ["x", "y", "z"], "colour": ["red", "ö", "green"]})

@@ -117,8 +117,11 @@ def test_every_form_gives_the_same_model(name, form, tmp_path):
     check_same(model, control(name, None))
 
 
-@pytest.mark.parametrize("form", DISTANT)
-@pytest.mark.parametrize("options", [{"standardize": True}, {"standardize": True, "fit_intercept": False}], ids=str)
+@pytest.mark.parametrize(
+    ("form", "options"),
+    [(DISTANT[0], {"standardize": True}), (DISTANT[1], {"standardize": True, "fit_intercept": False})],
+    ids=str,
+)
 @pytest.mark.parametrize("name", LOW)
 def test_forms_with_weights_and_standardised(name, options, form, tmp_path):
     model = model_of(name, **options).fit(FORMS[form](tmp_path), JOBS[name].y, WEIGHT)

@@ -30,7 +30,7 @@ def write(path, frame):
 
 def linear(path, kappa=2, **options):
     """A model that is the mean of y in each group: all indicators may count."""
-    model = psfit.SparseLinearRegression(kappa, gamma=1e6, certify=False)
+    model = psfit.SparseLinearRegression(kappa, gamma=1e6, certify=False, groups=None)
     return model.fit(FileSource(path, one_hot=True, **options))
 
 

@@ -28,7 +28,7 @@ def test_one_file_is_dealt_to_the_ranks(backend, tmp_path):
     np.testing.assert_allclose(many.coef_, one.coef_, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("backend", ["torch", "mpi"])
+@pytest.mark.parametrize("backend", ["mpi"])
 def test_a_choice_over_ranks_is_said_once(backend, tmp_path):
     X, jobs = data()
     np.savez(tmp_path / "data.npz", X=X, y=jobs["squared"].y)
@@ -66,7 +66,7 @@ def test_one_page_is_written_and_its_sums_are_those_of_all_ranks(tmp_path):
     assert re.search(r"<dt>ranks</dt><dd>2</dd>", pages[2])
 
 
-@pytest.mark.parametrize("backend", ["torch", "mpi"])
+@pytest.mark.parametrize("backend", ["torch"])
 def test_the_demo_is_said_once(backend, tmp_path):
     out = tmp_path / "out"
     program = ["-m", "psfit", "demo", "--out", str(out), "--samples", "400", "--features", "20", "--device", "cpu"]
@@ -110,3 +110,25 @@ def test_what_all_ranks_find_wrong_is_said_once(backend, arguments, said, tmp_pa
     assert done.stdout == ""
     assert done.stderr.count("psfit: error: ") == 1
     assert said in done.stderr
+
+
+def test_constraints_are_the_same_on_all_ranks(tmp_path):
+    X, jobs = data()
+    names = [f"f{j}" for j in range(X.shape[1])]
+    pd.DataFrame(X, columns=names).assign(y=jobs["squared"].y.ravel()).to_csv(tmp_path / "data.csv", index=False)
+    program = ["-m", "psfit", "fit", str(tmp_path / "data.csv"), "--kappa", "2", "--device", "cpu"]
+    given = ["--include", "f5", "--exclude", "f0", "--upper", "f1=0.1", "--groups", "g=f2,f3,f4", "--at-most", "1"]
+    alone = run([python(), *program, *given, "--json"])
+    assert alone.returncode == 0, alone.stderr
+    done = run(command("torch", 3, *program, *given, "--json"))
+    assert done.returncode == 0, done.stderr
+    one, many = json.loads(alone.stdout), json.loads(done.stdout)
+    assert many["nodes"] == 3
+    assert many["support"] == one["support"]
+    assert "f5" in many["support"]
+    assert many["objective"] == pytest.approx(one["objective"], rel=1e-9)
+    assert many["constraints"] == one["constraints"]
+    done = run(command("torch", 3, *program, "--include", "nowhere", "--out", str(tmp_path / "model.psfit")))
+    assert done.returncode != 0
+    assert "include='nowhere': there is no feature with this name" in done.stderr
+    assert not (tmp_path / "model.psfit").exists()

@@ -31,8 +31,8 @@ FAULTY = str(HERE / "faulty.py")
 
 def job(backend, folder, output, misfortune="none", rank=1, iteration=7, options=()):
     program = [FAULTY, backend, str(folder), str(output), misfortune, str(rank), str(iteration)]
-    # Frozen processes must be the launcher's own; and one restart is that of real ones.
-    real = misfortune == "SIGSTOP" or (misfortune == "SIGKILL" and rank == 1)
+    # Frozen processes must be the launcher's own.
+    real = misfortune == "SIGSTOP"
     return command(backend, 2, *program, options=options, real=real)
 
 

@@ -83,7 +83,7 @@ def check(answers, X, y, names, counts=None):
         assert answer["support"] == expected.support_.tolist()
 
 
-@pytest.mark.parametrize("backend", ["torch", "mpi"])
+@pytest.mark.parametrize("backend", ["torch"])
 def test_ranks_read_their_own_parts(backend, tmp_path):
     X, y = numbers()
     frame = pd.DataFrame(X, columns=NAMES).assign(y=y)

@@ -42,11 +42,11 @@ def answers_of(backend, ranks, device, group, grids, folder, which="all"):
     return answers
 
 
-# Sixteen nodes have fewer rows than columns each, which is for the plain fits to cope with. Both backends take the same
-# steps, so for MPI a few jobs on one grid will do.
+# Sixteen nodes have fewer rows than columns each, which is for the plain fits to cope with. Every job runs on one of
+# the two grids. Both backends take the same steps, so for MPI a few jobs on one grid will do.
 @pytest.mark.parametrize(
     ("backend", "ranks", "grid", "which"),
-    [("torch", 4, "2x2", "all"), ("torch", 3, "16x1", "plain"), ("mpi", 4, "4x1", "few")],
+    [("torch", 4, "2x2", "blocks"), ("torch", 3, "16x1", "split"), ("mpi", 4, "4x1", "few")],
     ids=["4 ranks", "3 ranks, 16 nodes", "4 ranks, MPI"],
 )
 def test_every_grid_gives_the_control_runs_answer(backend, ranks, grid, which, control, tmp_path):

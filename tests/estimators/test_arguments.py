@@ -12,7 +12,7 @@ from psfit.losses import Squared
 
 X = np.random.default_rng(0).normal(size=(30, 4))
 Y = np.arange(30) % 2
-MODELS = [name for name in psfit.__all__ if hasattr(getattr(psfit, name), "fit")]
+MODELS = [name for name in psfit.__all__ if hasattr(getattr(psfit, name), "predict")]
 PLAIN = [name for name in MODELS if not name.endswith("CV")]
 CHOOSING = [name for name in MODELS if name.endswith("CV")]
 
@@ -26,7 +26,34 @@ NOT_TRUTHS = [None, "yes", "False", 0, 1, 1.0, [True], np.array(True), np.array(
 NOT_OBJECTS = ["a", 3, [2], np.ones(2), True]
 NOT_WORDS = ["cubic", 3, None, [2], ["squared"], np.array(["squared"]), b"squared", True]
 
+NOT_FEATURES = [1.5, True, -1, b"a", {}, {"a": 1}, [1.5], [True], [[1]], [None], iter([1]), object()]
+NOT_BOUNDS = [
+    "a",
+    True,
+    float("nan"),
+    1j,
+    ["a"],
+    {"a": "b"},
+    {1.5: 0.0},
+    {"a": float("nan")},
+    np.zeros((1, 1, 1)),
+    iter([]),
+]
+OF_CONSTRAINTS = {
+    "include": NOT_FEATURES,
+    "exclude": NOT_FEATURES,
+    "count_included": NOT_TRUTHS,
+    "lower": NOT_BOUNDS,
+    "upper": NOT_BOUNDS,
+    "positive": NOT_TRUTHS,
+    "groups": ["kinds", 3, True, {"a": []}, {"a": 1.5}, {True: [1]}, [[1]], [True, 1, 2, 3], [(1,)], iter([1])],
+    "kappa_counts": NOT_WORDS,
+    "at_most": ["a", 0, 1.5, True, [1], {"a": 0}, {"a": 1.5}, {"a": None}],
+    "heredity": ["firm", 3, True, ["strong"]],
+    "parents": [3, "a", ["a"], {"a": []}, {"a": 1.5}, {1.5: "a"}, {"a": None}],
+}
 COMMON = {
+    **OF_CONSTRAINTS,
     "fit_intercept": NOT_TRUTHS,
     "standardize": NOT_TRUTHS,
     "sparsity": NOT_WORDS,

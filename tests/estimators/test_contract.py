@@ -15,6 +15,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from psfit import (
     BiCADMM,
     GridSpec,
+    SparseGammaRegression,
+    SparseGammaRegressionCV,
     SparseLinearRegression,
     SparseLinearRegressionCV,
     SparseLogisticRegression,
@@ -25,6 +27,8 @@ from psfit import (
     SparseSoftmaxRegressionCV,
     SparseSVC,
     SparseSVCCV,
+    SparseTweedieRegression,
+    SparseTweedieRegressionCV,
 )
 
 # The checks are about the interface, so the search may be short, and only one model proves how good it is.
@@ -35,15 +39,24 @@ ESTIMATORS = [
     SparseSoftmaxRegression(**SHORT),
     SparseSVC(**SHORT),
     SparsePoissonRegression(**SHORT),
+    SparseGammaRegression(**SHORT),
+    SparseTweedieRegression(**SHORT),
 ]
 OTHER_LOSSES = [SparseLinearRegression(loss="huber"), SparseSVC(loss="hinge")]
 
 
 # Few folds, since some checks have only a few samples of a class, and few iterations, since all are many fits.
 CHOICE = {"kappas": [1, 2], "cv": 2, "solver": BiCADMM(effort="low", max_iter=5)}
-SELECTING = [SparseLinearRegressionCV(**CHOICE), SparseLogisticRegressionCV(**CHOICE)]
-# How they fit is checked by the two above and by the models they choose from; their own are names and parameters.
-MORE_SELECTING = [SparseSoftmaxRegressionCV(**CHOICE), SparseSVCCV(**CHOICE), SparsePoissonRegressionCV(**CHOICE)]
+SELECTING = [SparseLinearRegressionCV(**CHOICE)]
+# How they fit is checked by the one above and by the models they choose from; their own are names and parameters.
+MORE_SELECTING = [
+    SparseLogisticRegressionCV(**CHOICE),
+    SparseSoftmaxRegressionCV(**CHOICE),
+    SparseSVCCV(**CHOICE),
+    SparsePoissonRegressionCV(**CHOICE),
+    SparseGammaRegressionCV(**CHOICE),
+    SparseTweedieRegressionCV(**CHOICE),
+]
 OF_NAMES = {
     "check_do_not_raise_errors_in_init_or_set_param",
     "check_estimator_cloneable",
@@ -82,7 +95,7 @@ def test_clone_and_pickle(estimator):
     copy = clone(model)
     assert copy.get_params() == model.get_params()
     X = StandardScaler().fit_transform(X[:, :8])
-    restored = pickle.loads(pickle.dumps(model.fit(X, y)))
+    restored = pickle.loads(pickle.dumps(model.fit(X, y + 1 if isinstance(model, SparseGammaRegression) else y)))
     np.testing.assert_array_equal(restored.predict(X), model.predict(X))
     assert str(restored.result_) == str(model.result_)
 

@@ -19,6 +19,9 @@ from psfit import (
     SparseSVC,
 )
 
+# For what does not depend on the search.
+SHORT = {"solver": BiCADMM(effort="low"), "certify": False}
+
 
 @pytest.fixture(scope="module")
 def cancer():
@@ -92,10 +95,10 @@ def test_huber_shrugs_off_outliers():
     assert SparseLinearRegression(2, gamma=10.0).fit(X, y).support_.tolist() != [3, 7]
 
 
-@pytest.mark.parametrize("model", [SparseLogisticRegression(2), SparseSVC(2), SparseSoftmaxRegression(2)])
-def test_labels_of_any_type(cancer, model):
+@pytest.mark.parametrize("kind", [SparseLogisticRegression, SparseSVC, SparseSoftmaxRegression])
+def test_labels_of_any_type(cancer, kind):
     X, y = cancer
-    model.fit(X, y)
+    model = kind(2, **SHORT).fit(X, y)
     plain = model.predict(X)
     for labels in (np.array(["benign", "malignant"]), np.array([-1.0, 1.0]), np.array([False, True])):
         model.fit(X, labels[y])
@@ -135,7 +138,11 @@ def test_several_targets():
     assert rows.support_.tolist() == [1, 5]
 
 
-@pytest.mark.parametrize("model", [SparseLogisticRegression(3), SparseSVC(3), SparseSVC(3, loss="hinge")])
+@pytest.mark.parametrize(
+    "model",
+    [SparseLogisticRegression(3, **SHORT), SparseSVC(3, **SHORT), SparseSVC(3, loss="hinge", **SHORT)],
+    ids=["logistic", "squared hinge", "hinge"],
+)
 def test_class_weights_are_sample_weights(cancer, model):
     X, y = cancer
     for class_weight in ("balanced", {0: 3.0, 1: 0.5}):
@@ -147,7 +154,13 @@ def test_class_weights_are_sample_weights(cancer, model):
 
 @pytest.mark.parametrize(
     "model",
-    [SparseLinearRegression(3), SparseLogisticRegression(3), SparseSVC(3, loss="hinge"), SparsePoissonRegression(3)],
+    [
+        SparseLinearRegression(3),
+        SparseLogisticRegression(3),
+        SparseSVC(3, loss="hinge", **SHORT),
+        SparsePoissonRegression(3),
+    ],
+    ids=["squared", "logistic", "hinge", "poisson"],
 )
 def test_integer_weights_repeat_samples(cancer, model):
     X, y = cancer

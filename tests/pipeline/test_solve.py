@@ -10,7 +10,7 @@ from psfit import BiCADMM, GridSpec, Problem, SparseLinearRegression, Status, so
 from psfit.losses import Logistic, Softmax, Squared
 
 CPU = torch.device("cpu")
-GRIDS = [(1, 1), (3, 1), (1, 2), (2, 2), (4, 3)]
+GRIDS = [(1, 1), (3, 1), (4, 3)]
 
 
 def grid(nodes=1, blocks=1, **options):
@@ -66,8 +66,7 @@ def test_nodes_of_very_uneven_size():
     assert solve(problem, uneven, grid=grid(4)).objective == pytest.approx(solve(problem, source).objective, rel=1e-6)
 
 
-@pytest.mark.parametrize("level", [0.8, 0.9])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("level", "dtype"), [(0.8, torch.float32), (0.9, torch.float64)])
 def test_paper_recipe_is_no_worse_than_the_truth(level, dtype):
     source, truth = paper_source(20_000, 1_000, level, nodes=4, dtype=dtype)
     result = solve(Problem(Squared(), (truth.kappa,), 10.0, fit_intercept=False), source, grid=grid(4))

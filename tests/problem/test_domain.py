@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import optimize
 
-from psfit.problem import Domain, EntryItems, LocalModel, OutputItems, RowItems
+from psfit.problem import Domain, EntryItems, LocalModel, OutputItems, RowItems, perspective
 from psfit.problem.exchanges import score_rows
 
 
@@ -45,7 +45,7 @@ def test_margins_are_the_change_of_the_conjugate(seed):
     generator = torch.Generator().manual_seed(seed)
     scores = torch.rand(1, 7, generator=generator, dtype=torch.float64)
     domain = random_domain(generator, 7, 3)
-    out, into = domain.margins(scores)
+    out, into = perspective.margins(scores, domain.free, domain.left)
     base = domain.conjugate(scores)
     for j in domain.free[0].nonzero().flatten().tolist():
         mark = torch.zeros_like(domain.inside)

@@ -1,5 +1,7 @@
 """Numbers far from one: what can be computed is computed, the rest is refused before the fit."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -43,17 +45,22 @@ def draw(name):
     return X, rng.poisson(np.exp(0.3 * signal)) if name == "poisson" else (signal > 0).astype(int)
 
 
-@pytest.mark.parametrize("exponent", [-90, -30, 30, 90])
+@cache
+def plain_fit(name):
+    return MODELS[name]().fit(*draw(name))
+
+
+@pytest.mark.parametrize("exponent", [-90, 90])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_common_unit_of_all_columns_changes_nothing(name, exponent):
     X, y = draw(name)
-    plain, other = MODELS[name]().fit(X, y), MODELS[name]().fit(X * 10.0**exponent, y)
+    plain, other = plain_fit(name), MODELS[name]().fit(X * 10.0**exponent, y)
     assert other.objective_ == pytest.approx(plain.objective_, rel=1e-8)
     assert other.lower_bound_ == pytest.approx(plain.lower_bound_, rel=1e-2, abs=1e-6)
     assert list(other.support_) == list(plain.support_)
 
 
-@pytest.mark.parametrize("exponent", [-20, 20, 30])
+@pytest.mark.parametrize("exponent", [-20, 30])
 @pytest.mark.parametrize("name", MODELS)
 def test_float32_columns_may_have_any_unit(name, exponent):
     X, y = draw(name)
@@ -126,7 +133,7 @@ def test_a_ridge_that_is_nearly_nothing_does_not_spoil_the_answer(name):
     if name in ("logistic", "softmax", "hinge", "squared_hinge"):
         y = y ^ (np.random.default_rng(1).random(40) < 0.3)
     weak = MODELS[name]().set_params(gamma=1e9).fit(X, y)
-    for gamma in (1e12, 1e30, 1e100, 1e300):
+    for gamma in (1e12, 1e300):
         weaker = MODELS[name]().set_params(gamma=gamma).fit(X, y)
         assert weaker.objective_ == pytest.approx(weak.objective_, rel=1e-6)
         assert weaker.gap_ >= 0

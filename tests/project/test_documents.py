@@ -29,7 +29,16 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ["README.md", "docs/tutorial.md", "docs/choosing-kappa.md", "docs/certificate.md", "docs/tables.md"]
+DOCUMENTS = [
+    "README.md",
+    "docs/tutorial.md",
+    "docs/choosing-kappa.md",
+    "docs/constraints.md",
+    "docs/certificate.md",
+    "docs/estimators.md",
+    "docs/federated.md",
+    "docs/tables.md",
+]
 FILE_NAME = re.compile(r"# (\S+\.py)\n")
 NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+]?\d+)?")
 # What takes the place of numbers that vary.

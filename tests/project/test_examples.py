@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_larger_than_memory(ranks):
-    program = [str(ROOT / "examples/larger_than_memory.py"), "--samples", "2000", "--features", "100"]
+    program = [str(ROOT / "examples/larger_than_memory.py"), "--samples", "1500", "--features", "60"]
     done = run([python(), *program] if ranks == 1 else command("torch", ranks, *program))
     assert done.returncode == 0, done.stderr
     said = dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if line.startswith("  "))
@@ -64,7 +64,12 @@ def gallery(name: str, options: list[str], folder: Path) -> str:
     [
         ("digits", ["--pictures", "300", "--kappas", "2", "6"], "6 pixels"),
         ("diabetes_interactions", ["--splits", "2", "--most", "4"], "all patients, with certificates"),
+        ("insurance_claims", ["--policies", "4000", "--most", "2"], "kappa 1: D^2 0.1"),
         ("stable_features", ["--resamples", "4"], "worst radius is most like worst perimeter"),
+        ("diabetes_signs", ["--splits", "2", "--most", "4"], "bmi, bp, s1, s5; against theory: s1"),
+        ("one_lag_per_series", ["--repetitions", "3"], "two lags of a series in 0 fits"),
+        ("categories", ["--splits", "2", "--most", "3"], "bmi, bp, s5"),
+        ("federated_hospitals", ["--share", "0.3"], "secure sums: "),
     ],
 )
 def test_the_gallery(name, options, said, tmp_path):

@@ -7,7 +7,16 @@ import torch
 from problems import LOSSES, make_source, paper_source
 
 import psfit.data.streamed as streaming
-from psfit import BiCADMM, GridSpec, Problem, Source, SparseLinearRegression, solve
+from psfit import (
+    BiCADMM,
+    GridSpec,
+    Problem,
+    Source,
+    SparseLinearRegression,
+    SparsePoissonRegression,
+    solve,
+    sparse_path,
+)
 from psfit.data import Sparse, Streamed
 from psfit.data.streamed import ArrayRows
 from psfit.losses import Squared
@@ -110,3 +119,28 @@ def test_arrays_reach_the_gpu_whole():
     values = np.random.default_rng(0).normal(size=(70_000, 300)).astype(np.float32)
     stream = Streamed(ArrayRows(values), torch.device("cuda"), torch.float32, 0)
     np.testing.assert_array_equal(stream.load().values.cpu().numpy(), values)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "hinge", "softmax", "poisson", "gamma", "tweedie"])
+def test_offsets_on_a_gpu(loss, dtype):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(200, 12)).astype(dtype)
+    offset = rng.normal(size=200) if loss != "softmax" else rng.normal(size=(200, 3))
+    mean = np.exp(0.7 * X[:, 2] - 0.5 * X[:, 7] + offset.reshape(200, -1)[:, 0])
+    targets = {"poisson": rng.poisson(mean), "tweedie": rng.poisson(mean) * 1.5, "gamma": rng.gamma(2, mean)}
+    y = targets.get(loss, rng.integers(3, size=200) if loss == "softmax" else np.log(mean) > 0)
+    paths = [
+        sparse_path(X, y, [1, 3], loss=loss, offset=offset, grid=GridSpec(nodes=nodes, blocks=blocks, device=device))
+        for device, nodes, blocks in (("cpu", 1, 1), ("cuda", 1, 1), ("cuda", 2, 2))
+    ]
+    for path in paths[1:]:
+        np.testing.assert_allclose(path.objectives, paths[0].objectives, rtol=1e-5)
+        assert (path.lower_bounds <= paths[0].objectives + 1e-6 * np.abs(paths[0].objectives)).all()
+    model = SparsePoissonRegression(3, solver=BiCADMM(exact=True), grid=GridSpec(device="cuda"))
+    if loss == "poisson":
+        model.fit(X, y, offset=offset)
+        assert model.objective_ <= paths[0].objectives[0, 1] * (1 + 1e-6) + 1e-6
+        tensors = torch.tensor(X, device="cuda"), torch.tensor(offset, device="cuda")
+        moved = model.predict(tensors[0], offset=tensors[1])
+        np.testing.assert_allclose(moved, model.predict(X, offset=offset), rtol=1e-5)

@@ -13,7 +13,7 @@ import psfit
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/psfit"
-MOST_ENTRIES, MOST_LAYERS, MOST_LINES, MOST_FUNCTION_LINES, MOST_MODULES = 16, 10, 300, 50, 10
+MOST_ENTRIES, MOST_LAYERS, MOST_LINES, MOST_FUNCTION_LINES, MOST_MODULES = 17, 10, 300, 50, 10
 FILES = sorted(SOURCE.rglob("*.py"))
 # Tests that belong to no package: to all of them together, or to several processes.
 ACROSS = {"answers", "distributed", "project", "warm"}

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from functools import cache
 from html.parser import HTMLParser
 
 import numpy as np
@@ -106,6 +107,7 @@ def require_alone(html):
     return page
 
 
+@cache
 def fitted(name):
     X, y = IRIS.data, IRIS.target
     makers = {
@@ -121,14 +123,13 @@ def fitted(name):
         "linear, chosen": lambda: psfit.SparseLinearRegressionCV([1, 2], gammas=[0.1, 1]).fit(X, y),
         "logistic, chosen": lambda: psfit.SparseLogisticRegressionCV([1, 2], scoring="accuracy").fit(X, TWO),
         "softmax, chosen": lambda: psfit.SparseSoftmaxRegressionCV([2, 3], cv=2).fit(X, THREE),
-        "svc, chosen": lambda: psfit.SparseSVCCV([1, 2]).fit(X, TWO),
         "poisson, chosen": lambda: psfit.SparsePoissonRegressionCV([1, 2], criterion="bic").fit(X, y),
     }
     return makers[name]()
 
 
 KINDS = ["linear", "huber", "targets", "shared", "poisson", "logistic", "softmax", "svc", "svc, three"]
-SELECTING = [f"{name}, chosen" for name in ("linear", "logistic", "softmax", "svc", "poisson")]
+SELECTING = [f"{name}, chosen" for name in ("linear", "logistic", "softmax", "poisson")]
 
 
 @pytest.mark.parametrize("name", [*KINDS, *SELECTING])
@@ -446,3 +447,36 @@ class TestInABrowser:
         # Text and charts: neither a blank page nor a solid one, all the way down.
         for part in np.array_split(pixels, 4):
             assert 0.005 < np.mean(np.abs(part.astype(float) - ground) > 60) < 0.5
+
+
+def test_constraints_are_shown_in_words_and_in_the_recipe():
+    given = {"include": ["sepal width (cm)"], "lower": {"petal length (cm)": -np.inf, "petal width (cm)": -0.5}}
+    model = psfit.SparseLinearRegression(2, certify=False, **given).fit(IRIS.data, IRIS.target)
+    path = psfit.sparse_path(IRIS.data, IRIS.target, [1, 2], certify=False, **given)
+    for subject in (model, path):
+        text = " ".join(Page(psfit.report(subject)).text)
+        assert "always in (not counted by kappa): sepal width (cm)" in text
+        assert "coefficients at least -0.5: petal width (cm)" in text
+        assert "nonzero coefficients besides those always in" in text
+        assert "include=['sepal width (cm)']" in text
+        assert "'petal length (cm)': float('-inf')" in text
+
+
+def test_near_optimal_models_have_a_section(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 6))
+    X[:, 5] = X[:, 0] + 0.05 * rng.normal(size=80)
+    y = X[:, 0] + X[:, 2] + 0.3 * rng.normal(size=80)
+    model = psfit.SparseLinearRegression(kappa=2).fit(X, y)
+    close = psfit.near_optimal(model, X, y, within=0.5)
+    page = psfit.report(model, near_optimal=close)
+    assert 'href="#near-optimal"' in page
+    assert f"{len(close.supports)} supports within 50" in page
+    assert "every other support is worse than that" in page
+    # Columns 0 and 5 replace each other, column 2 is in every model.
+    assert close.replacements()[0] == {"one": "feature 0", "other": "feature 5", "times": 1}
+    assert "near-optimal-pairs" in page
+    assert "In every one of them: feature 2." in page
+    assert 'href="#near-optimal"' not in psfit.report(model)
+    with pytest.raises(TypeError, match="near_optimal is a list"):
+        psfit.report(model, near_optimal=[])

@@ -52,7 +52,7 @@ def run_search(inst, effort="medium", start=None):
 
 
 @pytest.mark.parametrize("loss", LOSSES, **NAMED)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_search_ends_at_the_best_of_all_supports(loss, seed):
     inst = hard(loss, seed)
     stages, contributions = run_search(inst)
@@ -168,17 +168,23 @@ class Ruled(Problem):
         return domain
 
 
-@SOME
+RULES = [
+    {"forced": (1, 7), "banned": (0, 3)},
+    {"forced": (1, 4, 7, 9)},
+    {"groups": (0, 1, 2, 3, 4, 5) * 2},
+    {"groups": (0, 1, 2) * 4},
+    {"forced": (2,), "groups": (0, 1, 2, -1, 4, 5) * 2},
+]
+
+
+# All rules for the search in a form and for that by models; of the rest, those that mix kinds of rules.
 @pytest.mark.parametrize(
-    "rules",
+    ("loss", "rules"),
     [
-        {"forced": (1, 7), "banned": (0, 3)},
-        {"forced": (1, 4, 7, 9)},
-        {"groups": (0, 1, 2, 3, 4, 5) * 2},
-        {"groups": (0, 1, 2) * 4},
-        {"forced": (2,), "groups": (0, 1, 2, -1, 4, 5) * 2},
+        pytest.param(loss, rules, id=f"{loss.name}-{rules}")
+        for loss in (Squared(), Logistic(), Softmax(), Hinge())
+        for rules in (RULES if loss.name in ("squared", "logistic") else (RULES[0], RULES[-1]))
     ],
-    ids=str,
 )
 def test_rules_are_kept_and_the_best_support_within_them_is_found(loss, rules):
     """Rules may leave room for fewer items than the limit, and forced items may fill it."""

@@ -13,7 +13,7 @@ and it ends when the paper's residuals are small relative to the numbers that th
 import torch
 from torch import Tensor
 
-from psfit.admm.bilinear import BilinearState, bilinear_start, bilinear_step
+from psfit.admm.bilinear import BilinearState, bilinear_start, bilinear_step, restricted_step
 from psfit.admm.local import LocalState
 from psfit.admm.residuals import MEASURED, compare, judge, local_accuracy, measure, observe
 from psfit.admm.settings import Settings
@@ -40,7 +40,7 @@ class BiCADMM(Settings):
             iteration=0,
             age=x.new_zeros((), dtype=torch.int64),
             local=setup.solver.init(setup.sub, x),
-            bilinear=bilinear_start(z, instance.kappa, instance.items),
+            bilinear=bilinear_start(z, instance.item_counts, instance.items),
             u=torch.zeros_like(x),
             sums=nothing,
             sizes=nothing,
@@ -106,12 +106,15 @@ class BiCADMM(Settings):
         """The bilinear step. When rho_b grows by a factor, its scaled multiplier v is divided by it."""
         last, (ratio, shrink) = state.bilinear, setup.pressure(state.age)
         before = BilinearState(last.z, last.s, last.t, last.v * shrink, last.residual)
-        return bilinear_step(before, mean, setup.instance.kappa, ratio, setup.instance.items)
+        inst = setup.instance
+        if inst.domain.decided or inst.domain.box is not None:
+            return restricted_step(before, mean, inst.item_counts, ratio, inst.domain)
+        return bilinear_step(before, mean, inst.item_counts, ratio, inst.items)
 
 
 def _sum_together(grid: Grid, parts: list[Tensor]) -> list[Tensor]:
     """The sums of several arrays over all ranks by one reduction; nothing is copied if there is one rank."""
     if grid.world.size == 1:
         return parts
-    summed = grid.total(torch.cat([part.flatten() for part in parts])).split([part.numel() for part in parts])
+    summed = grid.total_latest(torch.cat([part.flatten() for part in parts])).split([part.numel() for part in parts])
     return [array.view(part.shape) for array, part in zip(summed, parts, strict=True)]

@@ -16,10 +16,12 @@ import torch
 from torch import Tensor
 
 from psfit.kernels import kernel
-from psfit.problem import Items, largest
+from psfit.problem import Domain, Items, largest
 
 # Up to this many items, in float32, a GPU makes the whole step of a problem in one kernel.
 MOST_FUSED = 16384
+# Each halving of the interval of tau adds a binary digit.
+HALVINGS = 60
 
 
 @dataclass(frozen=True)
@@ -54,20 +56,54 @@ def bilinear_step(state: BilinearState, mean: Tensor, kappa: Tensor, ratio: Tens
         ``rho_b / (N rho_c)``.
     items : Items
     """
-    center = items.pack(mean)
-    fused = kernel("sparsify", center.device)
-    if fused is None or (center.is_cuda and (center.dtype != torch.float32 or center.shape[1] > MOST_FUSED)):
-        fused = update_by_sorting
-    packed, s, t, v, residual = fused(center, state.s, state.v, kappa, ratio)
+    packed, s, t, v, residual = _update(items.pack(mean), state, kappa, ratio)
     return BilinearState(items.replace(mean, packed), s, t, v, residual)
 
 
-def update_by_sorting(center: Tensor, s: Tensor, v: Tensor, kappa: Tensor, ratio: Tensor) -> tuple[Tensor, ...]:
-    """The new ``z, s (problems, size)`` and ``t, v, |g| (problems, 1)`` from a packed mean ``center``."""
+def _update(center: Tensor, state: BilinearState, kappa: Tensor, ratio: Tensor) -> tuple[Tensor, ...]:
+    """The results of `update_by_sorting`, by one kernel where there is one."""
+    fused = kernel("sparsify", center.device)
+    if fused is None or (center.is_cuda and (center.dtype != torch.float32 or center.shape[1] > MOST_FUSED)):
+        fused = update_by_sorting
+    updated: tuple[Tensor, ...] = fused(center, state.s, state.v, kappa, ratio)
+    return updated
+
+
+def restricted_step(state: BilinearState, mean: Tensor, kappa: Tensor, ratio: Tensor, domain: Domain) -> BilinearState:
+    """The same where items are decided or coefficients have bounds; `kappa` counts the items inside, too.
+
+    Items inside pass through, items outside are zero, and the limit holds for the others. The step of z projects: with
+    bounds on single coefficients it is the exact minimiser in the box. Rows of several outputs are moved into the box
+    after the step.
+    """
+    items, box = domain.items, domain.box
+    mean = mean if box is None else box.clip_signs(mean)
+    whole = items.pack(mean)
+    center = torch.where(domain.free, whole, 0.0)
+    left = (kappa - domain.inside.sum(dim=1, keepdim=True)).clamp(min=0)
+    if box is None or box.limits_only_signs or items.width > 1:
+        packed, s, t, v, residual = _update(center, state, left, ratio)
+    else:
+        low, high = items.pack(box.low).to(center), items.pack(box.high).to(center)
+        most = torch.where(center < 0, -low, high)
+        packed, s, t, v, residual = update_by_sorting(center, state.s, state.v, left, ratio, most)
+    z = items.replace(mean, torch.where(domain.inside, whole, packed))
+    return BilinearState(z if box is None or box.limits_only_signs else box.clip(z), s, t, v, residual)
+
+
+def update_by_sorting(
+    center: Tensor, s: Tensor, v: Tensor, kappa: Tensor, ratio: Tensor, most: Tensor | None = None
+) -> tuple[Tensor, ...]:
+    """The new ``z, s (problems, size)`` and ``t, v, |g| (problems, 1)`` from a packed mean ``center``.
+
+    No item gets a magnitude above ``most (problems, size)``.
+    """
     # (z, t): eliminating t leaves a weighted soft threshold, h(z) = ||z||_1 - s'z = sum_j w_j |z_j|.
     w = 1 - s * center.sign()
-    tau = threshold(center.abs(), w, v, ratio)
-    packed = center.sign() * (center.abs() - tau * w).clamp(min=0)
+    size = center.abs()
+    tau = threshold(size, w, v, ratio) if most is None else threshold_below(size, w, v, ratio, most)
+    size = (size - tau * w).clamp(min=0)
+    packed = center.sign() * (size if most is None else torch.minimum(size, most))
     l1 = packed.abs().sum(dim=1, keepdim=True)
     t = torch.maximum(l1, (s * packed).sum(dim=1, keepdim=True) + v)
     # s: the signs of the kappa largest entries, scaled down if s'z would exceed t - v.
@@ -97,6 +133,25 @@ def threshold(a: Tensor, w: Tensor, v: Tensor, ratio: Tensor) -> Tensor:
     first = torch.where(some, first.gather(1, last), 0.0)
     second = torch.where(some, second.gather(1, last), 0.0)
     return (ratio * (first - v) / (1 + ratio * second)).clamp(min=0).to(a.dtype)
+
+
+def threshold_below(a: Tensor, w: Tensor, v: Tensor, ratio: Tensor, most: Tensor) -> Tensor:
+    """The same root with ``h(tau) = sum_j w_j min(max(a_j - tau w_j, 0), most_j)``, by halving an interval.
+
+    The right side falls in tau, so the root lies between zero and the right side at zero.
+    """
+
+    def right(tau: Tensor) -> Tensor:
+        size = torch.minimum((a - tau * w).clamp(min=0), most)
+        return (ratio * ((w * size).sum(dim=1, keepdim=True) - v)).clamp(min=0)
+
+    low = torch.zeros_like(ratio * v)
+    high = right(low)
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        above = right(middle) > middle
+        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+    return high
 
 
 def _signs_of_largest(packed: Tensor, kappa: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ Children start from their parent's iterate. A batch of them costs a few matrix p
 memory allows, the search goes down from a few of them first, until these are closed.
 """
 
-import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
@@ -14,11 +13,12 @@ from math import inf
 import torch
 from torch import Tensor
 
+from psfit.certificate.open_nodes import OpenNodes
 from psfit.certificate.relaxation import Bounds, Relaxation
 from psfit.problem import Domain, all_supports
 
 # In each batch, the rounded supports of one in so many nodes, those with the smallest bounds, are tried as answers.
-NODES_PER_ROUNDING, FEWEST_ROUNDINGS = 32, 2
+NODES_PER_ROUNDING, FEWEST_ROUNDINGS, MOST_ROUNDINGS = 32, 2, 64
 # What an item with a whole share lacks in the choice of the next item, so that its score still counts.
 LEAST_LACK = 0.01
 # So many supports that were tried are remembered.
@@ -47,45 +47,26 @@ class Tree:
     explored: int
 
 
-class _Pool:
-    """The open nodes of the tree, as rows of tensors. Rows that were taken out are used again."""
-
-    def __init__(self, like: tuple[Tensor, ...]) -> None:
-        self.columns = tuple(column[:0].clone() for column in like)
-        self.unused: list[int] = []
-
-    def add(self, rows: tuple[Tensor, ...]) -> list[int]:
-        count, capacity = len(rows[0]), len(self.columns[0])
-        if count > len(self.unused):
-            added = max(256, capacity, count)
-            self.columns = tuple(torch.cat([c, c.new_empty(added, *c.shape[1:])]) for c in self.columns)
-            self.unused += range(capacity, capacity + added)
-        places = [self.unused.pop() for _ in range(count)]
-        index = torch.tensor(places, device=rows[0].device)
-        for column, row in zip(self.columns, rows, strict=True):
-            column[index] = row
-        return places
-
-    def take(self, places: list[int]) -> tuple[Tensor, ...]:
-        index = torch.tensor(places, device=self.columns[0].device)
-        self.unused += places
-        return tuple(column[index] for column in self.columns)
-
-
 class Search:
     """One tree; `upper` is the objective of the incumbent and `best` its support, None before a better one is found.
 
-    At most about `most_open` nodes wait at the same time.
+    At most about `most_open` nodes wait at the same time. Items with the same label in ``twins (size,)`` can stand for
+    each other, so that only one of them need be tried.
     """
 
-    def __init__(self, relaxation: Relaxation, upper: float, gap_tol: float, most_open: float = inf) -> None:
+    def __init__(
+        self,
+        relaxation: Relaxation,
+        upper: float,
+        gap_tol: float,
+        most_open: float = inf,
+        twins: Tensor | None = None,
+    ) -> None:
         self.relaxation, self.upper, self.gap_tol, self.most_open = relaxation, upper, gap_tol, most_open
+        self.twins = twins
         self.best: Tensor | None = None
         self.floor, self.explored = inf, 0
-        # Bounds and places of the nodes that wait. Those in `deep` come first, the last one before the others.
-        self.heap: list[tuple[float, int]] = []
-        self.deep: list[tuple[float, int]] = []
-        self.pool: _Pool | None = None
+        self.nodes = OpenNodes(relaxation.device)
         self.tried: dict[bytes, tuple[float, float]] = {}
 
     @property
@@ -106,48 +87,27 @@ class Search:
     @property
     def lowest_open(self) -> float:
         """A bound of all supports that wait to be explored."""
-        return min(self.heap[0][0] if self.heap else inf, min(self.deep)[0] if self.deep else inf)
-
-    @property
-    def waiting(self) -> int:
-        """How many nodes are open."""
-        return len(self.heap) + len(self.deep)
+        return self.nodes.lowest
 
     def run(self, root: Domain, bounds: Bounds, stop: Callable[[Standing], bool]) -> Tree:
         """Explore from the root, whose bounds are known, until everything is proved or `stop` returns True."""
         bounds = bounds.without_nan()
         self._process(root, bounds, bounds.lower)
-        while self.waiting and not stop(Standing(self.upper, self.lower, self.explored, self.waiting)):
-            taken = self._take()
-            if not taken:
+        while len(self.nodes) and not stop(Standing(self.upper, self.lower, self.explored, len(self.nodes))):
+            self.floor = min(self.floor, self.nodes.close(self.enough))
+            if not len(self.nodes):
                 break
-            lowers = torch.tensor([lower for lower, _ in taken], dtype=torch.float64, device=self.relaxation.device)
-            assert self.pool is not None
-            self._expand(self.pool.take([place for _, place in taken]), lowers)
+            # When memory is full, the search goes down until there is room again.
+            lower, rows = self.nodes.take(self.relaxation.width, deepest=len(self.nodes) > self.most_open)
+            self._expand(rows, lower)
         return Tree(self.lower, self.upper, self.best, self.explored)
-
-    def _take(self) -> list[tuple[float, int]]:
-        """The nodes that are explored next; nodes with bounds that are high enough are closed."""
-        width = self.relaxation.width
-        taken: list[tuple[float, int]] = []
-        while self.deep and len(taken) < width:
-            taken.append(self.deep.pop())
-        while not taken and self.heap and self.heap[0][0] < self.enough:
-            taken = [heapq.heappop(self.heap) for _ in range(min(width, len(self.heap)))]
-        high = [node for node in taken if node[0] >= self.enough]
-        self.floor = min([self.floor, *(lower for lower, _ in high)])
-        if not taken and self.heap:
-            # The waiting node with the smallest bound need not be explored, so no other node need be.
-            self.floor, self.heap = min(self.floor, self.heap[0][0]), []
-        if high and self.pool is not None:
-            self.pool.take([place for _, place in high])
-        rest = [node for node in taken if node[0] < self.enough]
-        return rest or (self._take() if taken else [])
 
     def try_all(self, stop: Callable[[Standing], bool]) -> Tree:
         """Bound every support by itself; nothing is proved if `stop` returns True before the last one."""
-        supports = all_supports(self.relaxation.root.items.size, self.relaxation.kappa, self.relaxation.device)
-        for part in torch.stack(list(supports)).split(max(1, self.relaxation.width // 4)):
+        root = self.relaxation.root
+        every = all_supports(root.items.size, self.relaxation.kappa, self.relaxation.device)
+        supports = [one for one in every if root.allows(one)]
+        for part in torch.stack(supports).split(max(1, self.relaxation.width // 4)):
             if stop(Standing(self.upper, -inf, self.explored, 1)):
                 self.floor = -inf
                 break
@@ -158,11 +118,14 @@ class Search:
     def _expand(self, rows: tuple[Tensor, ...], parent_bounds: Tensor) -> None:
         inside, outside, chosen, *state = rows
         mark = torch.zeros_like(inside).scatter(1, chosen, True)
-        inside, outside = torch.cat([inside | mark, inside]), torch.cat([outside, outside | mark])
-        domain = self.relaxation.root.decide(inside, outside)
+        # A support with a twin of an item in its place is as good, and belongs to the other branch.
+        others = mark if self.twins is None else (self.twins == self.twins[chosen]) & ~inside
+        inside, outside = torch.cat([inside | mark, inside]), torch.cat([outside, outside | others])
+        domain, possible = self.relaxation.root.decide(inside, outside).tighten()
         bounds = self.relaxation.bound_children(domain, tuple(state), self.enough).without_nan()
         self.explored += len(inside)
-        self._process(domain, bounds, torch.maximum(bounds.lower, parent_bounds.repeat(2)))
+        lower = torch.maximum(bounds.lower, parent_bounds.repeat(2))
+        self._process(domain, bounds, torch.where(possible, lower, inf))
 
     def _process(self, domain: Domain, bounds: Bounds, lower: Tensor) -> None:
         """Try rounded supports, decide the items that the bounds decide, close leaves, and queue the other nodes.
@@ -177,9 +140,10 @@ class Search:
             self.floor = min(self.floor, float(lower[high].min()))
         # No places left, or no more candidates than places: one support remains.
         free, left = domain.free, domain.left.squeeze(1)
-        leaf = possible & ~high & ((left <= 0) | (free.sum(dim=1) <= left))
+        supports = torch.where(left.unsqueeze(1) > 0, domain.inside | free, domain.inside)
+        roomy = (domain.weigh(free).squeeze(1) <= left) & domain.obeys_groups(supports)
+        leaf = possible & ~high & ((left <= 0) | roomy)
         if bool(leaf.any()):
-            supports = torch.where(left.unsqueeze(1) > 0, domain.inside | free, domain.inside)
             self._try(supports[leaf], tuple(part[leaf] for part in bounds.state), closing=True)
         queue = (possible & ~high & ~leaf).nonzero().flatten()
         if len(queue):
@@ -187,26 +151,34 @@ class Search:
 
     def _wait(self, domain: Domain, bounds: Bounds, lower: Tensor) -> None:
         """Add nodes to those that wait."""
-        order = lower.argsort(descending=True)
-        domain, bounds = domain.select(order), bounds.select(order)
-        chosen = branching_item(domain, bounds.shares, bounds.scores)
-        rows = (domain.inside, domain.outside, chosen, *bounds.state)
-        self.pool = self.pool or _Pool(rows)
-        nodes = list(zip(lower[order].tolist(), self.pool.add(rows), strict=True))
-        if self.deep or self.waiting + len(nodes) > self.most_open:
-            self.deep += nodes
-            return
-        for node in nodes:
-            heapq.heappush(self.heap, node)
+        depth = (domain.inside | domain.outside).sum(dim=1)
+        self.nodes.add(lower, depth, (domain.inside, domain.outside, branching_item(domain, bounds), *bounds.state))
 
     def _round(self, domain: Domain, bounds: Bounds, lower: Tensor) -> None:
         """Try the supports of the largest shares in the nodes with the smallest bounds."""
-        count = max(FEWEST_ROUNDINGS, len(lower) // NODES_PER_ROUNDING)
+        count = min(max(FEWEST_ROUNDINGS, len(lower) // NODES_PER_ROUNDING), MOST_ROUNDINGS)
         rows = lower.argsort()[:count]
+        # Some nodes allow no support.
+        rows = rows[(lower[rows] < inf) & (domain.left[rows].squeeze(1) >= 0)]
+        if not len(rows):
+            return
+        if domain.weights is not None:
+            supports = domain.select(rows).largest(bounds.shares[rows])
+            self._try(supports, tuple(part[rows] for part in bounds.state))
+            return
         outside = domain.outside[rows]
         order = torch.where(outside, -1.0, bounds.shares[rows] + domain.inside[rows].double())
         chosen = order.topk(min(self.relaxation.kappa, order.shape[1]), dim=1).indices
         supports = torch.zeros_like(outside).scatter(1, chosen, True) & ~outside
+        if not domain.counts_only:
+            # Shares know nothing of the other rules.
+            keys = torch.where(supports, order, -1.0 - order)
+            supports = domain.select(rows).choose(keys)
+            root = self.relaxation.root
+            allowed = [k for k, support in enumerate(supports) if root.allows(support)]
+            rows, supports = rows[allowed], supports[allowed]
+            if not len(rows):
+                return
         self._try(supports, tuple(part[rows] for part in bounds.state))
 
     def _try(self, supports: Tensor, state: tuple[Tensor, ...] | None, closing: bool = False) -> None:
@@ -233,10 +205,14 @@ class Search:
         """Do more with a support whose objective is known; a search for the best one does nothing."""
 
 
-def branching_item(domain: Domain, shares: Tensor, scores: Tensor) -> Tensor:
-    """The free item ``(B, 1)`` with the largest product of its share of the limit, what it lacks to one, and its score.
+def branching_item(domain: Domain, bounds: Bounds) -> Tensor:
+    """The free item ``(B, 1)`` with the largest product of what its two choices cost.
 
-    With a share ``s`` the bound rises about in proportion to ``s^2`` outside, and to ``(1 - s)^2`` inside.
+    With a share ``s`` the bound rises by about ``(1 - s)^2`` of the item's score if the item is put inside. To put it
+    outside costs what `costs` says, or else about ``s^2`` of its score.
     """
-    promise = shares * (1 - shares).clamp(min=LEAST_LACK) * scores
+    shares, scores = bounds.shares, bounds.scores
+    into = (1 - shares).clamp(min=LEAST_LACK).square() * scores
+    out = shares.square() * scores if bounds.costs is None else bounds.costs
+    promise = into * out
     return torch.where(domain.free, promise, -1.0).argmax(dim=1, keepdim=True)

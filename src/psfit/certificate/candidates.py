@@ -45,14 +45,16 @@ def bound_by_candidates(inst: Instance, Z: Tensor, objective: float) -> tuple[Te
 
 
 def _find_used(inst: Instance, Z: Tensor) -> Tensor:
-    return (Z[: inst.items.features] != 0).any(dim=1).nonzero().flatten()
+    """The features of the items with nonzero coefficients."""
+    used = (Z[: inst.items.features] != 0).any(dim=1).nonzero().flatten()
+    return inst.items.features_of(inst.items.items_of(used)) if inst.items.in_groups else used
 
 
 def _improve_slopes(inst: Instance, Z: Tensor, objective: float) -> tuple[Tensor, Tensor]:
     """Slopes ``(m, c)`` that prove a good bound for a problem with few columns, and coefficients at the end."""
     if serves(inst):
         newton = NewtonRelaxation(inst)
-        points, _ = newton.minimise(newton.root, Z.T.double(), objective, count_steps(inst))
+        points, _ = newton.minimise(newton.maker, newton.root, Z.T.double(), objective, count_steps(inst))
         return newton.slopes(points), points.x.T
     relaxation = DataRelaxation(inst)
     state = relaxation.bound(relaxation.root, relaxation.start(Z), objective, count_iterations(inst)).state
@@ -66,10 +68,11 @@ def _choose_candidates(inst: Instance, Z: Tensor, scores: Tensor) -> tuple[Tenso
     """
     by_feature, used = inst.items.by_feature(scores).amax(dim=1), _find_used(inst, Z)
     size = min(inst.sizes.column_room, inst.items.features, len(used) + inst.costs.first_candidates)
-    places = min(inst.problem.kappa[0], len(by_feature))
-    least = by_feature.topk(places).values[-1]
+    one_each = scores.flatten() if inst.items.in_groups else by_feature
+    least = one_each.topk(min(inst.problem.kappa[0], len(one_each))).values[-1]
     others = by_feature.index_fill(0, used, -torch.inf)
-    ranked = others.topk(max(0, size - len(used)))
-    new = ranked.indices[ranked.values > 0]
-    grown = bool((ranked.values >= least).any())
-    return torch.cat([used, new]).sort().values, inst.grid.follow_first_rank(grown)
+    ranked = others.topk(max(0, size - len(used))).values
+    order = by_feature.index_fill(0, used, torch.inf).argsort(descending=True, stable=True)
+    index = inst.items.take_first(order, len(used) + int((ranked > 0).sum()), 0)
+    grown = bool((ranked >= least).any()) and len(index) > len(used)
+    return index, inst.grid.follow_first_rank(grown)

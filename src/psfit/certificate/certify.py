@@ -11,12 +11,12 @@ from psfit.certificate import extraction
 from psfit.certificate.candidates import bound_by_candidates
 from psfit.certificate.choose import choose_relaxation
 from psfit.certificate.dual import gradient_bound, trivial_bound
-from psfit.certificate.form_ascent import raise_bound
+from psfit.certificate.form_ascent import ITERATIONS, raise_bound
 from psfit.certificate.form_bound import FormBound
 from psfit.certificate.newton_relaxation import serves_all_columns
 from psfit.certificate.quadratic import LimitedForm
-from psfit.certificate.relaxation import Bounds, Relaxation
-from psfit.data.form_elimination import complete, rounding_of, single_optima
+from psfit.certificate.relaxation import Bounds, QuadraticRelaxation, Relaxation
+from psfit.data.form_elimination import complete
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
@@ -106,9 +106,11 @@ class Certifier:
         data themselves prove it. Where a single place is left, all items are tried for it.
         """
         inst, limited = self.inst, self._limited
-        if limited.kappa == 1:
+        if domain.box is not None or not domain.counts_only:
+            return self._by_restricted_form(X, objective, enough, domain)
+        if limited.kappa == 1 and not domain.decided:
             return _by_trying_all(limited, objective, domain)
-        bound = FormBound(limited.form, limited.form.curvature.extracted)
+        bound = FormBound(limited, limited.form.curvature.extracted)
         point = bound.at(X.T.contiguous(), domain)
         if point.lower < enough:
             point = raise_bound(limited, bound, point, domain, objective)
@@ -128,12 +130,27 @@ class Certifier:
             return (least, tried) if least > lower else (lower, domain)
         return self._without_decided(rest, point.x, lower, objective, enough, domain)
 
+    def _by_restricted_form(self, X: Tensor, objective: float, enough: float, domain: Domain) -> tuple[float, Domain]:
+        """With bounds on coefficients, or with other rules for supports: no item is taken out of the form."""
+        limited, extracted = self._limited, self._limited.form.curvature.extracted
+        relaxation = QuadraticRelaxation(limited, extracted)
+        best = relaxation.form_bound.at(X.T.contiguous(), domain)
+        if best.lower < enough:
+            x = relaxation.ascend(relaxation.root, relaxation.start(X), objective, ITERATIONS)[0][0]
+            point = relaxation.form_bound.at(x, domain)
+            best = point if point.lower > best.lower else best
+        lower, scores = best.lower, best.scores
+        if lower < enough and best.is_spoiled(ROUNDING_SHARE, objective):
+            proved, found = gradient_bound(self.inst, best.x.T, extracted.unsqueeze(1), domain)
+            lower, scores = (float(proved), found) if float(proved) > lower else (lower, scores)
+        return lower, domain.screen(scores, scores.new_tensor([lower]), objective)[0]
+
     def _without_decided(
         self, rest: LimitedForm, x: Tensor, lower: float, objective: float, enough: float, domain: Domain
     ) -> tuple[float, Domain]:
         """From the form that is left without the decided items of the domain; `x` and `lower` are known from before."""
-        bound, limit = FormBound(rest.form, rest.form.curvature.extracted), rest.domain
-        point = bound.at(x[:, rest.index] if rest.kappa > 0 else torch.zeros_like(bound.Q), limit)
+        bound, limit = FormBound(rest, rest.form.curvature.extracted), rest.domain
+        point = bound.at(x[:, rest.rows] if rest.kappa > 0 else torch.zeros_like(bound.Q), limit)
         if rest.kappa > 0 and point.lower < enough:
             point = raise_bound(rest, bound, point, limit, objective)
         if point.lower < enough and point.is_spoiled(ROUNDING_SHARE, objective):
@@ -154,9 +171,9 @@ class Certifier:
         Items inside are an ordinary part of the convex problem. Rounding leaves a small gradient on them, and half of
         their ridge is kept to bound its effect. The other half joins the loss before curvature is extracted.
         """
-        limited, inside, free = self._limited, domain.inside[0], domain.free[0]
-        form = limited.form
-        halved = limited.with_ridge(form.ridge / 2).reduce(inside, domain.outside[0])
+        limited, form = self._limited, self._limited.form
+        halved = limited.with_ridge(form.ridge / 2).reduce(domain.inside[0], domain.outside[0])
+        inside, free = (limited.items.spread_rows(part[0]) for part in (domain.inside, domain.free))
         extracted = torch.where(inside, -form.ridge / 2, 0.0)
         extracted[free] = halved.form.curvature.extracted
         return gradient_bound(self.inst, complete(form, inside, free, x), extracted.unsqueeze(1), domain)
@@ -164,13 +181,13 @@ class Certifier:
 
 def _by_last_support(limited: LimitedForm, domain: Domain) -> float:
     """The least value on the items inside, where all are decided: no other support is better than the answer's."""
-    minimum = limited.form.minimise(domain.inside[0].nonzero().flatten())
-    return minimum.value - rounding_of(limited.form, minimum)
+    value, error = limited.minimise(domain.inside[0])
+    return value - error
 
 
 def _by_trying_all(limited: LimitedForm, objective: float, domain: Domain) -> tuple[float, Domain]:
     """The bound of a form with a single place left. Only items that reach the objective remain possible."""
-    values = single_optima(limited.form)
+    values = limited.single_optima()
     inside, outside = domain.inside.clone(), domain.outside.clone()
     outside[0, limited.index[values > objective]] = True
     possible = limited.index[values <= objective]

@@ -115,9 +115,11 @@ class DataRelaxation(Relaxation):
             z, a = tensors["z"], tensors["a"]
             g = inst.grid.nodes.total(source.matrix.rmv(source.working_weight * a))
             v = z - tau.T * g
+            v = v if inst.box is None else inst.box.clip_signs(v)
             packed = items.pack(v)
             factor, shares = domain.shrink(packed.abs(), self.ridge, 1 / tau)
             moved = items.replace(v, (factor * packed).to(v.dtype))
+            moved = moved if inst.box is None else inst.box.clip(moved)
             a = loss.dual_point(a / sigma + source.matrix.mv(2 * moved - z), source.working_target, 1 / sigma)
             return {"z": moved, "a": a, "shares": shares}
 

@@ -6,7 +6,8 @@ has
     objective(Z) >= - sum_i w_i loss*(a_i) + <g, Z> + 1/2 sum_j r_j ||z_j||^2
                  >= - sum_i w_i loss*(a_i) - (sum of the kappa largest scores |g_j|^2 / (2 r_j)),
 
-provided g vanishes on the intercept, which has no ridge. `balance_slopes` changes the slopes so that it does.
+provided g vanishes on the intercept, which has no ridge. `balance_slopes` changes the slopes so that it does. If the
+coefficients have bounds, a score is the largest value of ``-g_j z - r_j z^2 / 2`` between them, which is smaller.
 """
 
 from dataclasses import dataclass
@@ -17,8 +18,9 @@ from torch import Tensor
 from psfit.comm import Grid
 from psfit.data import Affine, Dense, DesignMatrix
 from psfit.data.curvature import EPS
-from psfit.losses import Loss
+from psfit.losses import Loss, plain_targets
 from psfit.problem import Domain
+from psfit.problem.box import bounds_of, score
 from psfit.problem.instance import Instance
 
 # Products with raw entries round more than those with centred ones. Up to this factor it does not matter.
@@ -47,20 +49,22 @@ def prove_slopes(inst: Instance, slopes: Tensor, domain: Domain, dense: Dense | 
     proves a bound of it. `dense` is the matrix of the instance in float64, if it is at hand.
     """
     source, items, loss = inst.source, inst.items, inst.problem.loss
-    weight, target = source.weight, source.target
+    target = source.target
+    # Products with weights of one would take as long as sums over the samples.
+    weight = None if bool((source.weight == 1).all()) else source.weight
     slopes = loss.nearest_slope(slopes.double(), target)
     if items.free:
-        slopes = balance_slopes(loss, slopes, target, weight, inst.grid)
+        slopes = balance_slopes(loss, slopes, target, source.weight, inst.grid)
     n, c = source.matrix.shape[1], slopes.shape[1]
     local = slopes.new_zeros(n + 3, c)
     own, mine = source.matrix.own if dense is None else dense.own
     raw = _raw_rounding(inst) if dense is None else None
-    local[own] = _sum_columns(mine, weight * slopes, raw is not None)
+    local[own] = _sum_columns(mine, _weigh(weight, slopes), raw is not None)
     conjugate = loss.conjugate(slopes, target)
-    sizes = conjugate.abs() + slopes.abs() * (1 + target.abs()) + slopes.square()
-    local[n] = (weight * conjugate).sum(dim=0) / (c if loss.joint else 1)
-    local[n + 1] = (weight * sizes).sum(dim=0)
-    local[n + 2] = (weight * slopes.square()).sum(dim=0)
+    sizes = conjugate.abs() + loss.conjugate_sizes(slopes, target)
+    local[n] = _weigh(weight, conjugate).sum(dim=0) / (c if loss.joint else 1)
+    local[n + 1] = _weigh(weight, sizes).sum(dim=0)
+    local[n + 2] = _weigh(weight, slopes.square()).sum(dim=0)
     local[n:] = inst.grid.count_once(local[n:])
     summed = inst.grid.total(local)
     # A sum of m products is off by at most m roundings of the sum of their sizes, which Cauchy and Schwarz bound.
@@ -68,11 +72,14 @@ def prove_slopes(inst: Instance, slopes: Tensor, domain: Domain, dense: Dense | 
     p = items.features
     norm = inst.coordinates.rounding_norm[:p] if raw is None else raw
     g_error = rounding * norm * summed[n + 2].sqrt()
-    g = summed[:p].abs() + g_error
-    scores = inst.items.pack_scores(g.square() / (2 * inst.ridge[:p]))
+    scores = inst.items.pack_scores(score(summed[:p], g_error, inst.ridge[:p], *bounds_of(inst.box)))
     ridge_conjugate = domain.conjugate(scores)
     error = rounding * (inst.items.sum_outputs(summed[n + 1]) + ridge_conjugate)
     return DualPoint(-inst.items.sum_outputs(summed[n]) - ridge_conjugate - error, scores, summed[:p])
+
+
+def _weigh(weight: Tensor | None, values: Tensor) -> Tensor:
+    return values if weight is None else weight * values
 
 
 def _raw_rounding(inst: Instance) -> Tensor | None:
@@ -85,10 +92,10 @@ def _raw_rounding(inst: Instance) -> Tensor | None:
         return None
     if matrix.kept is not None:
         return None
-    # The raw column has a norm of at most `common + common |shift| / scale`, and what is subtracted has the last part.
-    norm = (common + 2 * common * matrix.shift.abs() / matrix.scale).unsqueeze(1)
-    known = inst.coordinates.rounding_norm[: len(norm)]
-    return torch.maximum(norm, known) if bool((norm <= MOST_RAW_ROUNDING * common).all()) else None
+    # The raw column has at most the norm of the centred one and `common |shift| / scale`, which is what is subtracted.
+    known = inst.coordinates.rounding_norm[: inst.items.features]
+    norm = known + 2 * common * (matrix.shift.abs() / matrix.scale).unsqueeze(1)
+    return norm if bool((norm <= MOST_RAW_ROUNDING * common).all()) else None
 
 
 def _sum_columns(matrix: DesignMatrix, R: Tensor, raw: bool) -> Tensor:
@@ -139,7 +146,7 @@ def gradient_bound(inst: Instance, X: Tensor, extracted: Tensor, domain: Domain)
     g = summed[:n] - 2 * offset * balance - extracted * X
     g_error = 2 * inst.coordinates.rounding_norm[:n] * (row * power.sqrt() + column * (before.sqrt() + fit.sqrt()))
     g_error = g_error + 4 * EPS * (extracted * X).abs()
-    scores = inst.items.pack_scores((g.abs() + g_error).square() / (2 * (inst.ridge[:n] + extracted)))
+    scores = inst.items.pack_scores(score(g, g_error, inst.ridge[:n] + extracted, *bounds_of(inst.box)))
     ridge_conjugate = domain.conjugate(scores)
     value = fit - (0.5 * extracted * X.square() + g * X).sum(dim=0)
     error = column * fit + 2 * row * (fit * power).sqrt() + row**2 * power
@@ -162,8 +169,8 @@ def _predictors(inst: Instance, mine: DesignMatrix, X: Tensor) -> Tensor:
 
 def trivial_bound(inst: Instance) -> float:
     """A bound that needs no columns: the loss of a sample is at least its least value."""
-    target = inst.source.target
-    least = -inst.source.weight * inst.problem.loss.conjugate(torch.zeros_like(target), target)
+    target, weight = inst.source.target, inst.source.weight
+    least = -weight * inst.problem.loss.conjugate(weight.new_zeros(target.shape), target)
     summed = float(inst.grid.nodes.total(least.sum().reshape(1)))
     return summed - 2 * (inst.samples + 32) * EPS * abs(summed)
 
@@ -183,8 +190,9 @@ def balance_slopes(loss: Loss, slopes: Tensor, target: Tensor, weight: Tensor, g
         shrink_up = (down / up.clamp(min=tiny)).clamp(max=1)
         shrink_down = (up / down.clamp(min=tiny)).clamp(max=1)
         return torch.where(slopes > 0, shrink_up * slopes, shrink_down * slopes)
-    probability = slopes + target
-    sums = torch.stack([(weight * probability).sum(dim=0), (weight * target).sum(dim=0)])
+    labels = plain_targets(target)
+    probability = slopes + labels
+    sums = torch.stack([(weight * probability).sum(dim=0), (weight * labels).sum(dim=0)])
     sums = torch.cat([sums, weight.sum().expand(1, sums.shape[1])])
     have, want, total = grid.nodes.total(sums)
     # (1 - t) p + t q has the totals `want` if q = (want + (1/t - 1)(want - have)) / total; t must keep q positive.
@@ -194,4 +202,4 @@ def balance_slopes(loss: Loss, slopes: Tensor, target: Tensor, weight: Tensor, g
         return slopes
     q = ((want + (1 / t - 1) * (want - have)) / total).clamp(min=0)
     mixed = (1 - t) * probability + t * q / q.sum()
-    return mixed / mixed.sum(dim=1, keepdim=True) - target
+    return mixed / mixed.sum(dim=1, keepdim=True) - labels

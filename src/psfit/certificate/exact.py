@@ -13,8 +13,8 @@ from psfit.certificate.dual import trivial_bound
 from psfit.certificate.newton_relaxation import NewtonRelaxation, count_steps, serves
 from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import Bounds, Fit, QuadraticRelaxation
-from psfit.data.form_elimination import rounding_of
-from psfit.problem import are_few
+from psfit.certificate.twins import find_twins
+from psfit.problem import Items, are_few
 from psfit.problem.instance import Instance
 
 # Iterations of the root's relaxation: by passes over the data, where it is solved once, and on a quadratic form, where
@@ -28,6 +28,8 @@ ROUGH = 0.05
 ROUNDS = 10
 MOST_ITEMS = 800
 WORTHWHILE = 0.03
+# Twins are used if what they take from the bound is at most this share of the gap.
+MOST_RISE = 0.01
 # Up to this many features the quadratic form is used even if the data are smaller than it.
 MOST_FEATURES = 4096
 
@@ -91,33 +93,35 @@ def _prove_quadratic(
     limited: LimitedForm, X: Tensor, objective: float, gap_tol: float, stop: Stop, most_open: float
 ) -> Proof:
     """Bound, take out the decided items, improve the extraction; repeat; then branch."""
-    inside = torch.zeros(limited.size, dtype=torch.bool, device=limited.index.device)
-    outside = inside.clone()
+    inside, outside = limited.domain.inside[0].clone(), limited.domain.outside[0].clone()
+    if limited.domain.decided:
+        kept = ~outside if limited.is_restricted else ~(inside | outside)
+        X = X[limited.items.spread_rows(kept)]
+        limited = limited.reduce(inside, outside)
     extracted, root = limited.form.curvature.extracted, -float("inf")
     for k in range(ROUNDS):
         relaxation = QuadraticRelaxation(limited, extracted)
         bounds = relaxation.bound(relaxation.root, relaxation.start(X), objective, ROOT_ITERATIONS)
         gain, root = float(bounds.lower) - root, max(root, float(bounds.lower))
         domain, _ = relaxation.root.screen(bounds.scores, bounds.lower, objective)
-        keep = domain.free[0]
-        X = bounds.state[0][0][:, keep].T
+        kept = ~domain.outside[0] if limited.is_restricted else domain.free[0]
+        keep = limited.items.spread_rows(kept)
+        X, slope = bounds.state[0][0][:, keep].T, slope_of(bounds, limited.items, keep)
         inside[limited.index[domain.inside[0]]] = True
         outside[limited.index[domain.outside[0]]] = True
         decided = not bool(keep.all())
         if decided:
             limited, extracted = limited.reduce(domain.inside[0], domain.outside[0]), extracted[keep]
-        closed = root >= objective - gap_tol * abs(objective) or limited.kappa <= 0 or limited.size <= limited.kappa
+        closed = root >= objective - gap_tol * abs(objective) or not limited.has_choice
         if closed or stop(Standing(objective, root, 0, 1)):
             break
-        slope = slope_of(bounds, keep)
-        can_improve = limited.size <= MOST_ITEMS and bool(slope.any())
+        can_improve = limited.form.size <= MOST_ITEMS and bool(slope.any())
         if not decided and (gain < WORTHWHILE * (objective - root) or not can_improve):
             break
         if can_improve and bool(limited.form.curvature.extracted.any()):
-            ideal = extraction.improve(limited.form.curvature, slope)
-            extracted = extracted + 1.5 / (k + 4) * (ideal - extracted)
+            extracted = extracted + 1.5 / (k + 4) * (improve_extraction(limited, slope) - extracted)
         extracted = extraction.make_safe(limited.form.curvature, extracted)
-    if limited.kappa <= 0 or limited.size <= limited.kappa:
+    if not limited.has_choice:
         tree = _solve_single_support(limited, objective)
     else:
         if decided:
@@ -134,8 +138,11 @@ def _prove_quadratic(
 def _solve_single_support(limited: LimitedForm, objective: float) -> Tree:
     """A form without choices has a single support."""
     chosen = torch.full((limited.size,), limited.kappa > 0, dtype=torch.bool, device=limited.index.device)
-    minimum = limited.domain.minimise(limited.form, chosen)
-    value, error = minimum.value, rounding_of(limited.form, minimum)
+    if limited.domain.box is None:
+        value, error = limited.minimise(chosen)
+    else:
+        relaxation = QuadraticRelaxation(limited, torch.zeros_like(limited.form.ridge))
+        value, error = (float(part) for part in relaxation.optima(chosen.unsqueeze(0), None, objective))
     return Tree(min(value - error, objective), min(value, objective), chosen if value < objective else None, 1)
 
 
@@ -157,10 +164,11 @@ def _prove_by_passes(
 ) -> Proof:
     """Branch with bounds from the data; where supports are few, prove each of them."""
     root = relaxation.root
-    if are_few(root.items.size, relaxation.kappa):
+    if root.weights is None and root.heredity is None and are_few(root.items.size, relaxation.kappa):
         tree = Search(relaxation, objective, gap_tol).try_all(stop)
         return Proof(tree.lower, tree.upper, tree.support, root.inside[0], root.outside[0], tree.explored)
     bounds = relaxation.bound(root, relaxation.start(Z), objective, steps).without_nan()
+    label, rise = find_labels(relaxation, objective, gap_tol)
     domain, _ = root.screen(bounds.scores, bounds.lower, objective)
     lower, kept = float(bounds.lower), (~domain.outside[0]).nonzero().flatten()
     if isinstance(relaxation, NewtonRelaxation) and relaxation.kappa < len(kept) < root.items.size:
@@ -170,18 +178,38 @@ def _prove_by_passes(
         bounds = relaxation.bound(root, start, objective, steps).without_nan()
     else:
         kept = torch.arange(root.items.size, device=relaxation.device)
-    tree = Search(relaxation, objective, gap_tol, most_open).run(root, bounds, stop)
+    twins = None if label is None else label[kept]
+    goal = gap_tol - rise / abs(objective) if rise else gap_tol
+    tree = Search(relaxation, objective, goal, most_open, twins).run(root, bounds, stop)
     support = None
     if tree.support is not None:
         support = torch.zeros_like(domain.inside[0])
         support[kept[tree.support]] = True
-    return Proof(max(tree.lower, lower), tree.upper, support, domain.inside[0], domain.outside[0], tree.explored)
+    proved = max(tree.lower - rise, lower)
+    return Proof(proved, tree.upper, support, domain.inside[0], domain.outside[0], tree.explored)
 
 
-def slope_of(bounds: Bounds, keep: Tensor) -> Tensor:
-    """How the bound grows with the curvature extracted for each item that is kept."""
-    shares = bounds.shares[0, keep]
-    squares = bounds.state[0][0][:, keep].square().sum(dim=0)
+def find_labels(
+    relaxation: NewtonRelaxation | DataRelaxation, objective: float, gap_tol: float
+) -> tuple[Tensor | None, float]:
+    """The labels of twins, and what a bound loses by them; none if that is not much less than the gap."""
+    if isinstance(relaxation, NewtonRelaxation) and relaxation.root.counts_only:
+        twins = find_twins(relaxation.samples, objective)
+        if twins is not None and twins.rise <= MOST_RISE * gap_tol * abs(objective):
+            return twins.label, twins.rise
+    return None, 0.0
+
+
+def improve_extraction(limited: LimitedForm, slope: Tensor) -> Tensor:
+    """Nearly the best curvature ``(n,)`` to extract for a linear gain; the same for all rows of an item."""
+    ideal = extraction.improve(limited.form.curvature, slope)
+    return limited.items.spread_rows(limited.items.least_rows(ideal))
+
+
+def slope_of(bounds: Bounds, items: Items, keep: Tensor) -> Tensor:
+    """How the bound grows with the curvature extracted for each row that is kept; rows of an item share its growth."""
+    shares = items.spread_rows(bounds.shares[0])[keep]
+    squares = items.mean_rows(bounds.state[0][0].square().sum(dim=0))[keep]
     slope = torch.where(shares > 0, squares / shares.clamp(min=1e-12) - squares, 0.0).clamp(min=0)
     # Every item gets a little, because an item with slope zero may matter in the next round.
     return slope + 1e-3 * slope.mean()

@@ -29,7 +29,7 @@ def raise_bound(limited: LimitedForm, bound: FormBound, start: Point, domain: Do
 
     The points are improved for the plain limit, and their bounds are those of the `domain`.
     """
-    if bound.form.G.device.type != "cpu":
+    if bound.form.G.device.type != "cpu" or bound.items.in_groups:
         relaxation = QuadraticRelaxation(limited, bound.extracted)
         state = relaxation.start(start.x.T)
         above = bound.at(relaxation.ascend(relaxation.root, state, objective, ITERATIONS)[0][0], domain)

@@ -8,17 +8,19 @@ at ``x``, every support has an objective of at least ``F(x) - <g, x> - conjugate
 from dataclasses import dataclass
 from math import isfinite
 
+import torch
 from torch import Tensor
 
+from psfit.certificate.quadratic import LimitedForm
 from psfit.data.curvature import EPS
-from psfit.data.quadratic_form import QuadraticForm
 from psfit.problem import Domain
+from psfit.problem.box import bounds_of, score
 
 
 @dataclass(frozen=True)
 class Point:
-    """A point ``x (c, n)`` with the bound `lower` that it proves, the scores ``(1, n)`` behind it, and how much of the
-    bound is `lost` to rounding.
+    """A point ``x (c, n)`` with the bound `lower` that it proves, the scores ``(1, size)`` of the items behind it, and
+    how much of the bound is `lost` to rounding.
     """
 
     x: Tensor
@@ -32,10 +34,17 @@ class Point:
 
 
 class FormBound:
-    """Bounds from a form with curvature ``extracted (n,)``, which must leave its loss convex."""
+    """Bounds from a form with curvature ``extracted (n,)``, which must leave its loss convex.
 
-    def __init__(self, form: QuadraticForm, extracted: Tensor) -> None:
-        self.form, self.extracted, self.size = form, extracted, form.size
+    It must be the same for all rows of an item where the ``ridge (n,)`` is used for more than scores. The coefficients
+    may have bounds of their own.
+    """
+
+    def __init__(self, limited: LimitedForm, extracted: Tensor) -> None:
+        low, high = bounds_of(limited.domain.box)
+        self.low, self.high = None if low is None else low.T, None if high is None else high.T
+        form = limited.form
+        self.form, self.extracted, self.size, self.items = form, extracted, form.size, limited.items
         self.Q, self.ridge = form.Q.T.contiguous(), form.ridge + extracted
         self.constant = float(form.constant.sum())
         self.row_norms = form.curvature.row_norms + extracted.abs()
@@ -45,9 +54,19 @@ class FormBound:
         product = (x.reshape(-1, self.size) @ self.form.G).view_as(x)
         return product - self.extracted * x - self.Q
 
-    def scores(self, g: Tensor) -> Tensor:
-        """Scores of the items ``(B, n)`` from gradients ``(B, c, n)``."""
-        return g.square().sum(dim=1) / (2 * self.ridge)
+    def scores(self, g: Tensor, error: Tensor | float = 0.0) -> Tensor:
+        """Scores of the items ``(B, size)`` from gradients ``(B, c, n)``, the largest within their errors."""
+        return self.items.sum_rows(score(g, error, self.ridge, self.low, self.high).sum(dim=1))
+
+    def clip_signs(self, x: Tensor) -> Tensor:
+        """Points ``(B, c, n)`` with zeros where a sign is not allowed."""
+        if self.low is None or self.high is None:
+            return x
+        return torch.where(((self.low >= 0) & (x < 0)) | ((self.high <= 0) & (x > 0)), 0.0, x)
+
+    def clip(self, x: Tensor) -> Tensor:
+        """Points ``(B, c, n)`` between their bounds."""
+        return x if self.low is None or self.high is None else torch.minimum(torch.maximum(x, self.low), self.high)
 
     def prove(self, x: Tensor, g: Tensor, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
         """Bounds ``(B,)`` at points ``x (B, c, n)`` with gradients `g`, less all possible rounding errors.
@@ -59,7 +78,7 @@ class FormBound:
         sizes, length, total = x.abs(), x.norm(dim=2, keepdim=True), x.abs().sum(dim=2, keepdim=True)
         g_error = (self.size + 4) * EPS * (self.row_norms * length + Q.abs())
         g_error = g_error + (curvature.entry_error * total + curvature.spectral_error * length + linear_error)
-        scores = self.scores(g.abs() + g_error)
+        scores = self.scores(g, g_error)
         ridge_conjugate = domain.conjugate(scores)
         error = 0.5 * (sizes * g_error).sum(dim=flat) + form.constant_error.sum()
         quadratic = curvature.entry_error * total.square() + curvature.spectral_error * length.square()

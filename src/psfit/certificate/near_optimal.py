@@ -9,7 +9,7 @@ from torch import Tensor
 
 from psfit.certificate import extraction
 from psfit.certificate.branch import Search, Standing
-from psfit.certificate.exact import MOST_ITEMS, ROOT_ITERATIONS, has_small_form, relax, slope_of
+from psfit.certificate.exact import MOST_ITEMS, ROOT_ITERATIONS, has_small_form, improve_extraction, relax, slope_of
 from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import Bounds, Fit, QuadraticRelaxation, Relaxation
 from psfit.problem import are_few
@@ -117,7 +117,7 @@ def list_close(
 def _relax_data(inst: Instance, Z: Tensor, fit: Fit) -> tuple[Relaxation, Bounds | None]:
     """The relaxation of a problem without a form, and its bounds; None where all supports are tried."""
     relaxation, steps = relax(inst, fit)
-    if are_few(relaxation.root.items.size, relaxation.kappa):
+    if relaxation.root.heredity is None and are_few(relaxation.root.items.size, relaxation.kappa):
         return relaxation, None
     return relaxation, relaxation.bound(relaxation.root, relaxation.start(Z.double()), inf, steps)
 
@@ -125,18 +125,18 @@ def _relax_data(inst: Instance, Z: Tensor, fit: Fit) -> tuple[Relaxation, Bounds
 def _relax_form(limited: LimitedForm, X: Tensor, enough: float) -> tuple[Relaxation, Bounds]:
     """The relaxation of a form with an improved extraction, and its bounds."""
     curvature, extracted = limited.form.curvature, limited.form.curvature.extracted
-    every = torch.ones(limited.size, dtype=torch.bool, device=limited.index.device)
+    every = torch.ones(limited.form.size, dtype=torch.bool, device=limited.index.device)
     for k in range(EXTRACTIONS + 1):
         relaxation = QuadraticRelaxation(limited, extracted)
         bounds = relaxation.bound(relaxation.root, relaxation.start(X.double()), enough, ROOT_ITERATIONS)
-        slope = slope_of(bounds, every)
+        slope = slope_of(bounds, limited.items, every)
         if (
             k == EXTRACTIONS
-            or limited.size > MOST_ITEMS
+            or limited.form.size > MOST_ITEMS
             or not bool(slope.any())
             or not bool(curvature.extracted.any())
         ):
             break
-        ideal = extraction.improve(curvature, slope)
+        ideal = improve_extraction(limited, slope)
         extracted = extraction.make_safe(curvature, extracted + 1.5 / (k + 4) * (ideal - extracted))
     return relaxation, bounds

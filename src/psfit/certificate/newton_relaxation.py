@@ -6,13 +6,18 @@ slopes of the samples at a point prove a bound (`dual.py`), wherever the steps s
 objective of its relaxation and the dual value differ by little, or when its bound is good enough.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from psfit.certificate.dual import prove_slopes
-from psfit.certificate.node_models import ModelMaker, minimise_models
+from psfit.certificate.node_models import ModelMaker
 from psfit.certificate.node_points import Points, Samples
 from psfit.certificate.relaxation import Bounds, Fit, Relaxation
+from psfit.certificate.removal_costs import estimate_costs
+from psfit.certificate.step_models import Kind, Maker
+from psfit.certificate.support_models import SupportModelMaker
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
@@ -20,10 +25,12 @@ from psfit.problem.instance import Instance
 STEPS, FEW_STEPS, LARGE = 60, 20, 1 << 22
 SOLVED, EXACT = 3e-5, 1e-11
 # The kinds of devices on which these steps were measured. On others passes over the data serve.
-DEVICES = ["cpu"]
-# How many tree nodes are explored together, if their predictors are at most so many numbers; the steps of each.
+DEVICES = ["cpu", "cuda"]
+# How many tree nodes are explored together, if their predictors are at most so many numbers; the steps of each. The
+# predictors of all children may have this share of the memory of a GPU.
 WIDTH = {"cpu": 256, "cuda": 8192}
-MOST_PREDICTORS = {"cpu": 1 << 22, "cuda": 1 << 28}
+MOST_PREDICTORS = 1 << 22
+PREDICTOR_SHARE = 1 / 24
 CHILD_STEPS = 8
 # A node is given up when its relaxation can prove at most this share of what is wanted.
 HOPELESS = 0.05
@@ -46,11 +53,11 @@ MOST_COLUMNS, MOST_TALL_COLUMNS = 2048, 1024
 
 
 def serves(inst: Instance) -> bool:
-    """Whether this way can be taken: a smooth loss of one output, with all columns in the memory of every rank."""
+    """Whether this way can be taken: a smooth loss of one output, single items, columns in memory."""
     loss, matrix = inst.problem.loss, inst.source.matrix
-    alone = inst.items.separate and inst.source.outputs == 1 and inst.grid.blocks.size == 1
+    alone = inst.items.separate and not inst.items.in_groups and inst.source.outputs == 1 and inst.grid.blocks.size == 1
     here = matrix.device.type in DEVICES and not matrix.streamed and matrix.shape[1] <= MOST_COLUMNS
-    return loss.smooth and not loss.joint and alone and here
+    return loss.smooth and not loss.joint and alone and here and inst.box is None
 
 
 def serves_all_columns(inst: Instance) -> bool:
@@ -73,11 +80,20 @@ class NewtonRelaxation(Relaxation):
     def __init__(self, inst: Instance, rough: float = 0.0, fit: Fit | None = None) -> None:
         self.inst, self.rough, self.fit = inst, rough, fit
         self.root, self.kappa, self.device = inst.domain, inst.problem.kappa[0], inst.ridge.device
-        self.width = max(1, min(WIDTH[self.device.type], MOST_PREDICTORS[self.device.type] // inst.sizes.most_rows))
         self.child_iterations = CHILD_STEPS
         self.samples = Samples(inst)
         self.maker = ModelMaker(self.samples)
+        self.width = self._count_nodes()
         self.typical_curvature = inst.problem.loss.typical_curvature(inst.mean_target, 1)
+
+    def _count_nodes(self) -> int:
+        """How many tree nodes are explored together."""
+        kind, rows = self.device.type, self.inst.sizes.most_rows
+        if kind == "cpu":
+            return max(1, min(WIDTH[kind], MOST_PREDICTORS // rows))
+        # Every node has two children.
+        numbers = torch.cuda.get_device_properties(self.device).total_memory / (2 * torch.float64.itemsize)
+        return max(1, min(WIDTH[kind], int(PREDICTOR_SHARE * numbers) // rows))
 
     def restrict(self, features: Tensor, state: tuple[Tensor, ...]) -> tuple["NewtonRelaxation", tuple[Tensor, ...]]:
         """The relaxation with some of the features, by sorted indices, and the state there."""
@@ -94,14 +110,13 @@ class NewtonRelaxation(Relaxation):
         return (Z.T.double(),)
 
     def bound(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
-        points, shares = self.minimise(domain, state[0], enough, iterations, rough=self.rough)
-        return self._prove(points, shares, domain)
-
-    def _prove(self, points: Points, shares: Tensor, domain: Domain) -> Bounds:
-        """What the slopes at the points prove."""
+        points, models = self.minimise(self.maker, domain, state[0], enough, iterations, rough=self.rough)
         found = prove_slopes(self.inst, self.slopes(points), domain, self.samples.dense)
-        lower, scores, shares = self.inst.grid.agree(found.lower, found.scores, shares)
-        return Bounds(lower, scores, shares, (points.x,))
+        shares = self.samples.shares(domain, points.x)
+        x, g = points.x[:, : self.samples.p], points.g[:, : self.samples.p]
+        costs = estimate_costs(models.H, models.which, x, g, self.samples.ridge, shares, found.scores, domain)
+        lower, scores, shares, costs = self.inst.grid.agree(found.lower, found.scores, shares, costs)
+        return Bounds(lower, scores, shares, (points.x,), costs)
 
     def bound_children(self, domain: Domain, state: tuple[Tensor, ...], enough: float) -> Bounds:
         """The children of a node start from its point, and share its second derivatives in their first step."""
@@ -113,14 +128,15 @@ class NewtonRelaxation(Relaxation):
 
     def minimise(
         self,
+        maker: Maker[Kind],
         domain: Domain,
         x: Tensor,
         enough: Tensor | float,
         steps: int,
         solved: float = SOLVED,
         rough: float = 0.0,
-    ) -> tuple[Points, Tensor]:
-        """The points with the best bounds after at most so many steps, and the shares of the items.
+    ) -> tuple[Points, Kind]:
+        """The points with the best bounds after at most so many steps, and the last models.
 
         The starts ``x (k, n)`` may be fewer than the rows of the domain: then they are those of all parts of k rows. A
         row is done at a relative gap `solved`, or if its gap is at most a share `rough` of what its bound misses.
@@ -129,10 +145,11 @@ class NewtonRelaxation(Relaxation):
         admitted = self.samples.admit(domain, x.repeat(rows // len(x), 1))
         eta = self.samples.predict(admitted)
         damping = torch.full_like(eta[:, :1], LEAST_SHARE * self.typical_curvature)
-        models = self.maker.make(self.samples.bend(eta[: len(x)], damping[: len(x)]), rows)
-        point = best = self.samples.place(domain, admitted, eta, models.corners)
+        models = maker.make(self.samples.bend(eta[: len(x)], damping[: len(x)]), rows)
+        point = self.samples.place(domain, admitted, eta, models.corners)
+        best = point.without_predictors()
         wanted = torch.as_tensor(enough, dtype=torch.float64, device=self.device).expand(rows)
-        shares, poor = domain.inside.double(), False
+        poor = False
         for k in range(steps):
             index = self._open(point, best, wanted, solved, rough)
             if not len(index) or (k and self.inst.watch.must_stop()):
@@ -140,18 +157,18 @@ class NewtonRelaxation(Relaxation):
             part, some = point.select(index), domain.select(index)
             if poor:
                 bend = self.samples.bend(part.eta, damping[index])
-                models = models.put(index, self.maker.make(bend, len(index)))
+                models = models.put(index, maker.make(bend, len(index), index))
             gap = (part.value - best.bound[index]).clamp(min=0)
             tolerance = MODEL_SHARE * torch.maximum(gap, solved * part.value.abs())
             own = models.select(index)
-            ahead, found = self.inst.grid.agree(*minimise_models(self.samples, own, part, some, tolerance))
+            ahead = self.inst.grid.agree(own.minimise(self.samples, part, some, tolerance))[0]
             moved, short = self._step(some, part, ahead, own.corners)
             damping[index] = self._damp(damping[index], short)
-            point, shares[index] = point.put(index, moved), found
-            best = best.take_better(point)
+            point = point.overwrite(index, moved)
+            best = best.take_better(point.without_predictors())
             left = (moved.value - best.bound[index]).sum()
             poor = self.inst.grid.follow_first_rank(bool(short.any() | (left > POOR * gap.sum())))
-        return best, shares
+        return replace(best, eta=self.samples.predict(best.x)), models
 
     def _open(self, point: Points, best: Points, wanted: Tensor, solved: float, rough: float) -> Tensor:
         """The rows of nodes that are not done yet."""
@@ -176,8 +193,7 @@ class NewtonRelaxation(Relaxation):
 
     def _step(self, domain: Domain, part: Points, ahead: Tensor, corner: Tensor | None) -> tuple[Points, Tensor]:
         """Points on the way to those ahead where the objective is lower, and which steps were shortened ``(B,)``."""
-        along = self.samples.predict(ahead - part.x)
-        moved = self.samples.place(domain, ahead, part.eta + along, corner)
+        moved = full = self.samples.place(domain, ahead, self.samples.predict(ahead), corner)
         length, short = 1.0, torch.zeros_like(domain.inside[:, 0])
         most = part.value + ROUNDING * part.value.abs()
         for _ in range(HALVINGS):
@@ -186,7 +202,7 @@ class NewtonRelaxation(Relaxation):
                 return moved, short
             short[high], length = True, length / 2
             x = part.x[high] + length * (ahead[high] - part.x[high])
-            eta = part.eta[high] + length * along[high]
+            eta = part.eta[high] + length * (full.eta[high] - part.eta[high])
             shorter = self.samples.place(domain.select(high), x, eta, None if corner is None else corner[high])
             moved = moved.put(high, shorter)
         worse = self.inst.grid.agree(~(moved.value <= most))[0].nonzero().flatten()
@@ -196,19 +212,29 @@ class NewtonRelaxation(Relaxation):
         """The errors are what the slopes cannot prove. So they are right even if a fit is inaccurate."""
         domain = self.root.decide(supports, ~supports)
         x = self.samples.ridge.new_zeros(len(supports), self.samples.n) if state is None else state[0]
-        points, shares = self.minimise(domain, x, enough, STEPS, EXACT)
-        lower = self._prove(points, shares, domain).lower
+        points = self._fit(supports, domain, x, enough)
+        lower = self._prove(points, domain)
         # Bounds that only seemed to be high enough.
         rows = self.inst.grid.agree((points.bound >= enough) & ~(lower >= enough))[0].nonzero().flatten()
         if len(rows):
             some = domain.select(rows)
-            again, found = self.minimise(some, points.x[rows], float("inf"), STEPS, EXACT)
-            points, lower = points.put(rows, again), lower.index_copy(0, rows, self._prove(again, found, some).lower)
+            again = self._fit(supports[rows], some, points.x[rows], float("inf"))
+            points, lower = points.put(rows, again), lower.index_copy(0, rows, self._prove(again, some))
         values = self.inst.grid.agree(points.value)[0]
         unproved = (~(values - lower <= UNPROVED * values.abs()) & ~(lower >= enough)).nonzero().flatten().tolist()
         for row in unproved if self.fit is not None else []:
             values[row], lower[row] = self._fit_exactly(supports[row], values[row], lower[row])
         return values, (values - lower).clamp(min=0).nan_to_num(nan=torch.inf)
+
+    def _fit(self, supports: Tensor, domain: Domain, x: Tensor, enough: float) -> Points:
+        """The minimisers on the supports, unless they are proved to be at least `enough`."""
+        if self.samples.dense is None:
+            return self.minimise(self.maker, domain, x, enough, STEPS, EXACT)[0]
+        return self.minimise(SupportModelMaker(self.samples, supports), domain, x, enough, STEPS, EXACT)[0]
+
+    def _prove(self, points: Points, domain: Domain) -> Tensor:
+        """The bounds ``(B,)`` that the slopes at the points prove."""
+        return self.inst.grid.agree(prove_slopes(self.inst, self.slopes(points), domain, self.samples.dense).lower)[0]
 
     def _fit_exactly(self, support: Tensor, value: Tensor, lower: Tensor) -> tuple[Tensor, Tensor]:
         """A better value and bound of a support by a method for columns that are nearly dependent."""

@@ -17,11 +17,16 @@ from torch import Tensor
 
 from psfit.certificate.node_points import Points, Samples
 from psfit.certificate.relaxation import RHO_SHARE
+from psfit.kernels import kernel
 from psfit.problem import Domain
 
-# Every node has its own matrix up to this many columns, if the products of their pairs are at most so many numbers.
-OWN_COLUMNS = {"cpu": 64, "cuda": 256}
+# Every node of a batch has its own matrix up to this many columns, if these matrices take at most so many operations.
+OWN_COLUMNS = 256
+OWN_WORK = {"cpu": 5e9, "cuda": 2e12}
+# They are one product with the products of all pairs of columns, if these are at most so many numbers; a few nodes are
+# faster served one by one.
 MOST_PAIRS = {"cpu": 1 << 26, "cuda": 1 << 31}
+FEW_NODES = 8
 # Shared second derivatives come from some of the rows where all of them would take more operations than this, but from
 # at least so many rows for each column. Every column then has at least a share of the typical curvature.
 MOST_WORK = {"cpu": 4e9, "cuda": 4e12}
@@ -49,13 +54,57 @@ class Models:
         """The second derivatives of the intercept in all rows, ``(B, 1)``."""
         return None if self.corner is None else self.corner[self.which]
 
+    def minimise(self, samples: Samples, points: Points, domain: Domain, tolerance: Tensor) -> Tensor:
+        """The minimisers ``(B, n)`` of the models at the points.
+
+        Their duality gaps are at most ``tolerance (B,)``, unless that takes too long.
+        """
+        p = samples.p
+        x, g = points.x[:, :p], points.g[:, :p]
+        if self.edge is not None and self.corner is not None:
+            edge, corner = self.edge[self.which], self.corner[self.which]
+            g = g - edge * (points.g[:, p:] / corner)
+        Q = self.multiply(x) - g
+        found = (_by_loops if x.device.type == "cpu" else _by_splitting)(samples, self, Q, domain, x, tolerance)
+        ahead = points.x.clone()
+        ahead[:, :p] = found
+        if self.edge is not None and self.corner is not None:
+            lean = (edge * (found - x)).sum(dim=1, keepdim=True)
+            ahead[:, p:] -= (points.g[:, p:] + lean) / corner
+        return ahead
+
+    def multiply(self, x: Tensor) -> Tensor:
+        """``H x (B, p)`` for the rows ``x (B, p)``."""
+        if len(self.H) == 1:
+            return x @ self.H[0]
+        return torch.bmm(x.unsqueeze(1), self.spread().H).squeeze(1)
+
+    def spread(self) -> "Models":
+        """The same with a matrix for each row, unless all rows have the same."""
+        every = torch.arange(len(self.which), device=self.H.device)
+        if len(self.H) == 1 or (len(self.H) == len(every) and torch.equal(self.which, every)):
+            return self
+        return replace(self, H=self.H[self.which], which=every)
+
+    def drop_unused(self) -> "Models":
+        """The same without the matrices that no row has."""
+        used, which = self.which.unique(return_inverse=True)
+        return replace(self, H=self.H[used], which=which) if len(used) < len(self.H) else self
+
     def select(self, rows: Tensor) -> "Models":
         """The models of some rows of the batch."""
         return replace(self, which=self.which[rows])
 
     def put(self, rows: Tensor, other: "Models") -> "Models":
-        """The other models, which are those of some rows; no other row is asked for its model any more."""
-        return replace(other, which=torch.zeros_like(self.which).index_copy(0, rows, other.which))
+        """The same with other models of some rows; one matrix for all of them is that of the other rows, too."""
+        if len(other.H) < len(rows):
+            return replace(other, which=torch.zeros_like(self.which))
+        every = torch.arange(len(self.which), device=rows.device)
+        H = self.H[self.which].index_copy(0, rows, other.H)
+        if self.edge is None or self.corner is None or other.edge is None or other.corner is None:
+            return Models(H, every, None, None)
+        edge = self.edge[self.which].index_copy(0, rows, other.edge)
+        return Models(H, every, edge, self.corner[self.which].index_copy(0, rows, other.corner))
 
 
 class ModelMaker:
@@ -63,17 +112,22 @@ class ModelMaker:
 
     def __init__(self, samples: Samples) -> None:
         self.samples, inst, n = samples, samples.inst, samples.n
-        kind, numbers = samples.matrix.device.type, n * (n + 1) // 2
-        few = n <= OWN_COLUMNS[kind] and inst.sizes.most_rows * numbers <= MOST_PAIRS[kind]
-        self.own = samples.dense is not None and few and not inst.problem.loss.quadratic
+        kind, rows = samples.matrix.device.type, inst.sizes.most_rows
+        can = samples.dense is not None and n <= OWN_COLUMNS and not inst.problem.loss.quadratic
+        # How many nodes can have matrices of their own.
+        self.most_own = int(OWN_WORK[kind] / (rows * n * n)) if can else 0
+        self.pairs_fit = rows * n * (n + 1) // 2 <= MOST_PAIRS[kind]
         self.step = max(1, int(min(2.0 * inst.samples * n * n / MOST_WORK[kind], inst.samples / (ROWS_PER_COLUMN * n))))
         self.pairs: Tensor | None = None
 
-    def make(self, bend: Tensor, rows: int) -> Models:
-        """Models of a batch of `rows` from their bends ``(k, m)``, where ``k`` is `rows` or divides it."""
+    def make(self, bend: Tensor, rows: int, at: Tensor | None = None) -> Models:
+        """Models of a batch of `rows` from their bends ``(k, m)``, where ``k`` is `rows` or divides it.
+
+        They are the rows `at` of a larger batch, which does not matter here.
+        """
         which, p = torch.arange(rows, device=bend.device), self.samples.p
-        if self.own and len(bend) > 1:
-            H, which = self.samples.inst.grid.nodes.total(self._multiply_pairs(bend)), which % len(bend)
+        if 1 < len(bend) <= self.most_own:
+            H, which = self.samples.inst.grid.nodes.total(self._make_own(bend)), which % len(bend)
         else:
             H, which = self._make_shared(bend).unsqueeze(0), torch.zeros_like(which)
         if p == self.samples.n:
@@ -96,7 +150,9 @@ class ModelMaker:
         H.diagonal().clamp_(min=LEAST_SHARE * float(least[0, 0]))
         return H
 
-    def _multiply_pairs(self, bend: Tensor) -> Tensor:
+    def _make_own(self, bend: Tensor) -> Tensor:
+        if len(bend) <= FEW_NODES or not self.pairs_fit:
+            return torch.stack([self.samples.gram(one, 1) for one in bend])
         first, second = torch.triu_indices(self.samples.n, self.samples.n, device=bend.device)
         if self.pairs is None:
             assert self.samples.dense is not None
@@ -108,32 +164,7 @@ class ModelMaker:
         return H
 
 
-def minimise_models(
-    samples: Samples, models: Models, points: Points, domain: Domain, tolerance: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The minimisers ``(B, n)`` of the models at the points, and the shares ``(B, p)`` of the items in them.
-
-    Their duality gaps are at most ``tolerance (B,)``, unless that takes too long.
-    """
-    p = samples.p
-    x, g = points.x[:, :p], points.g[:, :p]
-    if models.edge is not None and models.corner is not None:
-        edge, corner = models.edge[models.which], models.corner[models.which]
-        g = g - edge * (points.g[:, p:] / corner)
-    Hx = torch.einsum("bi,bij->bj", x, models.H[models.which]) if len(models.H) > 1 else x @ models.H[0]
-    solve = _by_loops if x.device.type == "cpu" else _by_splitting
-    found, shares = solve(samples, models, Hx - g, domain, x, tolerance)
-    ahead = points.x.clone()
-    ahead[:, :p] = found
-    if models.edge is not None and models.corner is not None:
-        lean = (edge * (found - x)).sum(dim=1, keepdim=True)
-        ahead[:, p:] -= (points.g[:, p:] + lean) / corner
-    return ahead, shares
-
-
-def _by_loops(
-    samples: Samples, models: Models, Q: Tensor, domain: Domain, x: Tensor, tolerance: Tensor
-) -> tuple[Tensor, Tensor]:
+def _by_loops(samples: Samples, models: Models, Q: Tensor, domain: Domain, x: Tensor, tolerance: Tensor) -> Tensor:
     from psfit.kernels.cpu.node_models import minimise_models as minimise
 
     found, shares = x.clone(memory_format=torch.contiguous_format), torch.empty_like(Q)
@@ -141,26 +172,30 @@ def _by_loops(
     left = domain.left.flatten().long()
     arrays = (models.H, models.which, Q.contiguous(), samples.ridge, kind, left, tolerance.double())
     minimise(*(part.numpy() for part in arrays), ROUNDS, found.numpy(), shares.numpy())
-    return found, shares
+    return found
 
 
-def _by_splitting(
-    samples: Samples, models: Models, Q: Tensor, domain: Domain, x: Tensor, tolerance: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The alternating direction method of `QuadraticRelaxation`, with a factor for each matrix."""
+def _by_splitting(samples: Samples, models: Models, Q: Tensor, domain: Domain, x: Tensor, tolerance: Tensor) -> Tensor:
+    """The alternating direction method of `QuadraticRelaxation`, with a factor for each matrix.
+
+    It makes a fixed number of iterations, whatever the tolerance: to measure gaps would take as long.
+    """
+    models = models.drop_unused()
     rho = RHO_SHARE * models.H.diagonal(dim1=1, dim2=2).mean(dim=1, keepdim=True) + samples.ridge.min()
     shifted = models.H + torch.diag_embed(rho.expand(-1, samples.p))
-    inverse, rho = torch.cholesky_inverse(torch.linalg.cholesky_ex(shifted).L), rho[models.which]
-    product = (lambda v: v @ inverse[0]) if len(inverse) == 1 else (lambda v: _multiply(v, inverse, models.which))
-    pull = Q - (torch.einsum("bi,bij->bj", x, models.H[models.which]) if len(models.H) > 1 else x @ models.H[0])
-    z, u = x, pull / rho
+    pull, rho = Q - models.multiply(x), rho[models.which]
+    inverse = replace(models, H=torch.cholesky_inverse(torch.linalg.cholesky_ex(shifted).L)).spread().H
+    z, u = x.clone(memory_format=torch.contiguous_format), pull / rho
+    right, fused = Q + rho * (z - u), kernel("split_rows", x.device) if x.device.type == "cuda" else None
+    kind, theta = domain.inside.to(torch.int8) - domain.outside.to(torch.int8), torch.zeros_like(x[:, 0])
     for _ in range(ITERATIONS):
-        w = product(Q + rho * (z - u)) + u
-        factor, shares = domain.shrink(w.abs(), samples.ridge, rho)
+        v = right @ inverse[0] if len(inverse) == 1 else torch.bmm(right.unsqueeze(1), inverse).squeeze(1)
+        if fused is not None:
+            right = fused(v, u, z, Q, samples.ridge, rho, kind, domain.left, theta)
+            continue
+        w = v + u
+        factor, _ = domain.shrink(w.abs(), samples.ridge, rho)
         z = factor * w
         u = w - z
-    return z, shares
-
-
-def _multiply(v: Tensor, matrices: Tensor, which: Tensor) -> Tensor:
-    return torch.einsum("bi,bij->bj", v, matrices[which])
+        right = Q + rho * (z - u)
+    return z

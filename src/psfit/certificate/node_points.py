@@ -4,12 +4,12 @@ All tree nodes are rows of one batch: coefficients are ``x (B, n)`` and predicto
 samples leave a rank.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
-from psfit.certificate.relaxation import least_ridge
+from psfit.certificate.relaxation import fill_places, least_ridge
 from psfit.data import Affine, Dense
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
@@ -34,13 +34,28 @@ class Points:
     imbalance: Tensor
 
     def select(self, rows: Tensor) -> "Points":
-        """Some of the rows."""
+        """Some of the rows, in ascending order."""
+        if len(rows) == len(self.x):
+            return self
         return Points(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def put(self, rows: Tensor, other: "Points") -> "Points":
-        """The same with some rows replaced."""
+        """The same with some rows replaced, in ascending order."""
+        if len(rows) == len(self.x):
+            return other
         parts = [(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
         return Points(*(mine.index_copy(0, rows, new) for mine, new in parts))
+
+    def overwrite(self, rows: Tensor, other: "Points") -> "Points":
+        """The same with some rows replaced, in ascending order; the predictors are replaced in place."""
+        if len(rows) == len(self.x):
+            return other
+        numbers = self.without_predictors().put(rows, other.without_predictors())
+        return replace(numbers, eta=self.eta.index_copy_(0, rows, other.eta))
+
+    def without_predictors(self) -> "Points":
+        """The same without the predictors, which fill most of the memory."""
+        return replace(self, eta=self.eta[:, :0])
 
     def take_better(self, other: "Points") -> "Points":
         """The rows of later points where these have higher bounds, or show that a bound is too high to be true."""
@@ -62,12 +77,17 @@ class Samples:
         self.ridge = inst.ridge[: self.p, 0].contiguous()
         self.root = self.ridge.sqrt()
         self.dense = self._make_dense()
+        self.equal_weights = bool((self.weight == 1).all())
 
     def _make_dense(self) -> Dense | None:
         if self.inst.sizes.most_rows * self.n > MOST_NUMBERS[self.matrix.device.type]:
             return None
         kept = self.matrix.kept if isinstance(self.matrix, Affine) else None
         return kept or Dense(self.matrix.chunk(0, self.m, torch.float64))
+
+    def weigh(self, values: Tensor) -> Tensor:
+        """Numbers of the samples ``(B, m)`` times their weights."""
+        return values if self.equal_weights else self.weight * values
 
     def predict(self, x: Tensor) -> Tensor:
         """Predictors ``(B, m)`` of coefficients ``(B, n)``."""
@@ -97,8 +117,8 @@ class Samples:
 
     def place(self, domain: Domain, x: Tensor, eta: Tensor, corner: Tensor | None) -> Points:
         """The points ``x (B, n)`` with predictors `eta`; the intercept has about the second derivative `corner`."""
-        sums = self.sum_slopes(self.weight * self.loss.gradient(eta, self.target))
-        value = (self.weight * self.loss.value(eta, self.target)).sum(dim=1)
+        sums = self.sum_slopes(self.weigh(self.loss.gradient(eta, self.target)))
+        value = self.weigh(self.loss.value(eta, self.target)).sum(dim=1)
         totals = self.inst.grid.nodes.total(torch.cat([value.unsqueeze(1), sums], dim=1))
         value, g, p = totals[:, 0], totals[:, 1:], self.p
         conjugate = domain.conjugate(g[:, :p].square() / (2 * self.ridge))
@@ -109,11 +129,15 @@ class Samples:
 
     def bend(self, eta: Tensor, least: Tensor) -> Tensor:
         """The samples' weights in the second derivatives ``(B, m)``; every curvature is at least ``least (B, 1)``."""
-        return self.weight * torch.maximum(self.loss.curvature(eta, self.target), least)
+        return self.weigh(torch.maximum(self.loss.curvature(eta, self.target), least))
 
     def perspective(self, domain: Domain, x: Tensor) -> Tensor:
         """The least ridge ``(B,)`` of coefficients over shares of the limit."""
         return least_ridge(domain, self.root * x[:, : self.p].abs())
+
+    def shares(self, domain: Domain, x: Tensor) -> Tensor:
+        """The best shares ``(B, p)`` of the limit for coefficients."""
+        return fill_places(domain, self.root * x[:, : self.p].abs())
 
     def admit(self, domain: Domain, x: Tensor) -> Tensor:
         """The coefficients without those of items outside."""

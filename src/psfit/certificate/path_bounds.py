@@ -10,7 +10,6 @@ from psfit.certificate.dual import gradient_bound, trivial_bound
 from psfit.certificate.form_ascent import ITERATIONS
 from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import QuadraticRelaxation, Relaxation
-from psfit.data.form_elimination import single_optima
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
@@ -27,7 +26,7 @@ class PathBounds:
         A relative `gap` between a bound and its objective ``(K,)`` is good enough.
         """
         inst = self.inst
-        domain = inst.problem.domain(inst.items, kappas.unsqueeze(1), kappas.device)
+        domain = inst.domain_at(kappas.unsqueeze(1))
         enough = objectives - self.gap * objectives.abs()
         if inst.costs.uses_form and inst.items.separate:
             bounds = self._by_quadratic_form(kappas, Z[:, : inst.items.features, 0].T, enough, objectives, domain)
@@ -60,7 +59,7 @@ class PathBounds:
         extracted = form.curvature.extracted
         many = inst.with_limits(tuple(kappas.tolist()))
         bounds = gradient_bound(many, X, extracted.unsqueeze(1), domain)[0]
-        bounds = torch.where(kappas == 1, torch.maximum(bounds, single_optima(form).min()), bounds)
+        bounds = torch.where(kappas == 1, torch.maximum(bounds, self._limited.single_optima().min()), bounds)
         short = (bounds < enough).nonzero().flatten()
         if not len(short):
             return bounds

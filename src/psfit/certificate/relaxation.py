@@ -14,7 +14,7 @@ from torch import Tensor
 
 from psfit.certificate.form_bound import FormBound
 from psfit.certificate.quadratic import LimitedForm
-from psfit.data.form_elimination import rounding_of
+from psfit.data.quadratic_form import Minimum
 from psfit.kernels.cuda_graph import Replay, Tensors
 from psfit.kernels.linalg import cholesky
 from psfit.problem import Domain
@@ -41,13 +41,15 @@ class Bounds:
     """A batch of bounds ``lower (B,)`` and what they come from.
 
     `scores` belong to the dual point of `lower` and are used for screening. `shares` are the relaxed supports and are
-    used for branching. From `state` a child resumes the iteration.
+    used for branching, and so are the `costs` of putting items outside, if they are known: about how much the bound
+    would rise. From `state` a child resumes the iteration.
     """
 
     lower: Tensor
     scores: Tensor
     shares: Tensor
     state: tuple[Tensor, ...]
+    costs: Tensor | None = None
 
     def without_nan(self) -> "Bounds":
         """The same, where bounds that are no numbers prove nothing."""
@@ -56,7 +58,8 @@ class Bounds:
     def select(self, rows: Tensor) -> "Bounds":
         """Some of the rows."""
         state = tuple(part[rows] for part in self.state)
-        return Bounds(self.lower[rows], self.scores[rows], self.shares[rows], state)
+        costs = None if self.costs is None else self.costs[rows]
+        return Bounds(self.lower[rows], self.scores[rows], self.shares[rows], state, costs)
 
 
 class Relaxation(ABC):
@@ -92,19 +95,31 @@ class Relaxation(ABC):
         """
 
 
-def least_ridge(domain: Domain, sizes: Tensor) -> Tensor:
-    """``1/2 min sum_j a_j^2 / s_j`` over shares of the limit, ``(B,)``, for items of the sizes ``a (B, size)``.
+def fill_places(domain: Domain, sizes: Tensor) -> Tensor:
+    """The shares ``(B, size)`` of the limit with the least ridge, for items of the sizes ``a (B, size)``.
 
     The largest items have whole places; the others have shares in proportion to their sizes.
     """
-    fixed = torch.where(domain.inside, sizes, 0.0).square().sum(dim=1)
-    ranked = torch.where(domain.free, sizes, 0.0).sort(dim=1, descending=True).values
-    rest = ranked.flip(1).cumsum(dim=1).flip(1)
-    left = domain.left.clamp(min=0) - torch.arange(ranked.shape[1], device=sizes.device)
-    large = ((left > 0) & (ranked * left > rest)).cummin(dim=1).values
+    weights = torch.ones_like(sizes) if domain.weights is None else domain.weights.to(sizes).expand_as(sizes)
+    roots, free = weights.sqrt(), torch.where(domain.free, sizes, 0.0)
+    keys, order = (free / roots).sort(dim=1, descending=True)
+    ranked, weights = free.gather(1, order), weights.gather(1, order)
+    rest = (ranked * weights.sqrt()).flip(1).cumsum(dim=1).flip(1)
+    left = domain.left.clamp(min=0) - (weights.cumsum(dim=1) - weights)
+    large = ((left > 0) & (keys * left > rest)).cummin(dim=1).values
     full = large.sum(dim=1, keepdim=True).clamp(max=ranked.shape[1] - 1)
-    shared = rest.gather(1, full).square() / left.gather(1, full).clamp(min=1)
-    return 0.5 * (fixed + torch.where(large, ranked, 0.0).square().sum(dim=1) + shared.squeeze(1))
+    tiny = torch.finfo(sizes.dtype).tiny
+    factor = left.gather(1, full).clamp(min=0) / rest.gather(1, full).clamp(min=tiny)
+    shared = torch.where(domain.free & (sizes > 0), (factor * sizes / roots).clamp(max=1), 0.0)
+    return torch.where(domain.inside, 1.0, shared)
+
+
+def least_ridge(domain: Domain, sizes: Tensor) -> Tensor:
+    """``1/2 min sum_j a_j^2 / s_j`` over shares of the limit, ``(B,)``, for items of the sizes ``a (B, size)``."""
+    shares = fill_places(domain, sizes)
+    return 0.5 * torch.where(shares > 0, sizes.square() / shares.clamp(min=torch.finfo(sizes.dtype).tiny), 0.0).sum(
+        dim=1
+    )
 
 
 def choose_rho(bound: FormBound) -> float:
@@ -123,7 +138,8 @@ class QuadraticRelaxation(Relaxation):
         form = limited.form
         self.form, self.size, self.kappa, self.device = form, form.size, limited.kappa, form.G.device
         self.width, self.child_iterations = WIDTH[self.device.type], CHILD_ITERATIONS
-        self.form_bound = FormBound(form, extracted)
+        self.form_bound, self.items = FormBound(limited, extracted), limited.items
+        self.limited = limited
         self.root = limited.domain
         self.rho = choose_rho(self.form_bound)
         shifted = form.G.clone()
@@ -164,14 +180,18 @@ class QuadraticRelaxation(Relaxation):
 
     def _make_steps(self, domain: Domain, iterations: int) -> Callable[[Tensors], Tensors]:
         """A function that makes CHECK_EVERY iterations from z and u; it also returns the last x and its gradient."""
-        Q, rho, ridge = self.form_bound.Q, self.rho, self.form_bound.ridge
+        Q, rho, items = self.form_bound.Q, self.rho, self.items
+        ridge = items.pack_ridge(self.form_bound.ridge)
 
         def step(tensors: Tensors) -> Tensors:
             z, u = tensors["z"], tensors["u"]
             x = self._product(Q + rho * (z - u), self.inverse)
             w = x + u
-            factor, shares = domain.shrink(torch.linalg.vector_norm(w, dim=1), ridge, rho)
-            moved = factor.unsqueeze(1) * w
+            allowed = self.form_bound.clip_signs(w)
+            length = torch.linalg.vector_norm(allowed, dim=1)
+            length = items.sum_rows(length.square()).sqrt() if items.in_groups else length
+            factor, shares = domain.shrink(length, ridge, rho)
+            moved = self.form_bound.clip(items.spread_rows(factor).unsqueeze(1) * allowed)
             return {"z": moved, "u": w - moved, "x": x, "g": rho * (z - u - x), "shares": shares}
 
         def repeat(tensors: Tensors) -> Tensors:
@@ -188,7 +208,18 @@ class QuadraticRelaxation(Relaxation):
         return (X.reshape(-1, X.shape[2]) @ symmetric).view_as(X)
 
     def optima(self, supports: Tensor, state: tuple[Tensor, ...] | None, enough: float) -> tuple[Tensor, Tensor]:
-        minima = [self.root.minimise(self.form, support) for support in supports]
-        errors = [rounding_of(self.form, minimum) for minimum in minima]
-        numbers = torch.tensor([[minimum.value for minimum in minima], errors], dtype=torch.float64, device=self.device)
-        return numbers[0], numbers[1]
+        if self.root.box is not None:
+            return self._optima_in_box(supports)
+        minima = [self.limited.minimise(support) for support in supports]
+        numbers = torch.tensor(minima, dtype=torch.float64, device=self.device)
+        return numbers[:, 0], numbers[:, 1]
+
+    def _optima_in_box(self, supports: Tensor) -> tuple[Tensor, Tensor]:
+        """Minima with bounds on coefficients; their errors are what their own slopes cannot prove."""
+        minima: list[Minimum] = [self.root.minimise(self.form, support) for support in supports]
+        x = self.form.Q.new_zeros(len(minima), self.form.Q.shape[1], self.size)
+        for row, minimum in zip(x, minima, strict=True):
+            row[:, minimum.rows] = minimum.x.T
+        values = torch.tensor([minimum.value for minimum in minima], dtype=torch.float64, device=self.device)
+        lower = self.form_bound.prove(x, self.form_bound.gradient(x), self.root.decide(supports, ~supports))[0]
+        return values, (values - lower).clamp(min=0).nan_to_num(nan=torch.inf)

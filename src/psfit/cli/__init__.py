@@ -19,6 +19,7 @@ from psfit.cli.compile import compile
 from psfit.cli.demo import demo
 from psfit.cli.examples import epilogue
 from psfit.cli.export import export
+from psfit.cli.federated import federated
 from psfit.cli.fit import fit
 from psfit.cli.inspect import inspect
 from psfit.cli.near_optimal import near_optimal
@@ -64,6 +65,9 @@ def _begin(command: Callable[..., None]) -> Callable[..., None]:
 
 for command in (inspect, fit, path, predict, score, report, export, near_optimal, demo, bench, compile):
     app.command(epilog=epilogue(command.__name__))(_begin(command))
+for part in federated.registered_commands:
+    part.callback = None if part.callback is None else _begin(part.callback)
+app.add_typer(federated, name="federated")
 
 
 def _print_version(asked: bool) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 import psfit
-from psfit.cli import options
+from psfit.cli import constraints, options
 from psfit.cli.output import Printer, coefficient_lines, exit_if_stopped, file_facts, model_facts
 from psfit.cli.parsing import file_source, parse_kappa, table_rules
 from psfit.cli.report import write_report
@@ -28,6 +28,7 @@ def fit(
     sparsity: options.SparsityOption = options.Sparsity.element,  # type: ignore[attr-defined]
     target: options.Target = None,
     weight: options.Weight = None,
+    offset: options.Offset = None,
     columns: options.Columns = None,
     one_hot: options.OneHot = False,
     exclude: options.Exclude = None,
@@ -38,6 +39,16 @@ def fit(
     new_levels: options.NewLevelsOption = options.NewLevels.refuse,  # type: ignore[attr-defined]
     csv: options.Csv = None,
     memory: options.Memory = None,
+    include: constraints.Include = None,
+    exclude_features: constraints.ExcludeFeatures = None,
+    count_included: constraints.CountIncluded = False,
+    lower: constraints.Lower = None,
+    upper: constraints.Upper = None,
+    positive: constraints.Positive = False,
+    groups: constraints.Groups = constraints.GROUPS,
+    kappa_counts: constraints.KappaCounts = constraints.COUNTED,
+    at_most: constraints.AtMost = None,
+    heredity: constraints.HeredityOption = None,
     out: Annotated[Path | None, typer.Option(help="Where to write the model (.psfit).")] = None,
     nodes: options.Nodes = None,
     blocks: options.Blocks = 1,
@@ -93,6 +104,9 @@ def fit(
             checkpoint_every=checkpoint_every,
             interruptible=True,
         )
+        constrained = constraints.read_constraints(
+            include, exclude_features, count_included, lower, upper, positive, groups, kappa_counts, at_most, heredity
+        )
         estimator = make_estimator(loss.value).set_params(
             kappa=parse_kappa(kappa),
             gamma=gamma,
@@ -103,8 +117,9 @@ def fit(
             grid=grid,
             certify=certify,
             verbose=int(printer.for_people),
+            **constrained,
         )
-        return printer, file_source(data, target, weight, columns, one_hot, memory, **rules), estimator
+        return printer, file_source(data, target, weight, columns, one_hot, memory, offset, **rules), estimator
 
     printer, source, estimator = grid.run_together(prepare)
     estimator.fit(source)

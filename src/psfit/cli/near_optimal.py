@@ -20,6 +20,7 @@ def near_optimal(
     time_limit: Annotated[float | None, typer.Option(help="Seconds after which the search ends.")] = None,
     target: options.Target = None,
     weight: options.Weight = None,
+    offset: options.Offset = None,
     columns: options.Columns = None,
     one_hot: options.OneHot = False,
     exclude: options.Exclude = None,
@@ -40,7 +41,7 @@ def near_optimal(
     require_picture("--picture", picture)
     fitted: Any = psfit.load(model)
     rules = table_rules(categories, dates, missing, new_levels, exclude, id, csv)
-    source = file_source(data, target, weight, columns, one_hot, **rules)
+    source = file_source(data, target, weight, columns, one_hot, offset=offset, **rules)
     found = psfit.near_optimal(fitted, source, within=within, at_most=at_most, time_limit=time_limit)
     print(found)
     if out is not None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 # The choices are written out: the help shows them, and it must not wait for torch.
-LOSSES = ("squared", "huber", "logistic", "softmax", "squared_hinge", "hinge", "poisson")
+LOSSES = ("squared", "huber", "logistic", "softmax", "squared_hinge", "hinge", "poisson", "gamma", "tweedie")
 Loss = Enum("Loss", {name: name for name in LOSSES}, type=str)  # type: ignore[misc]
 Effort = Enum("Effort", {name: name for name in ("low", "medium", "high")}, type=str)  # type: ignore[misc]
 Sparsity = Enum("Sparsity", {name: name for name in ("element", "feature")}, type=str)  # type: ignore[misc]
@@ -49,6 +49,13 @@ Target = Annotated[
     ),
 ]
 Weight = Annotated[str | None, typer.Option(help="Column or array of sample weights.", rich_help_panel=DATA_PANEL)]
+Offset = Annotated[
+    str | None,
+    typer.Option(
+        help="Column or array that is added to the linear predictor, such as the logarithm of exposure.",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
 Columns = Annotated[
     str | None,
     typer.Option(

@@ -66,6 +66,8 @@ def coefficient_lines(facts: dict[str, Any]) -> list[str]:
     rows = [("(intercept)", facts["intercept"]), *((str(names[j]), coefs[j].tolist()) for j in order[:MOST_SHOWN])]
     lines = [f"  target     {facts['target']}"] if facts["target"] else []
     lines += [f"  classes    {', '.join(facts['classes'])}"] if facts["classes"] else []
+    if facts["offset"]:
+        lines.append(f"  offset     {facts['offset'] if isinstance(facts['offset'], str) else 'an array'}")
     lines += [f"  {name:>{width}} " + " ".join(f"{value:>12.6g}" for value in values) for name, values in rows]
     if len(order) > MOST_SHOWN:
         lines.append(f"  {len(order) - MOST_SHOWN} smaller coefficients are not shown; --json has them")
@@ -113,6 +115,7 @@ def model_facts(model: "SparseModel") -> dict[str, Any]:
         "samples": result.samples,
         "features": result.coef.shape[0],
         "classes": labels or None,
+        "offset": model.learned_.offset,
         "kappa": list(result.kappa),
         "gamma": float(getattr(model, "gamma_", model.gamma)),
         "objective": result.objective,
@@ -125,5 +128,6 @@ def model_facts(model: "SparseModel") -> dict[str, Any]:
         "blocks": result.blocks,
         "support": support if names is None else [str(names[j]) for j in support],
         "coefficients": result.coef[support].tolist(),
+        "constraints": list(result.constraints),
         "intercept": result.intercept.tolist(),
     }

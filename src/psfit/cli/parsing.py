@@ -35,11 +35,12 @@ def file_source(
     columns: str | None = None,
     one_hot: bool = False,
     memory: str | None = None,
+    offset: str | None = None,
     **rules: Any,
 ) -> "psfit.FileSource":
-    """The samples to read: files, target, weights and columns, and the rules for tables."""
+    """The samples to read: files, target, weights, columns and offsets, and the rules for tables."""
     chosen = None if columns is None else parse_names("--columns", columns)
-    return psfit.FileSource(tuple(data), target, weight, chosen, one_hot, memory, **rules)
+    return psfit.FileSource(tuple(data), target, weight, chosen, one_hot, memory, offset, **rules)
 
 
 def table_rules(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import psfit
-from psfit.cli import options
+from psfit.cli import constraints, options
 from psfit.cli.output import (
     EXIT_CODES,
     Printer,
@@ -64,6 +64,7 @@ def path(
     ] = None,
     target: options.Target = None,
     weight: options.Weight = None,
+    offset: options.Offset = None,
     columns: options.Columns = None,
     one_hot: options.OneHot = False,
     exclude: options.Exclude = None,
@@ -74,6 +75,16 @@ def path(
     new_levels: options.NewLevelsOption = options.NewLevels.refuse,  # type: ignore[attr-defined]
     csv: options.Csv = None,
     memory: options.Memory = None,
+    include: constraints.Include = None,
+    exclude_features: constraints.ExcludeFeatures = None,
+    count_included: constraints.CountIncluded = False,
+    lower: constraints.Lower = None,
+    upper: constraints.Upper = None,
+    positive: constraints.Positive = False,
+    groups: constraints.Groups = constraints.GROUPS,
+    kappa_counts: constraints.KappaCounts = constraints.COUNTED,
+    at_most: constraints.AtMost = None,
+    heredity: constraints.HeredityOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Where to write the path (.csv), or the model that was chosen (.psfit).")
     ] = None,
@@ -117,6 +128,9 @@ def path(
         require_page("--report", report)
         printer = Printer(grid, json, quiet)
         rules = table_rules(categories, dates, missing, new_levels, exclude, id, csv)
+        constrained = constraints.read_constraints(
+            include, exclude_features, count_included, lower, upper, positive, groups, kappa_counts, at_most, heredity
+        )
         tried = {"kappas": parse_limits(kappas), "gammas": parse_numbers("--gammas", gammas)}
         shared = {
             "fit_intercept": intercept,
@@ -126,8 +140,8 @@ def path(
             "grid": grid,
             "certify": certify,
             "verbose": int(printer.for_people),
-        }
-        return printer, file_source(data, target, weight, columns, one_hot, memory, **rules), tried, shared
+        } | constrained
+        return printer, file_source(data, target, weight, columns, one_hot, memory, offset, **rules), tried, shared
 
     printer, source, tried, shared = grid.run_together(prepare)
     if chooses:

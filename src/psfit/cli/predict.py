@@ -24,6 +24,10 @@ def predict(
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False,
     id: options.Id = None,
     csv: options.Csv = None,
+    offset: Annotated[
+        str | None,
+        typer.Option(help="The offset of the samples, for a model that has one; by default the column of the fit."),
+    ] = None,
 ) -> None:
     """Predict the target of every sample, one a line, beside the id columns of the fit."""
     from psfit.estimators.predictors import Predictions, read_and_multiply
@@ -37,8 +41,8 @@ def predict(
         raise ValueError(f"--proba: {type(fitted).__name__} has no probabilities; leave it out")
     # The file is read only once, for labels and probabilities together.
     learned = fitted.learned_
-    source = file_source([data], None, **table_rules(ids=id, csv=csv))
-    predictors, ids = read_and_multiply(type(fitted).__name__, learned.features, fitted.result_, source)
+    source = file_source([data], None, offset=offset, **table_rules(ids=id, csv=csv))
+    predictors, ids = read_and_multiply(type(fitted).__name__, learned, fitted.result_, source)
     known = Predictions(learned.target, predictors)
     predicted = known.predict()
     several = predicted.ndim > 1

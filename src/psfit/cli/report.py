@@ -25,6 +25,7 @@ def report(
     out: Annotated[Path, typer.Option(help="Where to write the page (.html).")] = Path("report.html"),
     target: options.Target = None,
     weight: options.Weight = None,
+    offset: options.Offset = None,
     memory: options.Memory = None,
     csv: options.Csv = None,
     backend: options.Backend = "auto",
@@ -35,14 +36,14 @@ def report(
     """Write one HTML page about a model; it needs no network and no other file."""
     from psfit import reporting
 
-    if not data and (target is not None or weight is not None):
-        raise ValueError("--target and --weight belong to data files; name some after the model")
+    if not data and not target is weight is offset is None:
+        raise ValueError("--target, --weight and --offset belong to data files; name some after the model")
     grid = psfit.GridSpec(backend=backend, device=device, timeout=timeout).build()
     grid.run_together(lambda: reporting.require_page("--out", out))
     fitted = grid.run_together(lambda: psfit.load(model))
     samples = None
     if data:
-        source = file_source(data, target, weight, memory=memory, **parse_csv(csv or []))
+        source = file_source(data, target, weight, memory=memory, offset=offset, **parse_csv(csv or []))
         samples = reporting.describe(fitted, source, grid=grid)
     if grid.world.rank == 0:
         reporting.write_page(out, reporting.render_page(fitted, samples))

@@ -16,19 +16,22 @@ def score(
     data: options.Data,
     target: options.Target = None,
     weight: options.Weight = None,
+    offset: options.Offset = None,
     csv: options.Csv = None,
     json: options.Json = False,
 ) -> None:
     """Compare predictions with the target of labelled samples, such as those that the fit has not seen."""
     from psfit.estimators.metrics import score_predictions
-    from psfit.estimators.predictors import multiply
+    from psfit.estimators.posing import Given
+    from psfit.estimators.predictors import add_offset, multiply
     from psfit.reporting.samples import read_labelled
 
     fitted: Any = psfit.load(model)
     grid = psfit.GridSpec(backend="serial", device="cpu").build()
-    source = file_source(data, target, weight, **parse_csv(csv or []))
-    matrix, y, weights = read_labelled(fitted, fitted.learned_, source, None, None, None, grid)
-    predictors = multiply(matrix, fitted.result_.coef, fitted.result_.intercept)
+    source = file_source(data, target, weight, offset=offset, **parse_csv(csv or []))
+    matrix, y, weights, offsets = read_labelled(fitted, fitted.learned_, Given(source), grid)
+    bare = multiply(matrix, fitted.result_.coef, fitted.result_.intercept)
+    predictors = add_offset(bare, fitted.learned_, offsets)
     scores = score_predictions(fitted.learned_.target, y, predictors, weights)
     schema = fitted.learned_.features.schema
     name = target or (None if schema is None else schema.target_name)

@@ -42,6 +42,8 @@ class Communicator(ABC):
     size: int
     traffic: Traffic
     peers: Peers
+    # The classes that all ranks have agreed on before; None if they gather their labels.
+    agreed_classes: tuple | None = None
 
     def all_reduce(self, tensor: Tensor, op: Reduction = "sum") -> Tensor:
         """The elementwise sum, maximum or minimum over all ranks, the same on every rank."""
@@ -49,6 +51,19 @@ class Communicator(ABC):
             return tensor
         self.traffic.count(tensor)
         return self._all_reduce(tensor, op)
+
+    def reduce_latest(self, tensor: Tensor) -> Tensor:
+        """The sum over all ranks, in which a rank that does not answer may be represented by its last numbers."""
+        return self.all_reduce(tensor)
+
+    def have_same_values(self, values: Tensor) -> bool:
+        """Whether all ranks hold the same numbers; a communicator may also end the work later if they do not."""
+        most, least = self.all_reduce(torch.stack([values, -values]), "max")
+        return bool((most == -least).all())
+
+    def gather_failures(self, message: bytes) -> list[bytes]:
+        """The messages of ranks that have failed, in order of rank; empty for the others."""
+        return self.all_gather(message)
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> Tensor:
         """The tensor of rank `root`, on every rank."""

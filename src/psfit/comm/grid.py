@@ -175,6 +175,10 @@ class Grid:
         """The sum over all ranks, for numbers that belong to one node and one block each."""
         return self.world.all_reduce(local)
 
+    def total_latest(self, local: Tensor) -> Tensor:
+        """The sum over all ranks, for iterates: the last numbers of a rank may represent those that do not arrive."""
+        return self.world.reduce_latest(local)
+
     def count_once(self, known: Tensor) -> Tensor:
         """Scale a node's number that all ranks of its blocks have, so that `total` counts it once."""
         return known if self.blocks.comm.size == 1 else known / self.blocks.comm.size
@@ -223,7 +227,7 @@ class Grid:
         except Exception as error:
             failure = error
         message = b"" if failure is None else f"{type(failure).__name__}: {failure}".encode()
-        messages = self.world.all_gather(message)
+        messages = self.world.gather_failures(message)
         if failure is not None:
             first = messages.index(message)
             if first < self.world.rank:
@@ -258,9 +262,7 @@ class Grid:
 
     def have_same_values(self, values: Tensor) -> bool:
         """Whether all ranks hold the same numbers."""
-        values = values.nan_to_num()
-        most, least = self.world.all_reduce(torch.stack([values, -values]), "max")
-        return bool((most == -least).all())
+        return self.world.have_same_values(values.nan_to_num())
 
 
 def build_grid(asked: Grid | GridSpec | None, data_device: torch.device | None = None) -> Grid:

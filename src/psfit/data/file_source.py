@@ -36,6 +36,8 @@ class FileSource(SampleSource):
         ``column=text``. A column is text if any of its cells in any file is; then all its cells are read as text.
     memory : int, str or None
         Bytes (or text such as ``"2GB"``) that the features may take in memory; None means half of what is free.
+    offset : str or None
+        A column, an array or another ``.npy`` file with a number for each sample that is added to its linear predictor.
     """
 
     path: str | Path | tuple[str | Path, ...]
@@ -44,6 +46,7 @@ class FileSource(SampleSource):
     columns: tuple[str, ...] | None = None
     one_hot: bool = False
     memory: int | str | None = None
+    offset: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

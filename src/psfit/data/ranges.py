@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from psfit.comm import Grid
+from psfit.losses import plain_targets
 
 # Squares of numbers within these limits, times weights and numbers of samples, neither overflow nor underflow.
 LARGEST = 1e100
@@ -29,7 +30,7 @@ def require_moderate(name: str, magnitude: float, remedy: str) -> None:
 def require_moderate_samples(target: Tensor, weight: Tensor, grid: Grid) -> None:
     """Refuse targets and weights, of all ranks, that are too large or too small to compute with."""
     used = weight > 0
-    values = torch.where(used, target, 0.0).abs()
+    values = torch.where(used, plain_targets(target), 0.0).abs()
     smallest = torch.where(used, weight, torch.inf).amin()
     local = torch.stack([values.amax(), weight.amax(), 1 / smallest.clamp(min=torch.finfo(torch.float64).tiny)])
     most_target, most_weight, inverse = grid.world.all_reduce(local, "max").tolist()

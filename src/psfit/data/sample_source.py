@@ -28,7 +28,7 @@ class ReadingWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples of this rank: the features on the solver's device, targets and weights as the file has them.
+    """Samples of this rank: the features on the solver's device, targets, weights and offsets as the file has them.
 
     `schema` is how they were read, the same on all ranks. `gaps` is where values are missing, for samples to fit whose
     missing values are filled. `ids` are the columns that are passed through to predictions.
@@ -41,6 +41,7 @@ class Samples:
     schema: Schema
     gaps: Gaps | None = None
     ids: dict[str, np.ndarray] = field(default_factory=dict)
+    offset: np.ndarray | None = None
 
 
 class SampleSource(TableRules):
@@ -54,6 +55,7 @@ class SampleSource(TableRules):
     columns: tuple[str, ...] | None
     one_hot: bool
     memory: int | str | None
+    offset: str | None
 
     def __post_init__(self) -> None:
         if self.one_hot and self.categories is None:
@@ -99,6 +101,7 @@ class SampleSource(TableRules):
             numeric=numeric,
             schema=known,
             fitted=fitted,
+            offset=self.offset,
         )
         budget = memory.budget(torch.device("cpu")) if self.memory is None else memory.parse(self.memory)
         pieces = grid.run_together(lambda: self._pieces(wanted, grid))
@@ -130,10 +133,11 @@ class SampleSource(TableRules):
         _require_same(part, grid)
         if not scipy.sparse.issparse(part.features):
             rows, found, gaps = _fill(part, found, wanted.fitted, budget, grid)
-            return Samples(self._place(rows, grid), part.y, part.weight, part.names, found, gaps, part.ids)
+            matrix = self._place(rows, grid)
+            return Samples(matrix, part.y, part.weight, part.names, found, gaps, part.ids, part.offset)
         first = _first_index(part, grid, found.first_index, features) if part.open_ended else None
-        matrix = _make_sparse(part, grid, first, features or 0)
-        return Samples(matrix, part.y, part.weight, part.names, replace(found, first_index=first))
+        sparse, found = _make_sparse(part, grid, first, features or 0), replace(found, first_index=first)
+        return Samples(sparse, part.y, part.weight, part.names, found, offset=part.offset)
 
     def change(self, **fields: Any) -> "SampleSource":
         """The same source with other fields."""
@@ -191,9 +195,15 @@ def _join_parts(parts: list[Part]) -> Part:
     else:
         features = JoinedRows([part.features for part in parts])
     y = None if first.y is None else _join_targets([part.y for part in parts if part.y is not None])
-    weight = None if first.weight is None else np.concatenate([p.weight for p in parts if p.weight is not None])
+    weight, offset = (_join([getattr(part, name) for part in parts]) for name in ("weight", "offset"))
     ids = {name: np.concatenate([part.ids[name] for part in parts]) for name in first.ids}
-    return Part(features, y, weight, first.names, first.open_ended, ids)
+    return Part(features, y, weight, first.names, first.open_ended, ids, offset)
+
+
+def _join(several: list[np.ndarray | None]) -> np.ndarray | None:
+    """Join the weights or the offsets of several files; None if they have none."""
+    known = [values for values in several if values is not None]
+    return np.concatenate(known) if known else None
 
 
 def _join_targets(several: list[np.ndarray]) -> np.ndarray:
@@ -209,7 +219,8 @@ def _outline(part: Part) -> list[object]:
     """What must be the same in all files."""
     width = None if part.open_ended else part.features.shape[1]
     kind = scipy.sparse.issparse(part.features)
-    return [width, part.names, kind, part.y is None, part.weight is None, list(part.ids)]
+    absent = [getattr(part, name) is None for name in ("y", "weight", "offset")]
+    return [width, part.names, kind, *absent, list(part.ids)]
 
 
 def _require_same(part: Part, grid: Grid) -> None:

@@ -154,10 +154,12 @@ class Schema:
         """The columns that are passed through to predictions."""
         return tuple(column.name for column in self.columns if column.kind == "id")
 
-    def group_labels(self, names: Sequence[str]) -> list[str]:
-        """A label for each of some features: the levels of one category, or of one part of a date, have the same."""
-        groups = {feature.name: feature.group for feature in self.features()}
-        return [groups[name] for name in names]
+    def group_labels(self, names: Sequence[str]) -> list[str | None]:
+        """A label for each of some features, None for one that is no level: the levels of one category, or of one part
+        of a date, have the same.
+        """
+        groups = {feature.name: feature.group for feature in self.features() if feature.level is not None}
+        return [groups.get(name) for name in names]
 
     def fills(self, names: Sequence[str]) -> list[float]:
         """The values of some features where their columns have none; NaN where they are not known."""

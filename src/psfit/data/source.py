@@ -12,6 +12,7 @@ from psfit.comm import even_bounds
 from psfit.data.form_maker import FormMaker
 from psfit.data.matrix import DesignMatrix
 from psfit.data.quadratic_form import QuadraticForm
+from psfit.losses import convert_targets
 
 
 @dataclass(frozen=True)
@@ -22,9 +23,9 @@ class Source:
     ----------
     matrix : DesignMatrix (m, n)
         The features, such as ``Dense(tensor)``.
-    target : Tensor (m, c), float64
-        Targets in the form that the loss needs, on the matrix's device. Refit and proof need all their digits, so they
-        are in float64 even if the matrix is not.
+    target : Tensor (m, c), float64 or complex128
+        Targets in the form that the loss needs, on the matrix's device: with offsets they are complex (see
+        `losses/offset.py`). Refit and proof need all their digits, so they have these even if the matrix does not.
     weight : Tensor (m, 1), float64
         Weights of the samples' losses.
     bounds : tuple of int or None
@@ -46,7 +47,7 @@ class Source:
     picked: list[int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "target", self.target.double())
+        object.__setattr__(self, "target", convert_targets(self.target, torch.float64))
         object.__setattr__(self, "weight", self.weight.double())
         self._share(FormMaker(self.matrix, self.target, self.weight), list(range(self.outputs)))
 
@@ -58,7 +59,7 @@ class Source:
     @cached_property
     def working_target(self) -> Tensor:
         """The targets in the matrix's precision, for the iteration."""
-        return self.target.to(self.matrix.dtype)
+        return convert_targets(self.target, self.matrix.dtype)
 
     @cached_property
     def working_weight(self) -> Tensor:

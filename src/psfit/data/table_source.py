@@ -29,6 +29,8 @@ class TableSource(SampleSource):
         The column of sample weights.
     columns, one_hot, memory :
         As in `FileSource`.
+    offset : str or None
+        The column of offsets, numbers that are added to the linear predictors.
     """
 
     table: Any
@@ -37,6 +39,7 @@ class TableSource(SampleSource):
     columns: tuple[str, ...] | None = None
     one_hot: bool = False
     memory: int | str | None = None
+    offset: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

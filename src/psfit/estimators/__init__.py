@@ -2,20 +2,31 @@
 
 from psfit.estimators.classification import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
 from psfit.estimators.cv import (
+    SparseGammaRegressionCV,
     SparseLinearRegressionCV,
     SparseLogisticRegressionCV,
     SparsePoissonRegressionCV,
     SparseSoftmaxRegressionCV,
     SparseSVCCV,
+    SparseTweedieRegressionCV,
 )
+from psfit.estimators.interactions import Interactions, interactions
 from psfit.estimators.near_optimal import near_optimal
 from psfit.estimators.path import sparse_path
-from psfit.estimators.regression import SparseLinearRegression, SparsePoissonRegression
+from psfit.estimators.regression import (
+    SparseGammaRegression,
+    SparseLinearRegression,
+    SparsePoissonRegression,
+    SparseTweedieRegression,
+)
 from psfit.estimators.results import NearOptimal, SparsePath, Stability
 from psfit.estimators.stability import stability_selection
 
 __all__ = [
+    "Interactions",
     "NearOptimal",
+    "SparseGammaRegression",
+    "SparseGammaRegressionCV",
     "SparseLinearRegression",
     "SparseLinearRegressionCV",
     "SparseLogisticRegression",
@@ -27,7 +38,10 @@ __all__ = [
     "SparseSVCCV",
     "SparseSoftmaxRegression",
     "SparseSoftmaxRegressionCV",
+    "SparseTweedieRegression",
+    "SparseTweedieRegressionCV",
     "Stability",
+    "interactions",
     "near_optimal",
     "sparse_path",
     "stability_selection",

@@ -1,6 +1,6 @@
 """Classification: logistic and softmax regression, support vector machines."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -9,7 +9,9 @@ from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.common.arguments import NONE, Rule, number, one_of, satisfying
 from psfit.common.progress import Callback
+from psfit.estimators.constraints import ConstraintArguments
 from psfit.estimators.model import SparseModel
+from psfit.estimators.reading import as_array
 from psfit.estimators.registry import losses_of
 from psfit.problem import Sparsity
 
@@ -44,6 +46,7 @@ class Classifier(ClassifierMixin, SparseModel):
         warm_start: bool = False,
         verbose: int = 0,
         callback: Callback | None = None,
+        **constraints: Unpack[ConstraintArguments],
     ) -> None:
         super().__init__(
             kappa,
@@ -57,6 +60,7 @@ class Classifier(ClassifierMixin, SparseModel):
             warm_start=warm_start,
             verbose=verbose,
             callback=callback,
+            **constraints,
         )
         self.class_weight = class_weight
 
@@ -80,23 +84,30 @@ class Classifier(ClassifierMixin, SparseModel):
         """One intercept per row of `coef_`."""
         return self.result_.intercept
 
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Predictors: ``(m,)`` for two classes, positive for ``classes_[1]``; else ``(m, classes)``."""
-        return np.asarray(self._target.decide(self._predictors(X)))
+    def decision_function(self, X: Any, *, offset: Any = None) -> np.ndarray:
+        """Predictors: ``(m,)`` for two classes, positive for ``classes_[1]``; else ``(m, classes)``.
 
-    def predict(self, X: Any) -> np.ndarray:
+        A model that was fitted with an `offset` needs one here, too, and in the other methods for new samples.
+        """
+        return np.asarray(self._target.decide(self._predictors(X, offset)))
+
+    def predict(self, X: Any, *, offset: Any = None) -> np.ndarray:
         """The most likely label of each sample."""
-        return np.asarray(self._target.predict(self._predictors(X)))
+        return np.asarray(self._target.predict(self._predictors(X, offset)))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
+        """The share of the labels that are predicted."""
+        return float(self._target.score(as_array(y), self.predict(X, offset=offset), as_array(sample_weight)))
 
 
 class _ProbabilisticClassifier(Classifier):
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: Any, *, offset: Any = None) -> np.ndarray:
         """Logarithms of the class probabilities, ``(m, classes)``, accurate far into the tails."""
-        return np.asarray(self._target.log_probabilities(self._predictors(X)))
+        return np.asarray(self._target.log_probabilities(self._predictors(X, offset)))
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Any, *, offset: Any = None) -> np.ndarray:
         """Class probabilities, ``(m, classes)``."""
-        return np.asarray(self._target.probabilities(self._predictors(X)))
+        return np.asarray(self._target.probabilities(self._predictors(X, offset)))
 
 
 class SparseLogisticRegression(_ProbabilisticClassifier):
@@ -150,6 +161,7 @@ class SparseSVC(Classifier):
         warm_start: bool = False,
         verbose: int = 0,
         callback: Callback | None = None,
+        **constraints: Unpack[ConstraintArguments],
     ) -> None:
         super().__init__(
             kappa,
@@ -164,6 +176,7 @@ class SparseSVC(Classifier):
             warm_start=warm_start,
             verbose=verbose,
             callback=callback,
+            **constraints,
         )
         self.loss = loss
 

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 def as_sklearn(model: "SparseModel") -> Any:
     """scikit-learn's model with the same predictions."""
     check_is_fitted(model)
+    if model.learned_.offset:
+        raise ValueError(
+            "the model was fitted with an offset, which scikit-learn's models and ONNX graphs made of them cannot "
+            "have; use coef_ and intercept_, or psfit.save"
+        )
     features, target = model.learned_.features, model.learned_.target
     other = target.to_sklearn(model.result_.coef, model.result_.intercept)
     other.n_features_in_ = features.count

@@ -46,6 +46,7 @@ def list_outputs(model: "SparseModel") -> list[Output]:
     else:
         made = {name: Feature(name, name) for name in names}
         columns, fills = {name: Column(name, "number") for name in names}, [None] * len(names)
+    fixed = _offset_terms(model.learned_.offset)
     labels = [str(label) for label in target.classes] if isinstance(target, Labels) else []
     own = _target_name(model)
     count = result.coef.shape[1]
@@ -62,10 +63,21 @@ def list_outputs(model: "SparseModel") -> list[Output]:
                 Term(float(result.coef[j, k]), made[names[j]], columns[made[names[j]].column], fills[j])
                 for j in result.support.tolist()
                 if result.coef[j, k]
-            ),
+            )
+            + fixed,
         )
         for k in range(count)
     ]
+
+
+def _offset_terms(offset: bool | str) -> tuple[Term, ...]:
+    """The offset as a term with the coefficient one: a column of the table, as in the table of the fit."""
+    if offset is True:
+        raise ValueError(
+            "the model was fitted with an offset that has no column; fit it with one (FileSource, offset=...), or use "
+            "coef_ and intercept_"
+        )
+    return (Term(1.0, Feature(offset, offset), Column(offset, "number"), None),) if offset else ()
 
 
 def _target_name(model: "SparseModel") -> str:

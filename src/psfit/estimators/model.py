@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from psfit.comm import Grid, GridSpec
 from psfit.common.arguments import Rule
 from psfit.common.progress import Callback
 from psfit.data.raw_form import RawForm
+from psfit.estimators.constraints import Constrained, ConstraintArguments
 from psfit.estimators.display import prints, show_progress
 from psfit.estimators.docstrings import gather
 from psfit.estimators.export import as_sklearn, write_coefficients, write_onnx
@@ -31,7 +32,7 @@ from psfit.pipeline.solve import solve
 from psfit.problem import Problem, Sparsity
 
 
-class SparseModel(BaseEstimator):
+class SparseModel(Constrained, BaseEstimator):
     """Base of all estimators: a loss, a limit kappa on the nonzero coefficients, a ridge.
 
     Parameters
@@ -100,6 +101,7 @@ class SparseModel(BaseEstimator):
         warm_start: bool = False,
         verbose: int = 0,
         callback: Callback | None = None,
+        **constraints: Unpack[ConstraintArguments],
     ) -> None:
         self.kappa = kappa
         self.gamma = gamma
@@ -112,9 +114,16 @@ class SparseModel(BaseEstimator):
         self.warm_start = warm_start
         self.verbose = verbose
         self.callback = callback
+        self._store_constraints(constraints)
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | int | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        target: str | int | None = None,
+        offset: Any = None,
     ) -> "SparseModel":
         """Fit the model.
 
@@ -133,8 +142,12 @@ class SparseModel(BaseEstimator):
             Non-negative weights of the samples' losses; for a file, the name of their column.
         target : str or int, optional
             The target's column in a file, see `FileSource`.
+        offset : array-like (m,) or (m, outputs), or str, optional
+            Numbers that are added to the linear predictors, such as the logarithm of exposure; for a file, the name of
+            their column. With more than two classes there is a column for each class. The model then needs offsets to
+            predict, too; of a file it remembers the column.
         """
-        posed = self._pose(Given(X, y, sample_weight, target))
+        posed = self._pose(Given(X, y, sample_weight, target, offset))
         result = self._solve(posed.problem, posed, self._start(posed))
         self._keep(posed, result)
         warn(result.concerns, posed.grid)
@@ -165,6 +178,7 @@ class SparseModel(BaseEstimator):
         keyboard = self.verbose > 0
         with show_progress(self.verbose, posed.grid, self.callback) as callback:
             result = solve(problem, posed.source, self.solver, posed.grid, start, self.certify, callback, raw, keyboard)
+        result = replace(result, constraints=posed.constraints.words)
         if prints(self.verbose, posed.grid):
             print(result)
         return result
@@ -186,10 +200,10 @@ class SparseModel(BaseEstimator):
         check_is_fitted(self)
         return self.learned_.target
 
-    def _predictors(self, X: Any) -> np.ndarray:
-        """``X coef + intercept``, shape ``(m, c)``."""
+    def _predictors(self, X: Any, offset: Any) -> np.ndarray:
+        """``X coef + intercept``, shape ``(m, c)``, plus the offset if the model was fitted with one."""
         check_is_fitted(self)
-        return compute_predictors(self, self.learned_.features, self.result_, X)
+        return compute_predictors(self, self.learned_, self.result_, X, offset)
 
     def coefficients(self, X: Any = None) -> Any:
         """The nonzero coefficients as a DataFrame, the largest first.

@@ -12,10 +12,11 @@ from psfit.common.arguments import integer, number
 from psfit.common.progress import Callback
 from psfit.estimators.display import show_progress
 from psfit.estimators.model import SparseModel
+from psfit.estimators.offsets import choose_offset
 from psfit.estimators.posing import Given, Posed
+from psfit.estimators.reading import as_source
 from psfit.estimators.results import NearOptimal
 from psfit.pipeline.near_optimal import find_close_supports
-from psfit.problem import Problem
 
 WITHIN = number("a number of at least 0", lambda value: 0 <= value < float("inf"))
 AT_MOST = integer(1)
@@ -30,20 +31,21 @@ def near_optimal(
     *,
     sample_weight: Any = None,
     target: str | int | None = None,
+    offset: Any = None,
     time_limit: float | None = None,
     verbose: int = 0,
     callback: Callback | None = None,
 ) -> NearOptimal:
     """List every support whose objective is at most ``(1 + within)`` times the best, and prove that none is missing.
 
-    The tree of exact mode is searched with a larger limit on the objective. Supports have exactly kappa items. If a
-    better support than that of the model turns up, it counts as the best.
+    The tree of exact mode is searched with a larger limit on the objective. Supports have exactly kappa items, and obey
+    the constraints of the model. If a better support than that of the model turns up, it counts as the best.
 
     Parameters
     ----------
     model : estimator
         A fitted model of one target, or of several targets with `sparsity="feature"`.
-    X, y, sample_weight, target :
+    X, y, sample_weight, target, offset :
         The samples that it was fitted to, as in `SparseModel.fit`.
     within : float, default=0.01
         How much higher an objective may be, as a share of the best.
@@ -64,7 +66,11 @@ def near_optimal(
     start_time = time.perf_counter()
     within, at_most = WITHIN("within", within), int(AT_MOST("at_most", at_most))
     check_is_fitted(model)
-    posed = model._pose(Given(X, y, sample_weight, target))
+    source = as_source(X, y, sample_weight, target, offset)
+    chosen = choose_offset(model.learned_.offset, offset, source)
+    # A file source that names its offset needs no other.
+    offset = chosen if source is None or source.offset is None else offset
+    posed = model._pose(Given(X, y, sample_weight, target, offset))
     result, problem = model.result_, posed.problem
     if len(result.kappa) != 1 or len(problem.kappa) != 1:
         raise ValueError(f"the model has {len(result.kappa)} independent targets; fit each of them alone")
@@ -79,7 +85,7 @@ def near_optimal(
     return NearOptimal(
         supports=found.supports,
         objectives=found.objectives,
-        names=_name_items(model, posed, problem, found.supports.shape[1]),
+        names=_name_items(model, posed, found.supports.shape[1]),
         within=within,
         cutoff=found.cutoff,
         lower_bound=found.lower,
@@ -88,11 +94,13 @@ def near_optimal(
     )
 
 
-def _name_items(model: SparseModel, posed: Posed, problem: Problem, size: int) -> list[str]:
-    """The names of what is counted."""
+def _name_items(model: SparseModel, posed: Posed, size: int) -> list[str]:
+    """The names of what is counted: of features or groups, for each class if classes have items of their own."""
     names = posed.learned.features.names
     p = posed.source.matrix.shape[1]
     columns = [f"feature {j}" for j in range(p)] if names is None else [str(name) for name in names]
-    if size == p:
-        return columns
-    return [f"{column} [{label}]" for column in columns for label in getattr(model, "classes_", range(size // p))]
+    units = list(posed.constraints.group_names) or columns
+    if size == len(units):
+        return units
+    labels = getattr(model, "classes_", range(size // len(units)))
+    return [f"{unit} [{label}]" for unit in units for label in labels]

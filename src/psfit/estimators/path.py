@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.common.progress import Callback
 from psfit.common.status import CLOSED_GAP
+from psfit.estimators.constraints import ConstraintArguments, add_parameters, complete_arguments, given_arguments
 from psfit.estimators.display import prints, show_progress
 from psfit.estimators.posing import Given, Posed, pose_samples
 from psfit.estimators.registry import check_loss
@@ -18,8 +19,10 @@ from psfit.estimators.settings import RULES, Settings, read_gammas, start_grid
 from psfit.estimators.warning import count_unfinished, warn
 from psfit.pipeline.path import Points, solve_path
 from psfit.problem import Sparsity
+from psfit.problem.constraint_words import describe_count
 
 
+@add_parameters
 def sparse_path(
     X: Any,
     y: Any = None,
@@ -29,6 +32,7 @@ def sparse_path(
     loss: str = "squared",
     sample_weight: Any = None,
     target: str | int | None = None,
+    offset: Any = None,
     fit_intercept: bool = True,
     standardize: bool = False,
     sparsity: Sparsity = "element",
@@ -37,6 +41,7 @@ def sparse_path(
     certify: bool = True,
     verbose: int = 0,
     callback: Callback | None = None,
+    **constraints: Unpack[ConstraintArguments],
 ) -> SparsePath:
     """Fit models for many limits on the nonzero coefficients at once.
 
@@ -44,17 +49,19 @@ def sparse_path(
 
     Parameters
     ----------
-    X, y, sample_weight, target :
+    X, y, sample_weight, target, offset :
         As in `SparseModel.fit`: arrays, tables, tensors, sparse matrices or files.
     kappas : iterable of int, optional
         The limits; by default 1, 2, ... up to the number of features, 50 at most.
     gammas : float or sequence of float, default=1.0
         Inverse weights of the ridge; each has a path of its own.
-    loss : {"squared", "huber", "logistic", "softmax", "squared_hinge", "hinge", "poisson"}
+    loss : {"squared", "huber", "logistic", "softmax", "squared_hinge", "hinge", "poisson", "gamma", "tweedie"}
         The loss, or a registered one; "logistic" becomes softmax for more than two classes.
     fit_intercept, standardize, sparsity, solver, grid, certify, verbose, callback :
         As in the estimators. The solver's exact mode and checkpoints do not apply to paths. A path
         that is stopped refits and returns the best models so far, and gives a warning.
+    include, exclude, count_included, lower, upper, positive, groups, kappa_counts, at_most, heredity, parents :
+        Constraints on coefficients, as in the estimators.
 
     Returns
     -------
@@ -63,14 +70,15 @@ def sparse_path(
     """
     start = time.perf_counter()
     problem: dict[str, Any] = {"fit_intercept": fit_intercept, "standardize": standardize, "sparsity": sparsity}
-    settings = Settings(check_loss(loss), **problem)
+    completed = complete_arguments(constraints, "sparse_path")
+    settings = Settings(check_loss(loss), **problem, parameters=completed)
     ridges = read_gammas(gammas)
     arguments = {"solver": solver, "grid": grid, "certify": certify, "verbose": verbose, "callback": callback}
     posed = pose_samples(
         settings,
         "sparse_path",
-        Given(X, y, sample_weight, target),
-        start_grid(RULES, problem | arguments, X),
+        Given(X, y, sample_weight, target, offset),
+        start_grid(RULES, problem | arguments | completed, X),
     )
     limits = posed.read_limits(kappas)
     with show_progress(verbose, posed.grid, callback) as report:
@@ -85,7 +93,7 @@ def sparse_path(
             callback=report,
             keyboard=verbose > 0,
         )
-    path = _collect(posed, limits, ridges, paths, problem, time.perf_counter() - start)
+    path = _collect(posed, limits, ridges, paths, problem | given_arguments(completed), time.perf_counter() - start)
     if prints(verbose, posed.grid):
         print(path)
     if not (path.gaps <= CLOSED_GAP).all():
@@ -114,5 +122,7 @@ def _collect(
         samples=posed.samples,
         settings=settings,
         learned=posed.learned,
+        constraints=posed.constraints.words,
+        counted=describe_count(posed.problem.constraints),
         ended=next((points.ended for points in paths if points.ended is not None), None),
     )

@@ -1,17 +1,23 @@
-"""Make a problem on data from the arguments of users: arrays or files, targets and weights, checked on all ranks."""
+"""Make a problem on data from the arguments of users: arrays or files, targets, weights and offsets, checked on all
+ranks.
+"""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 import torch
 
 from psfit.comm import Grid
-from psfit.common.arguments import describe
 from psfit.common.environment import environment
-from psfit.data import BlockColumns, DesignMatrix, Samples, Source
+from psfit.data import BlockColumns, DesignMatrix, Samples, SampleSource, Source
 from psfit.data.fills import Gaps, refill
+from psfit.estimators.constraints import Resolved, resolve
+from psfit.estimators.limits import Limits
+from psfit.estimators.offsets import KeptOffset, keep_offset, read_offset, require_logarithms, spread_offset
 from psfit.estimators.reading import (
     Features,
     as_array,
@@ -24,10 +30,9 @@ from psfit.estimators.reading import (
     to_tensor,
 )
 from psfit.estimators.registry import LOSSES, entry_for
-from psfit.estimators.settings import RULES, Settings
-from psfit.estimators.targets import Target
-from psfit.losses import Loss
-from psfit.pipeline.path import check_kappas
+from psfit.estimators.settings import Settings
+from psfit.estimators.targets import Counts, Target
+from psfit.losses import Loss, add_offset
 from psfit.problem import Problem
 
 # The most limits of a path if none are given.
@@ -42,20 +47,29 @@ class Given:
     y: Any = None
     sample_weight: Any = None
     target: str | int | None = None
+    offset: Any = None
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What a fit knows about its data besides its result: the columns of X, the targets, and where it ran."""
+    """What a fit knows about its data besides its result: the columns of X, the targets, and where it ran.
+
+    `offset` says whether the predictors had an offset, or is the column of the files that held it.
+    """
 
     features: Features
     target: Target
     surroundings: dict[str, str] | None = None
+    offset: KeptOffset = False
 
 
 @dataclass(frozen=True)
 class Posed:
-    """The problem, this rank's data and the grid; the targets and the sample weights as they were given."""
+    """The problem, this rank's data and the grid; targets and sample weights as they were given, and the offsets
+    ``(m, c)`` if there are some.
+
+    The `constraints` are those of the problem, with names.
+    """
 
     problem: Problem
     source: Source
@@ -63,6 +77,8 @@ class Posed:
     y: np.ndarray
     weights: np.ndarray
     learned: Learned
+    constraints: Resolved
+    offset: np.ndarray | None = None
     gaps: Gaps | None = None
 
     def fill_again(self, train: np.ndarray) -> "Posed":
@@ -84,8 +100,8 @@ class Posed:
 
     def read_limits(self, kappas: Iterable[int] | None) -> tuple[int, ...]:
         """The limits of a path, rising; by default the first ones."""
-        items = self.problem.items(self.source.matrix.shape[1], self.source.outputs)
-        return check_kappas(range(1, min(items.size, MOST_KAPPAS) + 1) if kappas is None else kappas, items)
+        limits = Limits.of(self.problem, self.constraints, self.source.matrix.shape[1], self.source.outputs)
+        return limits.check_path(limits.choose_path(MOST_KAPPAS) if kappas is None else kappas)
 
     @property
     def samples(self) -> int:
@@ -99,49 +115,65 @@ def pose_samples(settings: Settings, owner: str, given: Given, grid: Grid) -> Po
     Messages name the `owner`: the estimator or procedure that calls this.
     """
     kind = LOSSES[settings.loss].target
-    matrix, y, weights, features, gaps = _read(kind, owner, given, grid)
-    grid.require_same(features=matrix.shape[1], dtype=str(matrix.dtype))
+    read = _read(kind, owner, given, grid)
+    matrix, y, weights, features, offset = read.matrix, read.y, read.weights, read.features, read.offset
+    grid.require_same(features=matrix.shape[1], dtype=str(matrix.dtype), offset=read.kept)
+    _require_same_names(features.names, grid)
     if not sum_over_nodes(grid, weights.sum(keepdims=True)) > 0:
         raise ValueError("sample_weight is zero everywhere; at least one sample must have a positive weight")
     found, effective = kind.learn(y, weights, settings.fit_intercept, settings.parameters, grid)
     loss = entry_for(settings.loss, found).make(settings.parameters)
     codes = found.encode(y, loss)
     matrix = _own_columns(matrix, settings.fit_intercept, grid)
-    source = Source(
-        matrix,
-        to_tensor(codes, grid, torch.float64),
-        to_tensor(effective.reshape(-1, 1), grid, torch.float64),
-    )
-    problem = grid.run_together(lambda: _make_problem(settings, loss, matrix.shape[1], source.outputs))
+    target = to_tensor(codes, grid, torch.float64)
+    if offset is not None:
+        given_offset = offset
+        offset = grid.run_together(lambda: spread_offset(given_offset, codes.shape[1], not found.numeric))
+        if isinstance(found, Counts):
+            require_logarithms(offset, settings.fit_intercept, grid)
+        loss, target = add_offset(loss, target, to_tensor(offset, grid, torch.float64))
+    source = Source(matrix, target, to_tensor(effective.reshape(-1, 1), grid, torch.float64))
+    problem, constraints = grid.run_together(lambda: _make_problem(settings, loss, features, source.outputs))
     surroundings = environment() | {"device": str(grid.device), "ranks": str(grid.world.size)}
-    return Posed(problem, source, grid, y, weights, Learned(features, found, surroundings), gaps)
+    learned = Learned(features, found, surroundings, read.kept)
+    return Posed(problem, source, grid, y, weights, learned, constraints, offset, read.gaps)
 
 
-# This rank's matrix, targets and weights, what is known about the columns, and where values were missing.
-Read = tuple[DesignMatrix, np.ndarray, np.ndarray, Features, Gaps | None]
+@dataclass(frozen=True)
+class Read:
+    """The samples of this rank; `kept` is what the fit keeps of the offsets, `gaps` is where values were missing."""
+
+    matrix: DesignMatrix
+    y: np.ndarray
+    weights: np.ndarray
+    features: Features
+    offset: np.ndarray | None
+    kept: KeptOffset
+    gaps: Gaps | None = None
 
 
 def _read(kind: type[Target], owner: str, given: Given, grid: Grid) -> Read:
     """Read the data of this rank, and check what can be checked without the other ranks."""
-    source = grid.run_together(lambda: as_source(given.X, given.y, given.sample_weight, given.target))
+    source = grid.run_together(lambda: as_source(given.X, given.y, given.sample_weight, given.target, given.offset))
     if source is None:
         return grid.run_together(lambda: _read_arrays(kind, owner, given, grid))
     samples = source.read(grid, labelled=given.y is None, numeric=kind.numeric)
-    return grid.run_together(lambda: _read_samples(kind, samples, given))
+    return grid.run_together(lambda: _read_samples(kind, samples, given, source))
 
 
 def _read_arrays(kind: type[Target], owner: str, given: Given, grid: Grid) -> Read:
     values, features = read_new(given.X, owner)
     weights = read_weights(given.sample_weight, values.shape[0])
+    offset = read_offset(given.offset, values.shape[0])
     if given.y is None:
         raise ValueError(f"{owner} requires y to be passed, but the target y is None")
     y = kind.read(as_array(given.y), values.shape[0])
     matrix = place(values, grid)
     require_finite(matrix, features.names)
-    return matrix, y, weights, features, None
+    return Read(matrix, y, weights, features, offset, keep_offset(given.offset, None))
 
 
-def _read_samples(kind: type[Target], samples: Samples, given: Given) -> Read:
+def _read_samples(kind: type[Target], samples: Samples, given: Given, source: SampleSource) -> Read:
     rows, count = samples.matrix.shape
     names = None if samples.names is None else np.array(samples.names, dtype=object)
     weight = given.sample_weight
@@ -149,8 +181,24 @@ def _read_samples(kind: type[Target], samples: Samples, given: Given) -> Read:
     y = samples.y if given.y is None else given.y
     if y is None:
         raise ValueError("y: the file holds no target; pass y, or say where it is with target")
-    features = Features(count, names, samples.schema)
-    return samples.matrix, kind.read(as_array(y), rows), weights, features, samples.gaps
+    offset = read_offset(given.offset if samples.offset is None else samples.offset, rows)
+    features, kept = Features(count, names, samples.schema), keep_offset(given.offset, source)
+    return Read(samples.matrix, kind.read(as_array(y), rows), weights, features, offset, kept, samples.gaps)
+
+
+def _require_same_names(names: np.ndarray | None, grid: Grid) -> None:
+    """Refuse tables whose columns have other names, or another order, on other ranks."""
+    own = [] if names is None else [str(name) for name in names]
+    if grid.have_same_settings(own):
+        return
+    ranks = [json.loads(one) for one in grid.world.all_gather(json.dumps(own).encode())]
+    other = next(k for k, theirs in enumerate(ranks) if theirs != ranks[0])
+    pairs = enumerate(zip_longest(ranks[0], ranks[other], fillvalue="without a name"))
+    place, (first, theirs) = next((k, pair) for k, pair in pairs if pair[0] != pair[1])
+    raise ValueError(
+        f"X: column {place} is {first!r} on rank 0 but {theirs!r} on rank {other}; give all ranks the same columns in "
+        "the same order"
+    )
 
 
 def _own_columns(matrix: DesignMatrix, fit_intercept: bool, grid: Grid) -> DesignMatrix:
@@ -165,16 +213,10 @@ def _own_columns(matrix: DesignMatrix, fit_intercept: bool, grid: Grid) -> Desig
     return BlockColumns(matrix.columns(at), at, p, grid.blocks)
 
 
-def _make_problem(settings: Settings, loss: Loss, p: int, c: int) -> Problem:
-    """The problem, with a limit for each of its independent problems."""
+def _make_problem(settings: Settings, loss: Loss, features: Features, c: int) -> tuple[Problem, Resolved]:
+    """The problem, with a limit for each of its independent problems, and its constraints with names."""
     shared = {name: getattr(settings, name) for name in ("gamma", "sparsity", "fit_intercept", "standardize")}
-    items = Problem(loss, (1,), **shared).items(p, c)
-    kappa = RULES["kappa"]("kappa", settings.kappa)
-    if kappa is None:
-        kappa = max(1, p // 10) * (items.size // p)
-    elif kappa < 1:
-        kappa = max(1, round(kappa * items.size))
-    if kappa > items.size:
-        given = describe(settings.kappa)
-        raise ValueError(f"kappa={given} must be between 1 and {items.size}, the number of items it limits")
-    return Problem(loss, (kappa,) * items.problems, **shared)
+    constraints = resolve(settings.parameters, features, c)
+    problem = Problem(loss, (1,), constraints=constraints.constraints, **shared)
+    limits = Limits.of(problem, constraints, features.count, c)
+    return replace(problem, kappa=(limits.read_kappa(settings.kappa),) * limits.items.problems), constraints

@@ -31,7 +31,9 @@ FLOATS = (torch.float32, torch.float64)
 DENSE_CELLS = 1 << 16
 
 
-def as_source(X: Any, y: Any = None, sample_weight: Any = None, target: Any = None) -> SampleSource | None:
+def as_source(
+    X: Any, y: Any = None, sample_weight: Any = None, target: Any = None, offset: Any = None
+) -> SampleSource | None:
     """The description of samples if X is one or names files, else None; arguments that only they have are refused."""
     paths = isinstance(X, (list, tuple)) and len(X) > 0 and all(isinstance(part, (str, Path)) for part in X)
     if paths or isinstance(X, (str, Path)):
@@ -44,14 +46,17 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None, target: Any = No
             raise ValueError(f"y was passed, and target={X.target!r} names one in X; choose one of them")
         if sample_weight is not None and X.sample_weight is not None:
             raise ValueError(f"sample_weight was passed, and the {owner} names one; choose one of them")
-        return X.change(sample_weight=sample_weight) if isinstance(sample_weight, str) else X
+        if offset is not None and X.offset is not None:
+            raise ValueError(f"offset was passed, and the {owner} names one; choose one of them")
+        named = {"sample_weight": sample_weight, "offset": offset}
+        return X.change(**{name: one for name, one in named.items() if isinstance(one, str)})
     if target is not None:
         raise ValueError(f"target={target!r} names a column of a file; X is a {type(X).__name__}, so pass y instead")
     return None
 
 
 def as_known_source(
-    X: Any, features: "Features", y: Any = None, sample_weight: Any = None, target: Any = None
+    X: Any, features: "Features", y: Any = None, sample_weight: Any = None, target: Any = None, offset: Any = None
 ) -> SampleSource | None:
     """The same for a fitted model: a table is read by the model's schema, by name, if the model has one."""
     names, schema = column_names(X), features.schema
@@ -60,7 +65,7 @@ def as_known_source(
         # A table that has the features themselves and not their columns was encoded before.
         if needed <= set(names) or not set(features.names) <= set(names):
             X, target = TableSource(X, target), None
-    return as_source(X, y, sample_weight, target)
+    return as_source(X, y, sample_weight, target, offset)
 
 
 @dataclass(frozen=True, eq=False)

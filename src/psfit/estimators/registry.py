@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from psfit.common.arguments import one_of
-from psfit.estimators.targets import Counts, Labels, LogitLabels, Numbers, Target
-from psfit.losses import Hinge, Huber, Logistic, Loss, Poisson, Softmax, Squared, SquaredHinge
+from psfit.estimators.targets import Amounts, Counts, Labels, LogitLabels, Numbers, Target, Totals
+from psfit.losses import Gamma, Hinge, Huber, Logistic, Loss, Poisson, Softmax, Squared, SquaredHinge, Tweedie
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ LOSSES: dict[str, Entry] = {
         Entry(SquaredHinge, Labels, "SparseSVC"),
         Entry(Hinge, Labels, "SparseSVC"),
         Entry(Poisson, Counts, "SparsePoissonRegression"),
+        Entry(Gamma, Amounts, "SparseGammaRegression"),
+        Entry(Tweedie, Totals, "SparseTweedieRegression", {"power": "power"}),
     )
 }
 BUILT_IN = tuple(LOSSES)

@@ -1,27 +1,40 @@
-"""Regression of numbers: squared and Huber loss, and counts with the Poisson loss."""
+"""Regression of numbers: squared and Huber loss; with a log link, the Poisson, Gamma and Tweedie losses."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
-from psfit.common.arguments import POSITIVE, Rule, one_of
+from psfit.common.arguments import POSITIVE, Rule, number, one_of
 from psfit.common.progress import Callback
+from psfit.estimators.constraints import ConstraintArguments
 from psfit.estimators.model import SparseModel
 from psfit.estimators.reading import as_array
 from psfit.estimators.registry import losses_of
 from psfit.problem import Sparsity
 
+POWER = number(
+    "a number from 1 to 2, since other powers have no convex loss with a log link (0 is SparseLinearRegression)",
+    lambda value: 1 <= value <= 2,
+)
+
 
 class _Regressor(RegressorMixin, SparseModel):
     """Targets are numbers, one column for each output."""
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Predicted targets, shaped like y was."""
-        predicted: np.ndarray = self._target.predict(self._predictors(X))
+    def predict(self, X: Any, *, offset: Any = None) -> np.ndarray:
+        """Predicted targets, shaped like y was; a model that was fitted with an `offset` needs one here, too."""
+        predicted: np.ndarray = self._target.predict(self._predictors(X, offset))
         return predicted
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
+        """The share R^2 of the variance of y that the model explains.
+
+        One is perfect; zero is as good as predicting the mean of y for all samples.
+        """
+        return float(self._target.score(as_array(y), self.predict(X, offset=offset), as_array(sample_weight)))
 
     @property
     def coef_(self) -> np.ndarray:
@@ -65,6 +78,7 @@ class SparseLinearRegression(_Regressor):
         warm_start: bool = False,
         verbose: int = 0,
         callback: Callback | None = None,
+        **constraints: Unpack[ConstraintArguments],
     ) -> None:
         super().__init__(
             kappa,
@@ -78,6 +92,7 @@ class SparseLinearRegression(_Regressor):
             warm_start=warm_start,
             verbose=verbose,
             callback=callback,
+            **constraints,
         )
         self.loss = loss
         self.huber_delta = huber_delta
@@ -93,7 +108,27 @@ class SparseLinearRegression(_Regressor):
         return tags
 
 
-class SparsePoissonRegression(_Regressor):
+class _LogLinkRegressor(_Regressor):
+    """The logarithm of the expected target is linear in the features; targets are never negative."""
+
+    def predict(self, X: Any, *, offset: Any = None) -> np.ndarray:
+        """Expected targets ``exp(X coef + intercept + offset)``."""
+        return super().predict(X, offset=offset)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
+        """The share D^2 of the deviance that the model explains, as in scikit-learn's models of such targets.
+
+        One is perfect; zero is as good as predicting the mean of y for all samples.
+        """
+        return super().score(X, y, sample_weight, offset=offset)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+
+class SparsePoissonRegression(_LogLinkRegressor):
     """Regression of counts with a log link and at most kappa nonzero coefficients.
 
     Minimises ``sum exp(eta) - y eta + ||x||^2 / (2 gamma)`` subject to ``||x||_0 <= kappa``, with
@@ -102,18 +137,67 @@ class SparsePoissonRegression(_Regressor):
 
     loss = "poisson"
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Expected counts ``exp(X coef + intercept)``."""
-        return super().predict(X)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share D^2 of the Poisson deviance that the model explains, as in scikit-learn's models of counts.
+class SparseGammaRegression(_LogLinkRegressor):
+    """Regression of positive numbers with a log link and at most kappa nonzero coefficients.
 
-        One is perfect; zero is as good as predicting the mean of y for all samples.
-        """
-        return float(self._target.score(as_array(y), self.predict(X), as_array(sample_weight)))
+    Minimises ``sum y exp(-eta) - log y + eta - 1 + ||x||^2 / (2 gamma)`` subject to ``||x||_0 <= kappa``, with
+    ``eta = X x + intercept``: half the deviance of a Gamma distribution, whose standard deviation is a multiple of its
+    mean. An example is the size of claims.
+    """
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = True
-        return tags
+    loss = "gamma"
+
+
+class SparseTweedieRegression(_LogLinkRegressor):
+    """Regression of numbers that are zero or positive, with a log link and at most kappa nonzero coefficients.
+
+    Minimises half the deviance of a Tweedie distribution with mean ``exp(eta)``, ``eta = X x + intercept``, plus
+    ``||x||^2 / (2 gamma)``, subject to ``||x||_0 <= kappa``. An example is the total of all claims of a policy, which
+    is often zero.
+
+    Parameters
+    ----------
+    power : float from 1 to 2, default=1.5
+        The variance of y is a multiple of this power of its mean. 1 is Poisson regression, 2 is Gamma regression (for
+        positive y). With other powers the problem is not convex; 0 is `SparseLinearRegression`, without a log link.
+    """
+
+    loss = "tweedie"
+
+    def __init__(
+        self,
+        kappa: int | float | None = None,
+        *,
+        gamma: float = 1.0,
+        power: float = 1.5,
+        fit_intercept: bool = True,
+        standardize: bool = False,
+        sparsity: Sparsity = "element",
+        solver: BiCADMM | None = None,
+        grid: GridSpec | Grid | None = None,
+        certify: bool = True,
+        warm_start: bool = False,
+        verbose: int = 0,
+        callback: Callback | None = None,
+        **constraints: Unpack[ConstraintArguments],
+    ) -> None:
+        super().__init__(
+            kappa,
+            gamma=gamma,
+            fit_intercept=fit_intercept,
+            standardize=standardize,
+            sparsity=sparsity,
+            solver=solver,
+            grid=grid,
+            certify=certify,
+            warm_start=warm_start,
+            verbose=verbose,
+            callback=callback,
+            **constraints,
+        )
+        self.power = power
+
+    @classmethod
+    def _rules(cls) -> dict[str, Rule]:
+        return super()._rules() | {"power": POWER}

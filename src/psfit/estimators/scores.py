@@ -39,10 +39,11 @@ def score_held_out(scorer: Any, posed: Posed, folds: Folds, coefs: Tensor, inter
 
 
 def _predictors(posed: Posed, folds: Folds, coefs: Tensor, intercepts: Tensor) -> list[np.ndarray]:
-    """For each split the predictors ``(h, J, c)`` of its test samples, in their order."""
+    """For each split the predictors ``(h, J, c)`` of its test samples, in their order, with their offsets."""
     found: list[list[np.ndarray]] = [[] for _ in folds.test]
-    for split, _, eta in predictors(posed.source, folds.test, coefs, intercepts):
-        found[split].append(eta.cpu().numpy())
+    for split, rows, eta in predictors(posed.source, folds.test, coefs, intercepts):
+        offset = 0.0 if posed.offset is None else posed.offset[rows.cpu().numpy()][:, None]
+        found[split].append(eta.cpu().numpy() + offset)
     empty = np.zeros((0, coefs.shape[1], coefs.shape[3]))
     return [np.concatenate(parts) if parts else empty for parts in found]
 

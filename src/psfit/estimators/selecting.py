@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.common.arguments import BOOLEAN, CALLABLE, GAMMAS, NONE, Rule, integer, one_of, satisfying
 from psfit.common.progress import Callback
 from psfit.estimators.choice import Candidates, Choice
+from psfit.estimators.constraints import ConstraintArguments
 from psfit.estimators.criteria import CRITERIA
 from psfit.estimators.criterion_choice import choose_by_criterion
 from psfit.estimators.cross_validation import cross_validate, name_of
@@ -98,6 +99,7 @@ class SelectingModel(SparseModel):
         certify: bool = True,
         verbose: int = 0,
         callback: Callback | None = None,
+        **constraints: Unpack[ConstraintArguments],
     ) -> None:
         self.kappas = kappas
         self.gammas = gammas
@@ -113,15 +115,23 @@ class SelectingModel(SparseModel):
         self.certify = certify
         self.verbose = verbose
         self.callback = callback
+        self._store_constraints(constraints)
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | int | None = None, groups: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        target: str | int | None = None,
+        offset: Any = None,
+        groups: Any = None,
     ) -> "SelectingModel":
         """Choose the limit and fit the model with it to all samples.
 
         Parameters
         ----------
-        X, y, sample_weight, target :
+        X, y, sample_weight, target, offset :
             As in the plain estimators: arrays, tables, tensors, sparse matrices or files.
         groups : array-like (m,), optional
             Labels of groups, for splitters that keep them together.
@@ -129,7 +139,7 @@ class SelectingModel(SparseModel):
         if self.one_standard_error and self.criterion != "cv":
             raise ValueError(f"one_standard_error needs folds; criterion={self.criterion!r} has no standard errors")
         gammas = read_gammas(self.gammas)
-        posed = self._pose(Given(X, y, sample_weight, target))
+        posed = self._pose(Given(X, y, sample_weight, target, offset))
         kappas = posed.read_limits(self.kappas)
         posed.grid.require_same(
             criterion=self.criterion,

@@ -9,6 +9,7 @@ from torch import Tensor
 from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec, build_grid
 from psfit.common.arguments import BOOLEAN, CALLABLE, GAMMA, GAMMAS, NONE, Rule, instance, integer, number, one_of
+from psfit.estimators.constraints import RULES as CONSTRAINT_RULES
 from psfit.problem import Sparsity
 
 RULES: dict[str, Rule] = {
@@ -23,6 +24,7 @@ RULES: dict[str, Rule] = {
     "warm_start": BOOLEAN,
     "verbose": BOOLEAN | integer(0),
     "callback": CALLABLE | NONE,
+    **CONSTRAINT_RULES,
 }
 
 
@@ -30,8 +32,8 @@ RULES: dict[str, Rule] = {
 class Settings:
     """The problem without the data, on whose features and targets the rest depends.
 
-    `loss` is a name in the registry. `parameters` are those of an estimator, by name; the loss and the target use some
-    of them.
+    `loss` is a name in the registry. `parameters` are those of an estimator, by name; the loss, the target and the
+    constraints use some of them.
     """
 
     loss: str

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.common.arguments import NONE, integer, number, satisfying
 from psfit.common.progress import Callback
+from psfit.estimators.constraints import ConstraintArguments, add_parameters, complete_arguments
 from psfit.estimators.display import add_label, require_complete, show_progress
 from psfit.estimators.folds import Folds
 from psfit.estimators.posing import Given, Posed, pose_samples
@@ -29,6 +30,7 @@ THRESHOLD = number("a number above 0.5 and at most 1", lambda value: 0.5 < value
 SEED = integer(0) | NONE
 
 
+@add_parameters
 def stability_selection(
     X: Any,
     y: Any = None,
@@ -41,6 +43,7 @@ def stability_selection(
     random_state: int | None = None,
     sample_weight: Any = None,
     target: str | int | None = None,
+    offset: Any = None,
     fit_intercept: bool = True,
     standardize: bool = False,
     sparsity: Sparsity = "element",
@@ -48,6 +51,7 @@ def stability_selection(
     grid: GridSpec | Grid | None = None,
     verbose: int = 0,
     callback: Callback | None = None,
+    **constraints: Unpack[ConstraintArguments],
 ) -> Stability:
     """Fit to many random halves of the samples, and count which features are chosen.
 
@@ -55,7 +59,7 @@ def stability_selection(
 
     Parameters
     ----------
-    X, y, sample_weight, target :
+    X, y, sample_weight, target, offset :
         As in `SparseModel.fit`.
     kappas : iterable of int, optional
         The limits. The frequency of a feature is the highest one over the limits. By default 1, 2, ..., at most 50.
@@ -71,6 +75,8 @@ def stability_selection(
         1 shows the progress.
     callback : callable or None
         Called with a `psfit.Progress`; if it returns True, `StoppedError` is raised.
+    include, exclude, count_included, lower, upper, positive, groups, kappa_counts, at_most, heredity, parents :
+        Constraints on coefficients, as in the estimators.
 
     Returns
     -------
@@ -82,13 +88,14 @@ def stability_selection(
     random_state = SEED("random_state", random_state)
     problem: dict[str, Any] = {"gamma": gamma, "fit_intercept": fit_intercept}
     problem |= {"standardize": standardize, "sparsity": sparsity}
-    settings = Settings(check_loss(loss), **problem)
+    completed = complete_arguments(constraints, "stability_selection")
+    settings = Settings(check_loss(loss), **problem, parameters=completed)
     arguments = {"solver": solver, "grid": grid, "verbose": verbose, "callback": callback}
     posed = pose_samples(
         settings,
         "stability_selection",
-        Given(X, y, sample_weight, target),
-        start_grid(RULES, problem | arguments, X),
+        Given(X, y, sample_weight, target, offset),
+        start_grid(RULES, problem | arguments | completed, X),
     )
     limits = posed.read_limits(kappas)
     posed.grid.require_same(kappas=limits, resamples=resamples, random_state=random_state)

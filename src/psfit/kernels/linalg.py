@@ -23,6 +23,7 @@ CLOSE = 0.3
 
 Evaluation = tuple[Tensor, Tensor, Tensor]
 Agreement = Callable[..., tuple[Tensor, ...]]
+Direction = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def cholesky(H: Tensor) -> Tensor:
@@ -111,6 +112,7 @@ def newton(
     give_up: float = float("inf"),
     least_pivot: float = 0.0,
     agree: Agreement = keep_own,
+    direct: Direction | None = None,
 ) -> NewtonResult:
     """Damped Newton's method for a batch of convex problems.
 
@@ -133,6 +135,9 @@ def newton(
     agree : callable
         Gives all ranks the same numbers, if several ranks make the same steps: see `Grid.agree`. Values must be the
         same on all ranks, too.
+    direct : callable, optional
+        ``x, gradient, Hessian -> direction``, where the direction of Newton's method does not serve: with constraints
+        it leads to the minimum of the model within them.
     """
     damping = x.new_zeros(len(x))
     ended = torch.zeros_like(damping, dtype=torch.bool)
@@ -142,7 +147,11 @@ def newton(
         current, gradient, hessian = evaluation
         scale = current.abs()
         factor = cholesky(hessian)
-        direction = -torch.cholesky_solve(gradient.unsqueeze(-1), factor).squeeze(-1)
+        direction = (
+            -torch.cholesky_solve(gradient.unsqueeze(-1), factor).squeeze(-1)
+            if direct is None
+            else direct(x, gradient, hessian)
+        )
         direction, decrement = agree(direction, -(gradient * direction).sum(dim=-1))
         residual = (decrement.clamp(min=0) / scale.clamp(min=torch.finfo(x.dtype).tiny)).sqrt()
         at_rounding = (residual < torch.finfo(x.dtype).eps ** 0.5) & (residual > previous / 4)
@@ -154,7 +163,11 @@ def newton(
         previous = residual
         if bool((damping > 0).any()):
             shifted = hessian + torch.diag_embed(damping.unsqueeze(-1) * _diagonal_unit(hessian))
-            direction = -solve_spd(shifted, gradient.unsqueeze(-1)).squeeze(-1)
+            direction = (
+                -solve_spd(shifted, gradient.unsqueeze(-1)).squeeze(-1)
+                if direct is None
+                else direct(x, gradient, shifted)
+            )
             direction, decrement = agree(direction, -(gradient * direction).sum(dim=-1))
         # The full step is almost always accepted, so the next point is evaluated with its Hessian at once.
         ahead = evaluate(x + direction)

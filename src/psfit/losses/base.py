@@ -73,6 +73,10 @@ class Loss(ABC):
     def conjugate(self, a: Tensor, b: Tensor) -> Tensor:
         """``sup_eta a'eta - loss(eta; b)``; infinite outside its closed domain. Shaped like `value`."""
 
+    def conjugate_sizes(self, a: Tensor, b: Tensor) -> Tensor:
+        """Sizes ``(m, c)`` of the terms that `conjugate` adds up: its rounding errors are a few units of them."""
+        return a.abs() * (1 + b.abs()) + a.square()
+
     def nearest_slope(self, a: Tensor, b: Tensor) -> Tensor:
         """The slopes ``a (m, c)``, moved into the domain of the conjugate if rounding has left them outside."""
         return a

@@ -39,7 +39,7 @@ def search_candidates(inst: Instance, find: Find, start: Tensor | None, store: S
     """
     inst.watch.begin("the choice of candidates")
     order = rank_features(inst, start)
-    index = order[: inst.costs.first_candidates].sort().values
+    index = _with_parents(inst, _take_first(inst, order, inst.costs.first_candidates))
     begin = None if start is None else inst.pick_rows(start, index)
     first = find(inst.restrict(index), begin, None, None if store is None else store.inside("candidates"))
     best = _fill(inst, first, index)
@@ -49,7 +49,7 @@ def search_candidates(inst: Instance, find: Find, start: Tensor | None, store: S
             break
         newcomers = _find_newcomers(inst, best, index, thorough)
         if len(newcomers):
-            index = _add_newcomers(inst, best.Z, newcomers, index, order)
+            index = _with_parents(inst, _add_newcomers(inst, best.Z, newcomers, index, order))
             known = torch.stack([inst.pick_rows(Z, index) for Z in best.Z])
             found = find(inst.restrict(index), None, known, None)
             if found.objective < best.objective - inst.resolution * abs(best.objective):
@@ -76,7 +76,22 @@ def _add_newcomers(inst: Instance, Z: Tensor, newcomers: Tensor, index: Tensor, 
     priority[newcomers] = p + torch.arange(len(newcomers), device=order.device)
     priority[(Z[:, :p] != 0).any(dim=2).any(dim=0)] = 0
     size = min(inst.sizes.column_room, len(index) + len(newcomers))
-    return priority.argsort(stable=True)[:size].sort().values
+    return _take_first(inst, priority.argsort(stable=True), size)
+
+
+def _take_first(inst: Instance, order: Tensor, count: int) -> Tensor:
+    """The features of the first items in an order of features; always enough items for two supports."""
+    return inst.items.take_first(order, count, 2 * inst.items.count_within(max(inst.problem.kappa)))
+
+
+def _with_parents(inst: Instance, index: Tensor) -> Tensor:
+    """Sorted features and the parents of those that need some."""
+    parents, wanted = dict(inst.problem.constraints.parents), index.tolist()
+    found = set(wanted)
+    while wanted:
+        new = {parent for feature in wanted for parent in parents.get(feature, ())} - found
+        wanted, found = list(new), found | new
+    return index if len(found) == len(index) else torch.tensor(sorted(found), device=index.device)
 
 
 def rank_features(inst: Instance, start: Tensor | None) -> Tensor:
@@ -123,7 +138,10 @@ def _score_slopes(inst: Instance, part: Instance, Z: Tensor, problem: int, value
     slope = inst.source.weight * optimal_slopes(part, problem, _support(part, own, problem), fit)
     local = inst.source.matrix.rmv(slope.to(inst.source.matrix.dtype)).double()
     gradient = inst.grid.nodes.total(local) + inst.ridge * Z[:, outputs]
-    size = gradient[: inst.items.features].square().amax(dim=1).cpu()
+    if inst.box is not None:
+        gradient = -inst.box.select_outputs(outputs).clip_signs(-gradient)
+    size = gradient[: inst.items.features].square().amax(dim=1)
+    size = inst.items.mean_rows(size).cpu()
     return size / size.max().clamp(min=torch.finfo(size.dtype).tiny)
 
 
@@ -133,14 +151,15 @@ def _score_newcomers(inst: Instance, part: Instance, Z: Tensor, problem: int, va
     chosen = _support(inst, Z, problem)
     fitted = Fit(Z, value, 0.0, _slopes_at(part, problem, inst.pick_rows(Z, index)))
     for features, block in _split_features(inst, chosen):
-        support = inst.items.by_feature(chosen)[features].flatten()
+        support = chosen[inst.items.items_of(features)]
         objective = DataObjective(block, problem)
         model = objective.model(replace(fitted, Z=inst.pick_rows(Z, features)), support)
-        width = len(support) // len(features)
         for scores, _, newcomers in objective.domain.swap_scores(model, support):
             if scores.numel():
-                best_gain = (scores.amax(dim=0) / max(abs(value), 1e-300)).cpu()
-                gains.scatter_reduce_(0, features[newcomers // width].cpu(), best_gain, "amax")
+                best_gain = scores.new_full((block.items.size,), -torch.inf)
+                best_gain[newcomers] = scores.amax(dim=0) / max(abs(value), 1e-300)
+                by_feature = block.items.by_feature(best_gain).amax(dim=1)
+                gains.scatter_reduce_(0, features.cpu(), by_feature.cpu(), "amax")
     return gains
 
 
@@ -166,8 +185,10 @@ def _split_features(inst: Instance, chosen: Tensor) -> Iterator[tuple[Tensor, In
     if width >= p:
         yield all_features, inst
         return
-    for start in range(0, p, width):
-        taken = inside.clone()
-        taken[start : start + width] = True
+    # The features of an item stay together.
+    numbers = inst.items.by_feature(torch.arange(len(chosen), device=chosen.device))[:, 0]
+    width = max(1, round(width * inst.items.per_feature))
+    for start in range(0, len(chosen), width):
+        taken = inside | ((numbers >= start) & (numbers < start + width))
         features = taken.nonzero().flatten()
         yield features, inst.restrict(features)

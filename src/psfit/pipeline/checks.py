@@ -25,7 +25,15 @@ def require_same_answers(grid: Grid, coef: Tensor, objectives: Tensor) -> None:
         )
 
 
-def require_served(inst: Instance, exact: bool) -> None:
-    """Refuse a problem whose restrictions on supports some stage of the run cannot handle."""
-    if exact and (inst.domain.decided or not inst.domain.counts_only):
-        raise ValueError("exact=True: branch and bound knows no restriction but kappa; leave exact off")
+def require_served(inst: Instance) -> None:
+    """Refuse to list close supports where their sizes differ: listed supports have exactly kappa items."""
+    if inst.domain.weights is not None:
+        raise ValueError(
+            "near-optimal models need a kappa that counts groups: where it counts their features, supports have "
+            "different sizes"
+        )
+    if inst.domain.heredity is not None:
+        raise ValueError(
+            "heredity: near-optimal models are listed for supports of kappa features, and with heredity smaller ones "
+            "count, too; leave heredity out"
+        )

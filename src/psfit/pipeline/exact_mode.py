@@ -3,17 +3,21 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from psfit.certificate import Proof, Standing, prove
+from psfit.certificate.exact import has_small_form
+from psfit.certificate.newton_relaxation import serves
 from psfit.common.status import Status
 from psfit.pipeline.answers import Answers
 from psfit.pipeline.proofs import Proofs
 from psfit.problem.instance import Instance
 from psfit.search.refit import optimal_slopes, refit
 
-# The most numbers in the open nodes of a search tree together.
+# The most numbers in the open nodes of a search tree together; on a GPU the share of its memory that they may fill.
 MOST_STORED = 250_000_000
+MEMORY_SHARE = 1 / 8
 
 
 def close_gap(inst: Instance, answers: Answers, gap_tol: float) -> tuple[Answers, Proofs, Status]:
@@ -46,8 +50,11 @@ def close_gap(inst: Instance, answers: Answers, gap_tol: float) -> tuple[Answers
 
 def count_open(inst: Instance) -> float:
     """About how many tree nodes may wait: each keeps coefficients, multipliers, masks and, without a form, slopes."""
-    node_size = inst.source.matrix.shape[1] * len(inst.items.outputs_of(0)) * 3 + inst.sizes.most_rows
-    return MOST_STORED / node_size
+    slopes = 0 if has_small_form(inst) or serves(inst) else inst.sizes.most_rows
+    device, node_size = inst.ridge.device, inst.source.matrix.shape[1] * len(inst.items.outputs_of(0)) * 3 + slopes
+    if device.type == "cpu":
+        return MOST_STORED / node_size
+    return MEMORY_SHARE * torch.cuda.get_device_properties(device).total_memory / (8 * node_size)
 
 
 def fit_supports(inst: Instance, number: int, Z: Tensor) -> Callable[[Tensor], tuple[float, Tensor]]:

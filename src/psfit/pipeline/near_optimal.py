@@ -52,7 +52,7 @@ def find_close_supports(
     watch = task.start_watch(callback, 1, keyboard=True)
     with watch.catch_signals():
         inst = task.pose(watch)
-        require_served(inst, True)
+        require_served(inst)
         Z = inst.coordinates.from_user(*answer).double()
         found = float(inst.objective(Z))
         if not abs(found - objective) <= SAME * max(abs(objective), 1.0):

@@ -19,7 +19,8 @@ from psfit.data.raw_form import RawForm
 from psfit.pipeline.checks import require_finite
 from psfit.pipeline.run import run
 from psfit.pipeline.task import Task, agree_on_task
-from psfit.problem import Items, Problem
+from psfit.problem import NO_CONSTRAINTS, Constraints, Items, Problem
+from psfit.problem.demands import count_extra, most_counted, require_feasible
 from psfit.problem.instance import Instance
 
 KAPPAS = several("a sequence of integers of at least 1", integer(1, floats=True))
@@ -60,7 +61,7 @@ def solve_path(
     with a `Progress`. If it returns True, or the time limit is reached, or at Ctrl-C with `keyboard`, the best supports
     so far are refitted and returned. Paths have no exact mode and no checkpoints.
     """
-    limits = check_kappas(kappas, problem.items(source.matrix.shape[1], source.outputs))
+    limits = check_kappas(kappas, problem.items(source.matrix.shape[1], source.outputs), problem.constraints)
     task = agree_on_task(
         widen(problem, source, limits),
         source,
@@ -97,14 +98,16 @@ def run_path(
             return [_solve_gamma(inst.at_gamma(gamma), limits, task) for gamma in gammas]
 
 
-def check_kappas(kappas: Iterable[int], items: Items) -> tuple[int, ...]:
+def check_kappas(kappas: Iterable[int], items: Items, demands: Constraints = NO_CONSTRAINTS) -> tuple[int, ...]:
     """The limits, rising; or an error that says what is wrong with them."""
     rising = tuple(sorted(set(KAPPAS("kappas", kappas))))
-    if rising[-1] > items.size:
+    most = most_counted(items, demands)
+    if rising[-1] > most:
         raise ValueError(
-            f"kappas={describe(list(rising))} must lie between 1 and {items.size}, the number of items with "
-            f"n_features={items.features}"
+            f"kappas={describe(list(rising))} must lie between 1 and {most}, the number of items with "
+            f"n_features={items.features}" + ("" if demands.is_empty else " that the other demands allow")
         )
+    require_feasible(items, rising[0] + count_extra(items, demands), demands)
     return rising
 
 
@@ -113,7 +116,7 @@ def _solve_gamma(inst: Instance, limits: Sequence[int], task: Task) -> Points:
     outcome = run(inst, limits, task)
     inst.watch.reporter.report(done=len(limits), total=len(limits))
     answers = outcome.answers
-    users = [inst.coordinates.to_user(Z) for Z in answers.Z]
+    users = [inst.to_user(Z) for Z in answers.Z]
     coefs, intercepts = (torch.stack(parts) for parts in zip(*users, strict=True))
     # Objectives of a brief path are not exact, and they are not used.
     require_finite(coefs, intercepts, *([] if task.brief else [answers.objectives]))

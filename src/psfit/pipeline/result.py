@@ -63,6 +63,10 @@ class Result:
         What each kind of start led to: its `kind`, the number of its `problem`, the objective on its support (`start`)
         and after the search from there (`end`). Of the kind "restarts" are searches from perturbations of the best
         support, of the kind "all supports" are fits on all supports, where they are few.
+    constraints : tuple of str
+        The constraints on the coefficients besides kappa, in words.
+    counted : str
+        What kappa counts, where constraints change that.
     """
 
     coef: np.ndarray
@@ -88,6 +92,8 @@ class Result:
     passes: float
     history: tuple[Record, ...] = field(repr=False, default=())
     starts: tuple[Contribution, ...] = field(repr=False, default=())
+    constraints: tuple[str, ...] = ()
+    counted: str = ""
 
     @property
     def objective(self) -> float:
@@ -164,7 +170,7 @@ class Result:
         p, c = self.coef.shape
         shown = ", ".join(str(j) for j in self.support[:12]) + (", ..." if len(self.support) > 12 else "")
         limit = str(self.kappa[0]) if len(set(self.kappa)) == 1 else str(list(self.kappa))
-        unit = "rows" if self.sparsity == "feature" and c > 1 else "nonzero coefficients"
+        unit = self.counted or ("rows" if self.sparsity == "feature" and c > 1 else "nonzero coefficients")
         each = f" in each of {len(self.kappa)} problems" if len(self.kappa) > 1 else ""
         outputs = f" x {c} outputs" if c > 1 else ""
         reading, refit, found = self._describe_reading(), self._describe_refit(), self._describe_starts()
@@ -175,6 +181,7 @@ class Result:
                 f"  objective  {self.objective:.8g}",
                 f"  proved     {self._describe_proof()}",
                 f"  support    {len(self.support)} features, at most {limit} {unit}{each}: {shown}",
+                *(f"  subject to {text}" for text in self.constraints),
                 *([f"  found by   {found}"] if found else []),
                 f"  iterations {self.n_iter} in {self.seconds:.2f} s, local solver {self.local}{reading}",
                 f"  status     {self.status.name}: {self.status.value}",

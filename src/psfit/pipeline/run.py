@@ -11,7 +11,6 @@ from psfit.kernels import cpu
 from psfit.kernels.cpu.threads import use_one_thread
 from psfit.pipeline.answers import Answers
 from psfit.pipeline.candidates import search_candidates
-from psfit.pipeline.checks import require_served
 from psfit.pipeline.exact_mode import close_gap
 from psfit.pipeline.one_limit import OneLimit, OneLimitSearch
 from psfit.pipeline.proofs import OneLimitProver, Proofs, Prover, SeveralLimitsProver
@@ -58,8 +57,9 @@ def run(
     store : Store, optional
         Where checkpoints of a single limit are kept.
     """
-    require_served(inst, task.exact)
     _prepare_kernels(inst)
+    # Limits of the user count what the user's kappa counts; from here on they count all items of a support.
+    kappas = None if kappas is None else [kappa + inst.extra for kappa in kappas]
     numbers = inst.samples * len(inst.ridge)
     with use_one_thread(numbers <= SMALL and numbers * len(inst.ridge) <= SMALL_PRODUCT):
         return _run_stages(inst, kappas, task, start, store)
@@ -113,7 +113,8 @@ def _prepare_kernels(inst: Instance) -> None:
         names = ["sparsify", "summarise"]
         names += [] if loss.quadratic else ["weighted_gram", "support_sums"]
         names += ["perspective"] if inst.costs.uses_form else ["node_models"] if loss.smooth and not loss.joint else []
-        names += ["swaps"] if inst.items.width == 1 else ["block_swaps"]
+        swaps = "bounded_swaps" if inst.box is not None else "swaps"
+        names += ["block_swaps"] if inst.items.in_blocks else [swaps]
         cpu.prepare(names, lambda: inst.watch.begin("the compilation of kernels, once on this machine"))
 
 

@@ -89,6 +89,7 @@ class SeveralLimitsSearch:
     ) -> None:
         self.inst, self.number, self.kappas, self.starts, self.task = inst, number, kappas, starts, task
         self.objective = objective_of(inst, number)
+        self.objective.limits = kappas
         # What kinds of starts contribute is recorded for single limits only.
         self.contributions: list[Contribution] = []
         self.found: dict[int, SupportFit] = {}

@@ -14,6 +14,7 @@ from psfit.pipeline.result import Result
 from psfit.pipeline.run import Outcome, run
 from psfit.pipeline.task import agree_on_task
 from psfit.problem import Problem
+from psfit.problem.constraint_words import describe_constraints, describe_count
 from psfit.problem.instance import Instance
 
 
@@ -67,7 +68,7 @@ def solve(
 def _describe(inst: Instance, outcome: Outcome) -> Result:
     """The result; refused if its numbers are not finite or differ between ranks."""
     answers, proofs, problem, grid = outcome.answers, outcome.proofs, inst.problem, inst.grid
-    coef, intercept = inst.coordinates.to_user(answers.Z[0])
+    coef, intercept = inst.to_user(answers.Z[0])
     require_finite(coef, intercept, answers.objectives)
     require_same_answers(grid, coef, answers.objectives)
     return Result(
@@ -75,7 +76,7 @@ def _describe(inst: Instance, outcome: Outcome) -> Result:
         intercept=intercept.cpu().numpy(),
         objectives=answers.objectives[0].numpy(),
         lower_bounds=proofs.lower_bounds[0],
-        kappa=problem.kappa,
+        kappa=tuple(kappa - inst.extra for kappa in problem.kappa),
         loss=problem.loss.name,
         sparsity=problem.sparsity,
         samples=inst.samples,
@@ -94,4 +95,6 @@ def _describe(inst: Instance, outcome: Outcome) -> Result:
         passes=inst.source.matrix.rows_read / inst.source.matrix.shape[0],
         history=answers.iteration.history,
         starts=answers.contributions,
+        constraints=describe_constraints(problem.constraints),
+        counted=describe_count(problem.constraints),
     )

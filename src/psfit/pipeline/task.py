@@ -114,6 +114,7 @@ def _require_same_settings(task: Task, others: dict[str, object]) -> None:
         sparsity=problem.sparsity,
         fit_intercept=problem.fit_intercept,
         standardize=problem.standardize,
+        constraints=problem.constraints.signature,
         solver=replace(solver, checkpoint=None, local=None, interruptible=False),
         local=getattr(solver.local, "name", solver.local),
         checkpoint=solver.checkpoint is not None,

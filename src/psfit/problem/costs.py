@@ -44,7 +44,7 @@ class Costs:
     """The choices for a problem on a grid; the matrix has `features` columns and, if fitted, the intercept's.
 
     `form_known` tells whether the nodes' quadratic forms were made while the data were read, `outputs` how many outputs
-    a problem has.
+    a problem has, and `item_features` how many features an item has on average.
     """
 
     problem: Problem
@@ -54,6 +54,7 @@ class Costs:
     sizes: Sizes
     form_known: bool
     outputs: int = 1
+    item_features: int = 1
 
     @property
     def tall(self) -> bool:
@@ -128,13 +129,14 @@ class Costs:
     @property
     def first_candidates(self) -> int:
         """How many features are fitted when not all of them can be."""
-        return min(self.features, self.sizes.column_room, 4 * sum(set(self.problem.kappa)) + 50)
+        wanted = (4 * sum(set(self.problem.kappa)) + 50) * self.item_features
+        return min(self.features, self.sizes.column_room, wanted)
 
     @property
     def uses_candidates(self) -> bool:
         """Whether only a few candidate columns are fitted: all columns are too many, and the few fit in memory."""
         few = self.first_candidates
-        enough = 2 * sum(set(self.problem.kappa)) <= few
+        enough = 2 * sum(set(self.problem.kappa)) * self.item_features <= few
         too_many = self.columns_out_of_reach or (not self.uses_form and not self.product_is_cheap)
         return too_many and enough and few <= min(self.features // 2, self.sizes.column_room)
 

@@ -3,13 +3,6 @@
 It gives three things: the minimiser of a quadratic form on a support, the scores of exchanges, and the conjugate of the
 ridge over all supports that are still allowed. The search uses the first two, the bounds use the third. A further
 constraint on the coefficients, such as a bound, changes these three here and nothing elsewhere.
-
-The conjugate is that of the perspective, the strongest convex relaxation of "at most kappa items, each with a ridge".
-For items with ridges ``r`` it gives every item a share ``s_j`` in [0, 1] of the limit, and its value is
-
-    1/2 min { sum_j r_j x_j^2 / s_j :  0 <= s <= 1,  sum_j s_j <= kappa }.
-
-Its conjugate at ``g`` is the sum of the kappa largest scores ``g_j^2 / (2 r_j)``.
 """
 
 from collections.abc import Iterator
@@ -20,8 +13,13 @@ import torch
 from torch import Tensor
 
 from psfit.data.quadratic_form import Minimum, QuadraticForm
+from psfit.kernels.box_minimum import minimise_in_box
+from psfit.kernels.linalg import cholesky, smallest_pivot
+from psfit.problem import completion, perspective
+from psfit.problem.box import CoefficientBox
 from psfit.problem.exchanges import score_additions, score_swaps
-from psfit.problem.items import Items, OutputItems
+from psfit.problem.heredity import Heredity
+from psfit.problem.items import Items
 from psfit.problem.local_model import LocalModel
 
 
@@ -41,6 +39,10 @@ class Domain:
         The group of each item; -1 for items without a group.
     most : Tensor (groups,) of integers, optional
         How many items of each group a support may have.
+    heredity : Heredity, optional
+        Which items need others in the support.
+    box : CoefficientBox, optional
+        Bounds on the coefficients of all outputs.
     """
 
     items: Items
@@ -49,6 +51,8 @@ class Domain:
     left: Tensor
     group: Tensor | None = None
     most: Tensor | None = None
+    heredity: Heredity | None = None
+    box: CoefficientBox | None = None
 
     @classmethod
     def of(cls, items: Items, limit: Tensor | int, device: torch.device) -> "Domain":
@@ -61,7 +65,17 @@ class Domain:
     @property
     def limit(self) -> Tensor:
         """How many items a support may have, ``(B, 1)``."""
-        return self.left + self.inside.sum(dim=1, keepdim=True)
+        return self.left + self.weigh(self.inside)
+
+    @cached_property
+    def weights(self) -> Tensor | None:
+        """What each item takes of the limit ``(size,)``; None where items are counted."""
+        weights = self.items.weights
+        return None if weights is None else weights.to(self.inside.device)
+
+    def weigh(self, chosen: Tensor) -> Tensor:
+        """What the items ``chosen (..., size)`` take of the limit, ``(..., 1)``."""
+        return (chosen if self.weights is None else chosen * self.weights).sum(dim=-1, keepdim=True)
 
     @cached_property
     def decided(self) -> bool:
@@ -71,24 +85,53 @@ class Domain:
     @property
     def counts_only(self) -> bool:
         """Whether supports are restricted only by a limit and by decided items. Bounds know no other rule."""
-        return self.group is None
+        return self.group is None and self.heredity is None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether supports are restricted only by a limit, and coefficients by nothing."""
+        return self.counts_only and self.box is None and not self.decided
 
     def with_groups(self, group: Tensor, most: Tensor) -> "Domain":
         """The supports with at most ``most (groups,)`` items of each group; ``group (size,)`` is -1 for no group."""
         return replace(self, group=group, most=most)
 
-    def restrict(self, index: Tensor) -> "Domain":
-        """The domain of some of the items ``(k,)``; the others are outside."""
-        items = self.items
-        # Some entries of several outputs are no table any more, only a list.
-        listed = items.size > items.features
+    def to(self, device: torch.device) -> "Domain":
+        """The same on another device."""
+        heredity, box = self.heredity, self.box
         return replace(
             self,
-            items=OutputItems(len(index), 1, items.free) if listed else replace(items, features=len(index)),
-            inside=self.inside[:, index],
-            outside=self.outside[:, index],
-            group=None if self.group is None else self.group[index],
+            inside=self.inside.to(device),
+            outside=self.outside.to(device),
+            left=self.left.to(device),
+            group=None if self.group is None else self.group.to(device),
+            most=None if self.most is None else self.most.to(device),
+            heredity=None if heredity is None else heredity.to(device),
+            box=None if box is None else CoefficientBox(box.low.to(device), box.high.to(device)),
         )
+
+    def restrict(self, index: Tensor) -> "Domain":
+        """The domain of some of the items ``(k,)``; the others are outside."""
+        outside, heredity = self.outside[:, index], None
+        if self.heredity is not None:
+            heredity, lacking = self.heredity.restrict(index)
+            outside = outside | lacking
+        return replace(
+            self,
+            items=self.items.select(index),
+            inside=self.inside[:, index],
+            outside=outside,
+            group=None if self.group is None else self.group[index],
+            heredity=heredity,
+            box=None if self.box is None else self._restrict_box(self.box, index),
+        )
+
+    def _restrict_box(self, box: CoefficientBox, index: Tensor) -> CoefficientBox:
+        if self.items.size <= self.items.features:
+            return box.select_rows(self.items.features_of(index))
+        # Some entries of several outputs are no table any more, only a list.
+        low, high = (self.items.pack(part)[0][index].unsqueeze(1) for part in (box.low, box.high))
+        return CoefficientBox(low, high)
 
     def find_closed(self, chosen: Tensor) -> Tensor:
         """Items ``(size,)`` whose group is full in a support ``chosen (size,)``."""
@@ -106,7 +149,7 @@ class Domain:
 
     def decide(self, inside: Tensor, outside: Tensor) -> "Domain":
         """The domain with the same limits and these items, ``(B, size)``, inside and outside."""
-        return replace(self, inside=inside, outside=outside, left=self.limit - inside.sum(dim=1, keepdim=True))
+        return replace(self, inside=inside, outside=outside, left=self.limit - self.weigh(inside))
 
     def select(self, index: Tensor) -> "Domain":
         """Some rows of the batch."""
@@ -115,7 +158,9 @@ class Domain:
     def allows(self, support: Tensor) -> bool:
         """Whether a batch of one allows the items ``support (size,)``."""
         misses, exceeds = self.inside[0] & ~support, self.outside[0] & support
-        if bool(misses.any() | exceeds.any()) or int(support.sum()) > int(self.limit):
+        if bool(misses.any() | exceeds.any()) or int(self.weigh(support)) > int(self.limit):
+            return False
+        if self.heredity is not None and bool(self.heredity.find_missing(support).any()):
             return False
         return self.group is None or self._groups_allow(support)
 
@@ -128,36 +173,82 @@ class Domain:
     def fill(self, chosen: Tensor, keys: Tensor, count: int) -> Tensor:
         """A support ``chosen (size,)`` with further items of a batch of one: those with the largest ``keys (size,)``.
 
-        At most `count` items are added, none with a key of minus infinity; ties go to the smaller index.
+        The items that are added take at most `count` of the limit. None has a key of minus infinity; ties go to the
+        smaller index.
         """
         keys = torch.where(chosen | self.outside[0], -torch.inf, keys)
-        if self.group is not None:
-            return self._fill_groups(chosen, keys, count)
+        if self.weights is not None or not self.counts_only:
+            return completion.fill_in_turn(self, chosen, keys, count)
         order = keys.argsort(descending=True, stable=True)[:count]
         return chosen.index_fill(0, order[keys[order] > -torch.inf], True)
 
-    def _fill_groups(self, chosen: Tensor, keys: Tensor, count: int) -> Tensor:
-        """One item after the other, since each may close its group."""
-        for _ in range(count):
-            keys = torch.where(chosen | self.find_closed(chosen), -torch.inf, keys)
-            best = int(keys.argmax())
-            if keys[best] == -torch.inf:
+    def tighten(self) -> tuple["Domain", Tensor]:
+        """Decide items that the decided ones force in or out; tell which rows ``(B,)`` are still possible."""
+        inside, outside = self.inside, self.outside
+        while not self.counts_only:
+            more_inside, more_outside = inside, outside
+            if self.heredity is not None:
+                more_inside, more_outside = self.heredity.tighten(inside, outside)
+            if self.group is not None and self.most is not None:
+                full = (self._count_groups(more_inside) >= self.most)[:, self.group.clamp(min=0)] & (self.group >= 0)
+                more_outside = more_outside | (full & ~more_inside)
+            if torch.equal(more_inside, inside) and torch.equal(more_outside, outside):
                 break
-            chosen = chosen.index_fill(0, torch.tensor([best], device=chosen.device), True)
-        return chosen
+            inside, outside = more_inside, more_outside
+        domain = self.decide(inside & ~outside, outside)
+        possible = ~(inside & outside).any(dim=1) & (domain.left.squeeze(1) >= 0)
+        possible = possible & self.obeys_groups(domain.inside)
+        if self.heredity is not None:
+            # A child whose parents are open needs a place for one of them.
+            waits = self.heredity.find_missing(domain.inside).any(dim=1)
+            possible = possible & ~(waits & (domain.left.squeeze(1) <= 0))
+        return domain, possible
 
     def largest(self, packed: Tensor) -> Tensor:
         """Supports ``(B, size)`` of the largest magnitudes in ``packed (B, size)``."""
-        numbers = torch.arange(len(packed), device=packed.device)
+        return self.choose(packed.abs())
+
+    def choose(self, keys: Tensor) -> Tensor:
+        """Supports ``(B, size)`` of the items with the largest ``keys (B, size)``."""
+        numbers = torch.arange(len(keys), device=keys.device)
         rows, lefts = [self.select(number) for number in numbers.split(1)], self.left.flatten().tolist()
-        filled = [
-            row.fill(row.inside[0], size, left) for row, size, left in zip(rows, packed.abs(), lefts, strict=True)
-        ]
-        return torch.stack(filled)
+        return torch.stack(
+            [row.fill(row.inside[0], key, left) for row, key, left in zip(rows, keys, lefts, strict=True)]
+        )
+
+    def obeys_groups(self, supports: Tensor) -> Tensor:
+        """Whether supports ``(B, size)`` have at most as many items of each group as allowed, ``(B,)``."""
+        if self.group is None or self.most is None:
+            return torch.ones_like(supports[:, 0])
+        return (self._count_groups(supports) <= self.most).all(dim=1)
+
+    def _count_groups(self, supports: Tensor) -> Tensor:
+        """How many items of each group supports ``(B, size)`` have, ``(B, groups)``."""
+        assert self.group is not None
+        assert self.most is not None
+        counts = torch.zeros(len(supports), len(self.most) + 1, dtype=torch.long, device=supports.device)
+        return counts.index_add(1, self.group + 1, supports.long())[:, 1:]
 
     def minimise(self, form: QuadraticForm, chosen: Tensor) -> Minimum:
         """The minimiser of a form over the items ``chosen (size,)`` and the rows that are not counted."""
-        return form.minimise(self.items.rows_of(chosen))
+        rows = self.items.rows_of(chosen)
+        return form.minimise(rows) if self.box is None else self._minimise_in_box(form, rows)
+
+    def _minimise_in_box(self, form: QuadraticForm, rows: Tensor) -> Minimum:
+        """Every output on its own, since the outputs of a form are independent."""
+        assert self.box is not None
+        H, q = form.block(rows), form.Q[rows]
+        low, high = self.bounds_of(rows)
+        columns = [minimise_in_box(H, *column) for column in zip(q.T, low.T, high.T, strict=True)]
+        x = torch.stack(columns, dim=1) if columns else q
+        value = float(form.constant.sum() + (x * (0.5 * (H @ x) - q)).sum())
+        return Minimum(rows, x, value, float(smallest_pivot(cholesky(H), H)) if len(rows) else 1.0)
+
+    def bounds_of(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The bounds ``(k, c)`` of some rows of the coefficients; intercepts have none."""
+        assert self.box is not None
+        low, high = self.box.with_free(self.items.free)
+        return low[rows], high[rows]
 
     def swap_scores(self, model: LocalModel, chosen: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Gains of all exchanges that keep a support ``chosen (size,)`` allowed; see `exchanges.score_swaps`.
@@ -166,7 +257,7 @@ class Domain:
         """
         kept = self.inside[0] if self.decided else None
         closed = None if self.group is None else self.find_closed(chosen)
-        for gains, leaving, joining in score_swaps(model, kept, self._newcomers(chosen), self.items.width > 1):
+        for gains, leaving, joining in score_swaps(model, kept, self._newcomers(chosen), self.items, self.box):
             if closed is not None and self.group is not None:
                 same = self.group[leaving].unsqueeze(1) == self.group[joining]
                 gains = torch.where(closed[joining] & ~same, -torch.inf, gains)
@@ -174,7 +265,7 @@ class Domain:
 
     def addition_scores(self, model: LocalModel, chosen: Tensor) -> Tensor:
         """By how much each item would lower the model if it joined ``chosen (size,)``; zero where it must not."""
-        gains = score_additions(model, self._newcomers(chosen), chosen.numel(), self.items.width > 1)
+        gains = score_additions(model, self._newcomers(chosen), self.items, self.box)
         return gains if self.group is None else torch.where(self.find_closed(chosen), 0.0, gains)
 
     def _newcomers(self, chosen: Tensor) -> Tensor:
@@ -183,57 +274,22 @@ class Domain:
         return joining.nonzero().flatten()
 
     def conjugate(self, scores: Tensor) -> Tensor:
-        """``(B,)``: scores of the items inside, and the largest of the free ones in the places left."""
-        most = min(int(self.left.max()), scores.shape[1])
-        ranked = torch.where(self.free, scores, 0.0).topk(max(most, 0), dim=1).values
-        counted = torch.arange(ranked.shape[1], device=scores.device) < self.left
-        return torch.where(self.inside, scores, 0.0).sum(dim=1) + torch.where(counted, ranked, 0.0).sum(dim=1)
-
-    def margins(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """By how much a bound rises if a free item is put outside, or inside: ``(B, size)`` each, else zero."""
-        size = scores.shape[1]
-        ranked = torch.where(self.free, scores, 0.0).sort(dim=1, descending=True).values
-        ranked = torch.cat([torch.full_like(ranked[:, :1], torch.inf), ranked, torch.zeros_like(ranked[:, :1])], dim=1)
-        last = ranked.gather(1, self.left.clamp(0, size))
-        following = ranked.gather(1, (self.left + 1).clamp(0, size + 1))
-        out = torch.where(self.free, (scores - following).clamp(min=0), 0.0)
-        into = torch.where(self.free, (last - scores).clamp(min=0), 0.0)
-        return out, into
+        """The conjugate of the perspective ``(B,)`` for items with ``scores (B, size)``; see `perspective`."""
+        return perspective.conjugate(scores, self.inside, self.free, self.left, self.weights)
 
     def screen(self, scores: Tensor, lower: Tensor, upper: float) -> tuple["Domain", Tensor]:
         """Decide every free item whose other choice leads above `upper`; tell which rows ``(B,)`` are still possible.
 
         The `scores` belong to the dual points behind the bounds ``lower (B,)``.
         """
-        out, into = self.margins(scores)
+        out, into = perspective.margins(scores, self.free, self.left, self.weights)
         missed = lower.unsqueeze(1) + out > upper
         useless = lower.unsqueeze(1) + into > upper
         possible = ~(missed & useless).any(dim=1) & (lower <= upper)
         decided = self.decide(self.inside | missed, self.outside | (useless & ~missed))
-        return decided, possible & (decided.left.squeeze(1) >= 0)
+        tight, allowed = decided.tighten()
+        return tight, possible & allowed
 
     def shrink(self, size: Tensor, ridge: Tensor, rho: Tensor | float) -> tuple[Tensor, Tensor]:
-        """The proximal step of the perspective at penalty `rho`.
-
-        Returns factors ``(B, size)`` for items of magnitude ``size (B, size)``, and shares. For given shares an item is
-        multiplied by ``rho s / (rho s + r)``. The best shares are ``a_j theta - r_j / rho`` clipped to [0, 1] with
-        ``a_j = size_j sqrt(r_j)``, and the one number ``theta`` makes them add up to the places left. Their sum grows
-        piecewise linearly in theta: sorted kinks and cumulative sums find the piece.
-        """
-        free = self.free & (size > 0)
-        slope = torch.where(free, size * ridge.sqrt(), 0.0).double()
-        offset = (ridge / rho).double().expand_as(slope)
-        # The share of an item is zero up to the first of its kinks and one from the second on.
-        kinks, order = torch.cat([offset / slope, (1 + offset) / slope], dim=1).sort(dim=1)
-        steep = torch.cat([slope, -slope], dim=1).gather(1, order).cumsum(dim=1)
-        level = torch.cat([-offset, 1 + offset], dim=1).gather(1, order).cumsum(dim=1)
-        before = (steep * kinks + level < self.left) & kinks.isfinite()
-        piece = before.sum(dim=1, keepdim=True).clamp(1, kinks.shape[1] - 1)
-        steep, level = steep.gather(1, piece - 1), level.gather(1, piece - 1)
-        low, high = kinks.gather(1, piece - 1), kinks.gather(1, piece)
-        theta = torch.where(steep > 0, (self.left - level) / steep, low).clamp(low, high)
-        share = (slope * theta.nan_to_num() - offset).clamp(0, 1)
-        roomy = free.sum(dim=1, keepdim=True) <= self.left
-        share = torch.where(roomy, free.to(share), share) * (self.left > 0)
-        share = torch.where(self.inside, 1.0, share)
-        return rho * share / (rho * share + ridge), share
+        """Factors ``(B, size)`` of the proximal step of the perspective at penalty `rho`, and shares."""
+        return perspective.shrink(size, ridge, rho, self.inside, self.free, self.left, self.weights)

@@ -10,6 +10,7 @@ from psfit.comm import Grid
 from psfit.comm.watch import Watch
 from psfit.data import Affine, BlockColumns, DesignMatrix, NodeSplit, Source
 from psfit.data.quadratic_form import QuadraticForm
+from psfit.problem.box import CoefficientBox
 from psfit.problem.coordinates import Coordinates
 from psfit.problem.costs import Costs, Sizes
 from psfit.problem.domain import Domain
@@ -33,6 +34,10 @@ class Instance:
         The clock of the fit, requests to stop it, and reports of its progress.
     kept : Tensor (p,) of integers, optional
         The numbers of these features among all, if some were left out; and how many there were in `all_features`.
+    box : CoefficientBox, optional
+        Bounds on the coefficients of all outputs.
+    extra : int
+        How many items are in every support without being counted by the user's limit; the limits here count all items.
     """
 
     problem: Problem
@@ -46,6 +51,8 @@ class Instance:
     watch: Watch
     kept: Tensor | None = None
     all_features: int = 0
+    box: CoefficientBox | None = None
+    extra: int = 0
 
     @property
     def samples(self) -> int:
@@ -63,21 +70,34 @@ class Instance:
         return torch.tensor(self.problem.kappa, device=self.source.matrix.device).unsqueeze(1)
 
     @cached_property
+    def item_counts(self) -> Tensor:
+        """About how many items the limits allow, ``(problems, 1)``."""
+        counts = [self.items.count_within(limit) for limit in self.problem.kappa]
+        return torch.tensor(counts, device=self.source.matrix.device).unsqueeze(1)
+
+    @cached_property
     def domain(self) -> Domain:
         """The supports allowed to each problem, before any item is decided."""
         return self._make_domain(self.items, self.kappa)
 
     def domain_of(self, problem: int) -> Domain:
         """The supports allowed to one of the problems; its items are those of its own outputs."""
-        own = replace(self.items, outputs=len(self.items.outputs_of(problem)))
-        return self._make_domain(own, self.problem.kappa[problem])
+        outputs = self.items.outputs_of(problem)
+        own = replace(self.items, outputs=len(outputs))
+        domain = self._make_domain(own, self.problem.kappa[problem])
+        return replace(domain, box=None if self.box is None else self.box.select_outputs(outputs))
+
+    def domain_at(self, limits: Tensor) -> Domain:
+        """The supports allowed to an instance of one problem for each of the limits ``(B, 1)``."""
+        return self._make_domain(self.items, limits)
 
     def _make_domain(self, items: Items, limit: Tensor | int) -> Domain:
         """The problem's domain; without the features that were left out."""
         if self.kept is None:
-            return self.problem.domain(items, limit, self.ridge.device)
-        whole = self.problem.domain(replace(items, features=self.all_features), limit, self.ridge.device)
-        return replace(whole.restrict(items.items_of(self.kept)), items=items)
+            return replace(self.problem.domain(items, limit, self.ridge.device), box=self.box)
+        whole = self.problem.items(self.all_features, items.outputs)
+        domain = self.problem.domain(whole, limit, self.ridge.device)
+        return replace(domain.restrict(whole.items_of(self.kept)), items=items, box=self.box)
 
     @cached_property
     def costs(self) -> Costs:
@@ -91,6 +111,7 @@ class Instance:
             self.sizes,
             known,
             len(self.items.outputs_of(0)),
+            max(1, round(1 / self.items.per_feature)),
         )
 
     @cached_property
@@ -131,6 +152,14 @@ class Instance:
         in_double = self.costs.products_in_double
         return self.source.forms.pool(bounds, dtype, in_double, self.grid.nodes, self.samples, norm)
 
+    def to_user(self, Z: Tensor) -> tuple[Tensor, Tensor]:
+        """Coefficients ``(p, c)`` and intercepts ``(c,)`` in the user's units, exactly between the user's bounds."""
+        (coef, intercept), demands = self.coordinates.to_user(Z), self.problem.constraints
+        for given, clip in ((demands.lower, torch.maximum), (demands.upper, torch.minimum)):
+            if given is not None:
+                coef = clip(coef, torch.as_tensor(given, dtype=coef.dtype, device=coef.device))
+        return coef, intercept
+
     def objective(self, Z: Tensor) -> Tensor:
         """Objective of each problem ``(problems,)`` at coefficients ``Z (n, c)``, one pass over the data."""
         source = self.source
@@ -144,7 +173,7 @@ class Instance:
         source, loss = self.source, self.problem.loss
         if self.costs.form_known:
             return -self.split.Q.sum(dim=0)
-        slope = source.weight * loss.gradient(torch.zeros_like(source.target), source.target)
+        slope = source.weight * loss.gradient(source.weight.new_zeros(source.target.shape), source.target)
         return source.matrix.rmv(slope.to(source.matrix.dtype))
 
     def restrict(self, features: Tensor) -> "Instance":
@@ -156,11 +185,12 @@ class Instance:
         return replace(
             self,
             source=Source(matrix, self.source.target, self.source.weight, self.source.bounds),
-            items=replace(self.items, features=len(features)),
+            items=self.items.restrict(features),
             ridge=self.ridge[keep],
             coordinates=self.coordinates.restrict(features, keep),
             kept=features if self.kept is None else self.kept[features],
             all_features=self.all_features if self.kept is not None else self.items.features,
+            box=None if self.box is None else self.box.select_rows(features),
         )
 
     def _deal_columns(self, matrix: DesignMatrix, features: int) -> DesignMatrix:
@@ -209,6 +239,7 @@ class Instance:
             source=self.source.with_outputs(outputs),
             items=replace(self.items, outputs=len(outputs)),
             coordinates=self.coordinates.with_outputs(outputs),
+            box=None if self.box is None else self.box.select_outputs(outputs),
         )
 
     def at_gamma(self, gamma: float) -> "Instance":

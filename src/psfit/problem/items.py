@@ -1,13 +1,12 @@
 """Items: what the limit kappa counts among the coefficients, and which coefficients belong to each item.
 
 Coefficients are ``Z (p + free, c)``; the last `free` rows (the intercept) are never counted. A table
-``(problems, size)`` holds one number for each item. Three kinds exist: the coefficients of each output, where every
-output is a problem of its own; the entries of all outputs together; and whole rows. A further kind, such as groups, is
-one more class here.
+``(problems, size)`` holds one number for each item. Single items are the coefficients of each output, where every
+output is a problem of its own; the entries of all outputs together; or whole rows. See `groups` for those of features.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -37,8 +36,45 @@ class Items(ABC):
 
     @property
     def width(self) -> int:
-        """Coefficients of one item."""
+        """Coefficients of one item; if items differ, the mean, rounded up."""
         return 1
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether items may have several coefficients."""
+        return self.width > 1
+
+    @property
+    def in_groups(self) -> bool:
+        """Whether items are groups of features."""
+        return False
+
+    @property
+    def weights(self) -> Tensor | None:
+        """What each item takes of the limit ``(size,)``; None where items are counted."""
+        return None
+
+    @property
+    def capacity(self) -> int:
+        """What all items together take of the limit."""
+        return self.size
+
+    def count_within(self, limit: int) -> int:
+        """About how many items a limit allows."""
+        return limit
+
+    @property
+    def per_feature(self) -> float:
+        """Items for each feature, on average."""
+        return self.size / self.features
+
+    def restrict(self, features: Tensor) -> "Items":
+        """The items of some of the features, by sorted indices."""
+        return replace(self, features=len(features))
+
+    def select(self, index: Tensor) -> "Items":
+        """Some of the items of one problem, by sorted indices."""
+        return replace(self, features=len(index))
 
     @abstractmethod
     def pack(self, Z: Tensor) -> Tensor:
@@ -89,28 +125,46 @@ class Items(ABC):
         """The items of one problem that belong to some features."""
         return features
 
+    def features_of(self, index: Tensor) -> Tensor:
+        """The features, sorted, of some items of one problem by sorted indices."""
+        return index
+
+    def take_first(self, order: Tensor, count: int, least: int) -> Tensor:
+        """The features, sorted, of the first items in an `order` of features: at most `count` of them.
+
+        There may be more if these are fewer than `least` items.
+        """
+        return order[:count].sort().values
+
+    def sum_rows(self, values: Tensor) -> Tensor:
+        """Sums over the features of each item: ``(..., p) -> (..., size)``, where items are whole rows."""
+        return values
+
+    def spread_rows(self, values: Tensor) -> Tensor:
+        """Numbers of items for each of their features: ``(..., size) -> (..., p)``, where items are whole rows."""
+        return values
+
+    def least_rows(self, values: Tensor) -> Tensor:
+        """The least number of the features of each item: ``(p,) -> (size,)``, where items are whole rows."""
+        return values
+
+    def mean_rows(self, values: Tensor) -> Tensor:
+        """Means over the features of the same item: ``(..., p) -> (..., p)``, where items are whole rows."""
+        return values
+
     def by_feature(self, values: Tensor) -> Tensor:
         """Numbers of one problem's items ``(size,)`` as a table with a row for each feature."""
         return values.view(self.features, -1)
 
 
-class OutputItems(Items):
-    """The coefficients of each output; every output is a problem of its own."""
+class SeparateItems(Items):
+    """Items of each output; every output is a problem of its own."""
 
     separate: ClassVar[bool] = True
 
     @property
     def problems(self) -> int:
         return self.outputs
-
-    def pack(self, Z: Tensor) -> Tensor:
-        return Z[: self.features].T
-
-    def replace(self, Z: Tensor, packed: Tensor) -> Tensor:
-        return torch.cat([packed.T, Z[self.features :]])
-
-    def mask(self, chosen: Tensor) -> Tensor:
-        return chosen.T
 
     def sum_outputs(self, by_output: Tensor) -> Tensor:
         return by_output
@@ -120,6 +174,19 @@ class OutputItems(Items):
 
     def outputs_of(self, problem: int) -> list[int]:
         return [problem]
+
+
+class OutputItems(SeparateItems):
+    """The coefficients of each output."""
+
+    def pack(self, Z: Tensor) -> Tensor:
+        return Z[: self.features].T
+
+    def replace(self, Z: Tensor, packed: Tensor) -> Tensor:
+        return torch.cat([packed.T, Z[self.features :]])
+
+    def mask(self, chosen: Tensor) -> Tensor:
+        return chosen.T
 
 
 class EntryItems(Items):
@@ -143,6 +210,13 @@ class EntryItems(Items):
 
     def pack_ridge(self, ridge: Tensor) -> Tensor:
         return ridge.repeat_interleave(self.outputs)
+
+    def select(self, index: Tensor) -> Items:
+        """Some entries of several outputs are no table any more, only a list."""
+        return OutputItems(len(index), 1, self.free)
+
+    def features_of(self, index: Tensor) -> Tensor:
+        return torch.unique(index // self.outputs)
 
     def item_of(self, row: Tensor, output: int) -> Tensor:
         return row * self.outputs + output

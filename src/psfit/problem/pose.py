@@ -3,8 +3,8 @@
 The limit on nonzeros does not depend on the scale of a column, but penalties and tolerances do. So each column is
 divided by its standard deviation (about zero without an intercept). With an intercept it is centred, too. Then nothing
 depends on the units of the columns, except the ridge if `standardize` is off. The data are not changed, and the
-objective keeps its value: the ridge becomes a weight for each coordinate. Targets of a loss of residuals are centred as
-well. Else a large mean would use up the digits in which they differ.
+objective keeps its value: the ridge becomes a weight for each coordinate. Offsets, and targets of a loss of
+residuals, are centred as well. Else a large mean would use up the digits in which they differ.
 """
 
 from dataclasses import dataclass, replace
@@ -17,8 +17,10 @@ from psfit.comm.watch import Watch
 from psfit.data import Affine, DesignMatrix, Source
 from psfit.data.ranges import products_lose_digits, require_moderate_columns, require_moderate_samples
 from psfit.data.raw_form import RawForm
+from psfit.losses import plain_targets
 from psfit.problem.coordinates import Coordinates
 from psfit.problem.costs import Sizes, form_suffices, prefers_raw_form
+from psfit.problem.demands import count_extra, most_counted, require_feasible, scale_box
 from psfit.problem.instance import Instance
 from psfit.problem.items import Items
 from psfit.problem.problem import Problem
@@ -40,11 +42,13 @@ def pose(
     form of the source saves a pass.
     """
     items = _check_limits(problem, source)
+    extra = count_extra(items, problem.constraints)
+    # From here on a limit counts all items of a support.
+    problem = replace(problem, kappa=tuple(kappa + extra for kappa in problem.kappa))
     require_moderate_samples(source.target, source.weight, grid)
     totals = _count(source, grid)
-    centred = problem.fit_intercept and problem.loss.of_residual
-    level = totals.mean_targets if centred else torch.zeros_like(totals.mean_targets)
-    source = replace(source, target=source.target - level)
+    level, target = _centre_targets(problem, source, totals)
+    source = replace(source, target=target)
     if raw is not None:
         raw = raw.subtract_level(level, source.split(len(grid.nodes.hosted)))
     elif _reads_raw_form(problem, source, grid, exact, totals):
@@ -54,7 +58,8 @@ def pose(
     matrix, left = source.matrix, columns.shift
     if products_lose_digits(columns.norms, columns.shift, columns.useful, float(totals.weight), matrix.dtype):
         matrix, left = matrix.refine(columns.shift)
-    coordinates = _set_coordinates(problem, matrix, columns, left, level, totals.weight, raw)
+    scales = _choose_scales(problem, items, columns, totals.weight)
+    coordinates = _set_coordinates(problem, matrix, columns, scales, left, level, totals.weight, raw)
     standard = Affine(matrix, left, coordinates.scale, coordinates.constant, integers=not exact)
     posed = Source(standard, source.target, source.weight, source.bounds)
     if raw is not None:
@@ -65,27 +70,36 @@ def pose(
         grid=grid,
         source=posed,
         items=items,
-        ridge=_set_ridge(problem, columns.useful, coordinates.scale),
+        ridge=_set_ridge(problem, scales),
         coordinates=coordinates,
         sizes=Sizes(totals.samples, totals.node_rows, totals.most_rows, room),
         mean_target=float(totals.mean_targets.mean()),
         watch=watch or Watch(grid),
+        box=scale_box(problem.constraints, coordinates.scale, source.outputs),
+        extra=extra,
     )
 
 
 def _check_limits(problem: Problem, source: Source) -> Items:
     items = problem.items(source.matrix.shape[1], source.outputs)
-    if len(problem.kappa) != items.problems or not all(1 <= k <= items.size for k in problem.kappa):
-        raise ValueError(f"kappa={problem.kappa} must hold {items.problems} number(s) from 1 to {items.size}")
+    most = most_counted(items, problem.constraints)
+    if len(problem.kappa) != items.problems or not all(1 <= k <= most for k in problem.kappa):
+        raise ValueError(f"kappa={problem.kappa} must hold {items.problems} number(s) from 1 to {most}")
+    if items.weights is not None and min(problem.kappa) < int(items.weights.min()):
+        raise ValueError(f"kappa={problem.kappa} is less than the {int(items.weights.min())} features of every group")
+    require_feasible(items, min(problem.kappa) + count_extra(items, problem.constraints), problem.constraints)
     return items
 
 
 @dataclass(frozen=True)
 class _Totals:
-    """Sums over all samples: their weights (a scalar tensor), weighted means of the targets ``(c,)``, and counts."""
+    """Sums over all samples: their weights (a scalar tensor), weighted means of the targets and of their offsets
+    ``(c,)``, and counts.
+    """
 
     weight: Tensor
     mean_targets: Tensor
+    mean_offsets: Tensor
     samples: int
     node_rows: int
     most_rows: int
@@ -96,8 +110,26 @@ def _count(source: Source, grid: Grid) -> _Totals:
     heights = grid.run_together(lambda: source.split(len(grid.nodes.hosted)).heights)
     highest, most_rows = grid.nodes.maximum(torch.tensor([max(heights), sum(heights)])).tolist()
     rows = weight.new_tensor([source.matrix.shape[0]])
-    totals = grid.nodes.total(torch.cat([weight.sum(dim=0), (weight * source.target).sum(dim=0), rows]))
-    return _Totals(totals[0], totals[1:-1] / totals[0], int(totals[-1]), highest, most_rows)
+    targets = plain_targets(source.target)
+    offsets = source.target.imag if source.target.is_complex() else torch.zeros_like(targets)
+    sums = [(weight * values).sum(dim=0) for values in (targets, offsets)]
+    totals = grid.nodes.total(torch.cat([weight.sum(dim=0), *sums, rows]))
+    means = (totals[1:-1] / totals[0]).view(2, -1)
+    return _Totals(totals[0], means[0], means[1], int(totals[-1]), highest, most_rows)
+
+
+def _centre_targets(problem: Problem, source: Source, totals: _Totals) -> tuple[Tensor, Tensor]:
+    """The part ``(c,)`` of the intercepts that is taken out of the samples, and their targets without it.
+
+    The intercept takes over the mean of the targets where the loss depends on residuals, and that of the offsets.
+    """
+    if not problem.fit_intercept:
+        return torch.zeros_like(totals.mean_targets), source.target
+    if source.target.is_complex():
+        return -totals.mean_offsets, source.target - 1j * totals.mean_offsets
+    if not problem.loss.of_residual:
+        return torch.zeros_like(totals.mean_targets), source.target
+    return totals.mean_targets, source.target - totals.mean_targets
 
 
 def _reads_raw_form(problem: Problem, source: Source, grid: Grid, exact: bool, totals: _Totals) -> bool:
@@ -146,6 +178,7 @@ def _set_coordinates(
     problem: Problem,
     matrix: DesignMatrix,
     columns: _Columns,
+    scales: Tensor,
     left: Tensor,
     level: Tensor,
     total_weight: Tensor,
@@ -155,11 +188,11 @@ def _set_coordinates(
     # The norm of a column whose standard deviation is one. The intercept's column of ones has it, too.
     common = float(total_weight.sqrt())
     # A useless column is divided by infinity, so that its entries and its coefficient are zero.
-    scale = torch.where(columns.useful, columns.norms / common, torch.inf)
+    scale = torch.where(columns.useful, scales, torch.inf)
     # What is subtracted only after the sums are made: the whole mean, or its distance from the reference.
     late = torch.zeros_like(left) if raw is None else columns.shift - columns.reference
     late = late if matrix.centres_entries else left
-    rounding_norm = common + 2 * total_weight.sqrt() * late.abs() / scale
+    rounding_norm = (columns.norms / scale).clamp(min=common) + 2 * total_weight.sqrt() * late.abs() / scale
     free = rounding_norm.new_full((int(problem.fit_intercept),), common)
     return Coordinates(
         shift=columns.shift,
@@ -171,11 +204,24 @@ def _set_coordinates(
     )
 
 
-def _set_ridge(problem: Problem, useful: Tensor, scale: Tensor) -> Tensor:
+def _choose_scales(problem: Problem, items: Items, columns: _Columns, total_weight: Tensor) -> Tensor:
+    """The standard deviations of the columns ``(p,)``, zero for useless ones; or those of groups, by mean squares.
+
+    A relaxation gives the coefficients of an item one share of the limit, so all of them must have the same ridge.
+    Where it depends on the scales, the columns of a group have the same one.
+    """
+    scales = torch.where(columns.useful, columns.norms, 0.0) / total_weight.sqrt()
+    if problem.standardize or not items.in_groups:
+        return scales
+    useful = items.sum_rows(columns.useful.to(scales)).clamp(min=1)
+    return items.spread_rows((items.sum_rows(scales.square()) / useful).sqrt())
+
+
+def _set_ridge(problem: Problem, scales: Tensor) -> Tensor:
     """The weights ``(n, 1)`` of the coefficients' squares; zero for an intercept."""
-    ridge = torch.ones_like(scale) / problem.gamma
+    ridge = torch.ones_like(scales) / problem.gamma
     if not problem.standardize:
-        ridge = torch.where(useful, ridge / scale.square(), ridge)
+        ridge = torch.where(scales > 0, ridge / scales.square(), ridge)
     return torch.cat([ridge, ridge.new_zeros(int(problem.fit_intercept))]).unsqueeze(1)
 
 

@@ -8,7 +8,10 @@ from torch import Tensor
 
 from psfit.common.arguments import BOOLEAN, GAMMA, Rule, check, one_of
 from psfit.losses import Loss
+from psfit.problem.constraints import NO_CONSTRAINTS, Constraints
+from psfit.problem.demands import restrict_supports
 from psfit.problem.domain import Domain
+from psfit.problem.groups import GroupItems, OutputGroupItems
 from psfit.problem.items import EntryItems, Items, OutputItems, RowItems
 
 Sparsity = Literal["element", "feature"]
@@ -40,6 +43,8 @@ class Problem:
         Whether to fit an intercept. It has no ridge and is not counted.
     standardize : bool
         Whether the ridge applies to columns divided by their standard deviations (about zero without an intercept).
+    constraints : Constraints
+        Further demands on the coefficients.
     """
 
     loss: Loss
@@ -48,18 +53,30 @@ class Problem:
     sparsity: Sparsity = "element"
     fit_intercept: bool = True
     standardize: bool = False
+    constraints: Constraints = NO_CONSTRAINTS
 
     def __post_init__(self) -> None:
         for name, value in check(self, RULES).items():
             object.__setattr__(self, name, value)
 
     def items(self, features: int, outputs: int) -> Items:
-        """What kappa counts among the coefficients of `features` by `outputs`."""
+        """What kappa counts among the coefficients of `features` by `outputs`.
+
+        A group of features is an item in each output if these are problems of their own, else in all outputs together.
+        """
+        rows = outputs > 1 and (self.sparsity == "feature" or (self.loss.joint and self.constraints.group is not None))
+        if self.constraints.has_groups:
+            group = torch.as_tensor(self.constraints.group, dtype=torch.int64)
+            if len(group) != features:
+                raise ValueError(f"groups= has the groups of {len(group)} features, but there are {features}")
+            together = GroupItems if rows else OutputGroupItems
+            return together(features, outputs, int(self.fit_intercept), group, self.constraints.counts_features)
         kind: type[Items] = EntryItems if self.loss.joint else OutputItems
-        if self.sparsity == "feature" and outputs > 1:
-            kind = RowItems
-        return kind(features, outputs, int(self.fit_intercept))
+        return (RowItems if rows else kind)(features, outputs, int(self.fit_intercept))
 
     def domain(self, items: Items, limit: Tensor | int, device: torch.device) -> Domain:
-        """Which supports of these items are allowed within a limit; see `Domain.of`. Subclasses may allow fewer."""
-        return Domain.of(items, limit, device)
+        """Which supports of these items are allowed within a limit; see `Domain.of`. Subclasses may allow fewer.
+
+        The limit counts the items that are included, too.
+        """
+        return restrict_supports(Domain.of(items, limit, device), self.constraints)

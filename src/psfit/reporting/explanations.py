@@ -21,6 +21,12 @@ def loss_in_words(loss: str) -> tuple[str, str]:
     return known.fits or f"a model with the {name}", known.formula or f"the {name} of \u03b7 and y"
 
 
+def predictor_in_words(offset: bool | str) -> str:
+    """The linear predictor of a sample."""
+    column = f" (column {offset})" if isinstance(offset, str) else ""
+    return "the predictor \u03b7 = a\u2032x + intercept" + (f" + offset{column}" if offset else "")
+
+
 def explain_parameters(loss: str, parameters: dict[str, Any]) -> list[tuple[str, str]]:
     """The fields of the loss that the estimator sets, each with its meaning."""
     entry = LOSSES[loss]
@@ -43,8 +49,13 @@ class ProofText:
     advice: list[str]
 
 
-def kappa_in_words(kappa: tuple[int, ...], sparsity: str, outputs: int, joint: bool, classes: bool) -> str:
-    """What the limit counts."""
+def kappa_in_words(
+    kappa: tuple[int, ...], sparsity: str, outputs: int, joint: bool, classes: bool, counted: str = ""
+) -> str:
+    """What the limit counts; `counted` says it where constraints change that."""
+    if counted:
+        each = f" for each {'class against the rest' if classes else 'target'}" if len(kappa) > 1 else ""
+        return f"at most {kappa[0]} {counted}{each}"
     limit = plural(kappa[0], "coefficient" if sparsity == "element" or outputs == 1 else "feature")
     if sparsity == "feature" and outputs > 1:
         return f"at most {limit}, which all {'classes' if classes else 'targets'} may use"

@@ -7,13 +7,14 @@ import numpy as np
 
 from psfit.common.status import STOP_REASONS
 from psfit.estimators.model import SparseModel
-from psfit.estimators.results import Selection, SparsePath
+from psfit.estimators.results import NearOptimal, Selection, SparsePath
 from psfit.estimators.selecting import SelectingModel
 from psfit.reporting import explanations
 from psfit.reporting.charts import svg_chart
 from psfit.reporting.coefficients import Coefficients, Table, number_cell
 from psfit.reporting.formats import join_names, number, percent, plural
 from psfit.reporting.names import class_names, feature_names, output_names
+from psfit.reporting.near_optimal import near_optimal_content
 from psfit.reporting.paths import path_content
 from psfit.reporting.plots import plot_convergence, plot_selection, plot_target
 from psfit.reporting.recipe import model_recipe
@@ -30,8 +31,13 @@ ROUNDING = 1e-10
 MOST_CLASSES = 20
 
 
-def render_page(subject: SparseModel | SparsePath, data: DataSummary | None = None, command: str | None = None) -> str:
-    """The HTML of a report; `command` is the command line that made the subject."""
+def render_page(
+    subject: SparseModel | SparsePath,
+    data: DataSummary | None = None,
+    command: str | None = None,
+    close: NearOptimal | None = None,
+) -> str:
+    """The HTML of a report; `command` is the command line that made the subject, `close` lists models as good."""
     if isinstance(subject, SparsePath):
         content = path_content(subject, None if data is None else data.columns)
     elif isinstance(subject, SparseModel):
@@ -41,7 +47,11 @@ def render_page(subject: SparseModel | SparsePath, data: DataSummary | None = No
             f"model is a {type(subject).__name__}, but must be a fitted PsFiT model or a SparsePath; print a Result "
             "instead"
         )
-    shared = {"data": None if data is None else _data_content(data), "command": command}
+    shared = {
+        "data": None if data is None else _data_content(data),
+        "command": command,
+        "close": None if close is None else near_optimal_content(close),
+    }
     return _templates().get_template("page.html").render(**content, **shared)
 
 
@@ -78,7 +88,7 @@ def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
     proof = explanations.explain_proof(result)
     gap = "\u2013" if proof.kind == "none" else percent(result.gap)
     joint = len(result.kappa) == 1 and c > 1
-    limit = explanations.kappa_in_words(result.kappa, result.sparsity, c, joint, bool(classes))
+    limit = explanations.kappa_in_words(result.kappa, result.sparsity, c, joint, bool(classes), result.counted)
     return {
         "title": f"Sparse {what.split(' (')[0].removeprefix('a ')}",
         "kind": type(model).__name__,
@@ -121,9 +131,11 @@ def _problem(
     what: str, formula: str, result: Any, model: Any, gamma: float, limit: str, classes: list[str]
 ) -> list[tuple[str, str]]:
     """Every setting that defines the problem, with its meaning."""
-    rows = [("model", what), ("loss of a sample", f"{formula}, with the predictor \u03b7 = a\u2032x + intercept")]
+    predictor = explanations.predictor_in_words(model.learned_.offset)
+    rows = [("model", what), ("loss of a sample", f"{formula}, with {predictor}")]
     rows += explanations.explain_parameters(result.loss, model.get_params(deep=False))
     rows.append(("limit", f"kappa = {result.kappa[0]}: {limit}"))
+    rows += [("subject to", text) for text in result.constraints]
     rows += explanations.explain_settings(model.fit_intercept, model.standardize, gamma)
     if result.coef.shape[1] > 1:
         counted = {

@@ -31,8 +31,10 @@ def path_content(path: SparsePath, columns: ColumnSummary | None) -> dict[str, A
     gammas = join_names([number(gamma) for gamma in path.gammas])
     limits = f"from {path.kappas[0]} to {path.kappas[-1]}" if len(path.kappas) > 1 else f"{path.kappas[0]}"
     known = path.settings
-    problem = [("model", what), ("loss of a sample", f"{formula}, with the predictor \u03b7 = a\u2032x + intercept")]
-    problem.append(("limits", f"kappa {limits}: the most nonzero coefficients"))
+    predictor = explanations.predictor_in_words(path.learned.offset)
+    problem = [("model", what), ("loss of a sample", f"{formula}, with {predictor}")]
+    problem.append(("limits", f"kappa {limits}: the most {path.counted or 'nonzero coefficients'}"))
+    problem += [("subject to", text) for text in path.constraints]
     settings = explanations.explain_settings(known["fit_intercept"], known["standardize"], float(path.gammas[0]))
     problem += [
         (name, meaning.replace(number(path.gammas[0]), gammas, 1) if name == "gamma" else meaning)

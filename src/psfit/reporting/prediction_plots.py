@@ -6,7 +6,8 @@ import numpy as np
 
 from psfit.comm import GridSpec
 from psfit.estimators.model import SparseModel
-from psfit.estimators.predictors import multiply
+from psfit.estimators.posing import Given
+from psfit.estimators.predictors import add_offset, multiply
 from psfit.estimators.targets import Labels
 from psfit.reporting.drawing import label_of, pyplot
 from psfit.reporting.samples import read_labelled
@@ -15,17 +16,19 @@ COLOR, REFERENCE = "#3b7dd8", "#888888"
 BINS = 10
 
 
-def plot_predictions(model: SparseModel, X: Any, y: Any = None, *, target: str | None = None, ax: Any = None) -> Any:
+def plot_predictions(
+    model: SparseModel, X: Any, y: Any = None, *, target: str | None = None, offset: Any = None, ax: Any = None
+) -> Any:
     """Predicted against actual numbers; points on the line are right.
 
     Parameters
     ----------
     model : a fitted estimator of numbers
-    X, y, target :
+    X, y, target, offset :
         Labelled samples, as for `fit`.
     ax : matplotlib axes, optional
     """
-    actual, predictors, learned = _read(model, X, y, target)
+    actual, predictors, learned = _read(model, Given(X, y, None, target, offset))
     if isinstance(learned, Labels):
         raise ValueError("plot_predictions is for numbers; for classes use plot_roc or plot_calibration")
     predicted = np.asarray(learned.predict(predictors)).reshape(len(actual), -1)
@@ -38,11 +41,13 @@ def plot_predictions(model: SparseModel, X: Any, y: Any = None, *, target: str |
     return axes
 
 
-def plot_roc(model: SparseModel, X: Any, y: Any = None, *, target: str | None = None, ax: Any = None) -> Any:
+def plot_roc(
+    model: SparseModel, X: Any, y: Any = None, *, target: str | None = None, offset: Any = None, ax: Any = None
+) -> Any:
     """The ROC curve of a model of two classes, with the area below it; the parameters are those of the others."""
     from sklearn.metrics import roc_auc_score, roc_curve
 
-    actual, predictors, learned = _read_two_classes(model, X, y, target, "plot_roc")
+    actual, predictors, learned = _read_two_classes(model, Given(X, y, None, target, offset), "plot_roc")
     decided = learned.decide(predictors)
     false, true, _ = roc_curve(actual, decided)
     axes = _axes(ax)
@@ -54,9 +59,11 @@ def plot_roc(model: SparseModel, X: Any, y: Any = None, *, target: str | None = 
     return axes
 
 
-def plot_calibration(model: SparseModel, X: Any, y: Any = None, *, target: str | None = None, ax: Any = None) -> Any:
+def plot_calibration(
+    model: SparseModel, X: Any, y: Any = None, *, target: str | None = None, offset: Any = None, ax: Any = None
+) -> Any:
     """How often the second class occurs, against its predicted probability; points on the line are right."""
-    actual, predictors, learned = _read_two_classes(model, X, y, target, "plot_calibration")
+    actual, predictors, learned = _read_two_classes(model, Given(X, y, None, target, offset), "plot_calibration")
     if not hasattr(learned, "probabilities"):
         raise ValueError(f"plot_calibration: {type(model).__name__} has no probabilities")
     share = learned.probabilities(predictors)[:, 1]
@@ -71,17 +78,16 @@ def plot_calibration(model: SparseModel, X: Any, y: Any = None, *, target: str |
     return axes
 
 
-def _read(model: SparseModel, X: Any, y: Any, target: str | None) -> tuple[np.ndarray, np.ndarray, Any]:
+def _read(model: SparseModel, given: Given) -> tuple[np.ndarray, np.ndarray, Any]:
     """The targets of labelled samples, their predictors, and the target of the fit."""
     grid = GridSpec(backend="serial", device="cpu").build()
-    matrix, actual, _ = read_labelled(model, model.learned_, X, y, None, target, grid)
-    return actual, multiply(matrix, model.result_.coef, model.result_.intercept), model.learned_.target
+    matrix, actual, _, offset = read_labelled(model, model.learned_, given, grid)
+    bare = multiply(matrix, model.result_.coef, model.result_.intercept)
+    return actual, add_offset(bare, model.learned_, offset), model.learned_.target
 
 
-def _read_two_classes(
-    model: SparseModel, X: Any, y: Any, target: str | None, owner: str
-) -> tuple[np.ndarray, np.ndarray, Any]:
-    actual, predictors, learned = _read(model, X, y, target)
+def _read_two_classes(model: SparseModel, given: Given, owner: str) -> tuple[np.ndarray, np.ndarray, Any]:
+    actual, predictors, learned = _read(model, given)
     if not isinstance(learned, Labels) or len(learned.classes) != 2:
         raise ValueError(f"{owner} is for models of two classes")
     second = np.asarray(actual == learned.classes[1])

@@ -1,12 +1,14 @@
 """The lines of Python that make the same model again."""
 
 import inspect
+import math
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
 from psfit.comm import Grid, GridSpec
+from psfit.estimators.constraints.arguments import as_mapping
 from psfit.estimators.results import SparsePath
 
 # Parameters that do not change the answer.
@@ -35,7 +37,14 @@ def model_recipe(model: Any) -> str:
     kinds = {type(model), *(type(value) for value in given.values() if is_dataclass(value))}
     lines = [*_imports(kinds), ""]
     lines += _call_lines(f"model = {type(model).__name__}", given)
-    return "\n".join([*lines, "model.fit(X, y)"])
+    return "\n".join([*lines, f"model.fit({_samples(model.learned_.offset)})"])
+
+
+def _samples(offset: bool | str) -> str:
+    """The samples as arguments of a call."""
+    if offset is False:
+        return "X, y"
+    return f"X, y, offset={offset!r}" if isinstance(offset, str) else "X, y, offset=offset"
 
 
 def _imports(kinds: set[type]) -> list[str]:
@@ -56,7 +65,8 @@ def path_recipe(path: SparsePath) -> str:
     } | path.settings
     defaults = {"gammas": 1.0, "loss": "squared", "fit_intercept": True, "standardize": False, "sparsity": "element"}
     kept = {name: value for name, value in given.items() if name not in defaults or value != defaults[name]}
-    return "\n".join(["from psfit import sparse_path", "", *_call_lines("path = sparse_path", kept, "X, y")])
+    lines = _call_lines("path = sparse_path", kept, _samples(path.learned.offset))
+    return "\n".join(["from psfit import sparse_path", "", *lines])
 
 
 def _call_lines(function: str, arguments: dict[str, Any], first: str = "") -> list[str]:
@@ -73,12 +83,19 @@ def _as_code(value: Any) -> str:
     if is_dataclass(value) and not isinstance(value, type):
         kept = ", ".join(f"{name}={_as_code(one)}" for name, one in _nondefault_fields(value).items())
         return f"{type(value).__name__}({kept})"
+    value = as_mapping(value)
     if isinstance(value, (np.ndarray, np.generic)):
-        return repr(value.tolist())
+        return _as_code(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float({str(value)!r})"
     if isinstance(value, list) and len(value) > 3 and value == list(range(value[0], value[-1] + 1)):
         return f"range({value[0]}, {value[-1] + 1})"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_as_code(key)}: {_as_code(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        ends = "[]" if isinstance(value, list) else "()"
+        alone = "," if isinstance(value, tuple) and len(value) == 1 else ""
+        return f"{ends[0]}{', '.join(map(_as_code, value))}{alone}{ends[1]}"
     if callable(value):
         return getattr(value, "__name__", type(value).__name__)
     return " ".join(repr(value).split())
@@ -95,5 +112,5 @@ def _nondefault_fields(settings: Any) -> dict[str, Any]:
 
 
 def _is_default(value: Any, default: Any) -> bool:
-    """Whether a value equals its default; an array never does."""
-    return value is default or (not isinstance(value, np.ndarray) and bool(value == default))
+    """Whether a value equals its default; an array or a column of a table never does."""
+    return value is default or (not hasattr(value, "__array__") and bool(value == default))

@@ -8,7 +8,7 @@ from torch import Tensor
 from psfit.comm import Grid, GridSpec, build_grid
 from psfit.common.output_files import require_writable, write_whole
 from psfit.estimators.model import SparseModel
-from psfit.estimators.results import SparsePath
+from psfit.estimators.results import NearOptimal, SparsePath
 from psfit.reporting.page import render_page
 from psfit.reporting.samples import describe
 
@@ -23,7 +23,9 @@ def report(
     *,
     sample_weight: Any = None,
     target: str | int | None = None,
+    offset: Any = None,
     grid: GridSpec | Grid | None = None,
+    near_optimal: NearOptimal | None = None,
 ) -> str | None:
     """An HTML page about a fitted model or a path; it needs no network and no other file.
 
@@ -33,23 +35,29 @@ def report(
         What to write about. Of a ``Sparse...CV`` the choice of kappa is shown, too.
     file : str or Path, optional
         Where to write the page (.html). The file is complete or absent, never partial.
-    X, y, sample_weight, target : optional
+    X, y, sample_weight, target, offset : optional
         Samples to summarise and to score the model on, as in `SparseModel.fit`: those of the fit, or others.
     grid : GridSpec, Grid or None
         The ranks that share these samples; None means those of the model's own grid.
+    near_optimal : NearOptimal, optional
+        What `psfit.near_optimal` found for this model: a section shows it.
 
     Returns the page as text if `file` is None. If several ranks have samples, every rank calls this with its own. Only
     sums leave a node, and the first rank writes the file.
     """
     if file is not None:
         require_page("file", Path(file))
+    if near_optimal is not None and not isinstance(near_optimal, NearOptimal):
+        kind = type(near_optimal).__name__
+        raise TypeError(f"near_optimal is a {kind}, but must be what psfit.near_optimal returns")
     if X is None:
         if y is not None:
             raise ValueError("y was passed without X; pass both, or neither")
-        text, first = render_page(model), True
+        text, first = render_page(model, close=near_optimal), True
     else:
         hosts = build_grid(grid or getattr(model, "grid", None), X.device if isinstance(X, Tensor) else None)
-        text = render_page(model, describe(model, X, y, sample_weight, target, grid=hosts))
+        samples = describe(model, X, y, sample_weight, target, offset, grid=hosts)
+        text = render_page(model, samples, close=near_optimal)
         first = hosts.world.rank == 0
     if file is None:
         return text

@@ -10,8 +10,9 @@ from psfit.comm import Grid
 from psfit.data import DesignMatrix
 from psfit.data.summary import ColumnSummary
 from psfit.estimators.model import SparseModel
-from psfit.estimators.posing import Learned
-from psfit.estimators.predictors import multiply
+from psfit.estimators.offsets import choose_offset, read_offset
+from psfit.estimators.posing import Given, Learned
+from psfit.estimators.predictors import add_offset, multiply
 from psfit.estimators.reading import (
     Fitted,
     as_array,
@@ -74,12 +75,13 @@ def describe(
     y: Any = None,
     sample_weight: Any = None,
     target: Any = None,
+    offset: Any = None,
     *,
     grid: Grid,
 ) -> DataSummary:
     """Read samples as `fit` does, and summarise them. All ranks must call this with their own rows."""
     learned = subject.learned if isinstance(subject, SparsePath) else subject.learned_
-    matrix, y, weights = read_labelled(subject, learned, X, y, sample_weight, target, grid)
+    matrix, y, weights, offsets = read_labelled(subject, learned, Given(X, y, sample_weight, target, offset), grid)
     columns = ColumnSummary.of(matrix, grid)
     labels = learned.target
     if isinstance(labels, Labels):
@@ -91,19 +93,22 @@ def describe(
         summary = DataSummary(columns, targets=tuple(_distribution(one, columns.samples, grid) for one in outputs.T))
     if isinstance(subject, SparsePath):
         return summary
-    return _add_scores(subject, summary, matrix, y, weights, grid)
+    return _add_scores(subject, summary, matrix, y, weights, offsets, grid)
 
 
-def read_labelled(
-    subject: Fitted, learned: Learned, X: Any, y: Any, sample_weight: Any, target: Any, grid: Grid
-) -> tuple[DesignMatrix, np.ndarray, np.ndarray]:
-    """The features of the fit, the target and the weights of this rank's samples."""
-    features = learned.features
-    source = grid.run_together(lambda: as_known_source(X, features, y, sample_weight, target))
+# The features of the fit, the target and the weights of this rank's samples, and their offsets if there are some.
+Read = tuple[DesignMatrix, np.ndarray, np.ndarray, np.ndarray | None]
+
+
+def read_labelled(subject: Fitted, learned: Learned, given: Given, grid: Grid) -> Read:
+    """Labelled samples of this rank for a fitted model. All ranks must call this with their own rows."""
+    features, y, weight = learned.features, given.y, given.sample_weight
+    source = grid.run_together(lambda: as_known_source(given.X, features, y, weight, given.target, given.offset))
+    offset = grid.run_together(lambda: choose_offset(learned.offset, given.offset, source))
     if source is None:
-        return grid.run_together(lambda: _read_arrays(subject, learned, X, y, sample_weight, grid))
-    given = None if sample_weight is None or isinstance(sample_weight, str) else sample_weight
-    found = source.read(
+        return grid.run_together(lambda: _read_arrays(subject, learned, given, offset, grid))
+    weight = None if weight is None or isinstance(weight, str) else weight
+    found = source.change(offset=offset if isinstance(offset, str) else None).read(
         grid,
         None if features.names is None else tuple(features.names),
         labelled=y is None,
@@ -113,28 +118,28 @@ def read_labelled(
     )
     return grid.run_together(
         lambda: _check_shapes(
-            learned, found.matrix, found.y if y is None else y, found.weight if given is None else given
+            learned,
+            found.matrix,
+            found.y if y is None else y,
+            found.weight if weight is None else weight,
+            offset if found.offset is None else found.offset,
         )
     )
 
 
-def _read_arrays(
-    subject: Fitted, learned: Learned, X: Any, y: Any, sample_weight: Any, grid: Grid
-) -> tuple[DesignMatrix, np.ndarray, np.ndarray]:
-    matrix = place(read_known(X, subject), grid)
+def _read_arrays(subject: Fitted, learned: Learned, given: Given, offset: Any, grid: Grid) -> Read:
+    matrix = place(read_known(given.X, subject), grid)
     require_finite(matrix, learned.features.names)
-    return _check_shapes(learned, matrix, y, sample_weight)
+    return _check_shapes(learned, matrix, given.y, given.sample_weight, offset)
 
 
-def _check_shapes(
-    learned: Learned, matrix: DesignMatrix, y: Any, weight: Any
-) -> tuple[DesignMatrix, np.ndarray, np.ndarray]:
+def _check_shapes(learned: Learned, matrix: DesignMatrix, y: Any, weight: Any, offset: Any) -> Read:
     rows, p = matrix.shape
     if p != learned.features.count:
         raise ValueError(f"X has {p} features, but the model was fitted with {learned.features.count}")
     if y is None:
         raise ValueError("y: the samples have no target; pass y, or say where it is with target")
-    return matrix, learned.target.read(as_array(y), rows), read_weights(weight, rows)
+    return matrix, learned.target.read(as_array(y), rows), read_weights(weight, rows), read_offset(offset, rows)
 
 
 def _distribution(y: np.ndarray, samples: int, grid: Grid) -> Target:
@@ -147,11 +152,19 @@ def _distribution(y: np.ndarray, samples: int, grid: Grid) -> Target:
 
 
 def _add_scores(
-    model: SparseModel, summary: DataSummary, matrix: DesignMatrix, y: np.ndarray, weights: np.ndarray, grid: Grid
+    model: SparseModel,
+    summary: DataSummary,
+    matrix: DesignMatrix,
+    y: np.ndarray,
+    weights: np.ndarray,
+    offset: np.ndarray | None,
+    grid: Grid,
 ) -> DataSummary:
     """Add the model's weighted scores to the summary; predictions stay on their rank."""
     result, target = model.result_, model.learned_.target
-    predictors = grid.run_together(lambda: multiply(matrix, result.coef, result.intercept))
+    predictors = grid.run_together(
+        lambda: add_offset(multiply(matrix, result.coef, result.intercept), model.learned_, offset)
+    )
     predicted = target.predict(predictors)
     loss = LOSSES[result.loss].make(model.get_params(deep=False))
     coded = torch.from_numpy(target.encode(y, loss).astype(float))

@@ -1,6 +1,7 @@
 """Fits on many supports of one problem at once, by quasi-Newton steps that begin with the Hessian of a known model.
 
-All supports have the same number of items and share every pass over the data. The Hessian of the model belongs to
+All supports share every pass over the data. If some have fewer variables than others, they get further ones that are
+always zero. The Hessian of the model belongs to
 another fit. So on a CPU each trial point, also one that is not accepted, corrects the inverse Hessian of its support
 (BFGS): with a step s and the change y of the gradient along it,
 
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from psfit.kernels.linalg import cholesky
 from psfit.problem.instance import Instance
+from psfit.search.batch_bounds import BatchBounds
 from psfit.search.local_form import LocalForm
 
 EVERY = slice(None)
@@ -89,7 +91,8 @@ class _Points:
 
     def __init__(self, batch: "_Batch", x: Tensor, values: Tensor, gradient: Tensor) -> None:
         self.batch, self.x, self.values, self.gradient = batch, x, values, gradient
-        self.K = torch.cholesky_inverse(batch.factor) if x.device.type in CORRECTED else None
+        corrects = x.device.type in CORRECTED and batch.bounds is None
+        self.K = torch.cholesky_inverse(batch.factor) if corrects else None
         self.moves, self.promised = torch.zeros_like(x), torch.zeros_like(values)
         self._choose_moves(torch.arange(len(x), device=x.device))
 
@@ -103,6 +106,8 @@ class _Points:
             return False
         move = self.moves[index]
         trial = self.x[index] - move
+        if self.batch.bounds is not None:
+            trial = self.batch.bounds.clip(trial, index)
         values, gradient = self.batch.evaluate(trial, index)
         if self.K is not None:
             self.K[index] = _correct(self.K[index], -move, gradient - self.gradient[index])
@@ -118,7 +123,10 @@ class _Points:
     def _choose_moves(self, index: Tensor) -> None:
         """The steps that are subtracted next, and what they promise."""
         gradient, K = self.gradient[index].unsqueeze(2), self.K
-        move = torch.cholesky_solve(gradient, self.batch.factor[index]) if K is None else K[index] @ gradient
+        if self.batch.bounds is not None:
+            gradient, move = self.batch.bounds.choose_moves(self.x[index], gradient, index)
+        else:
+            move = torch.cholesky_solve(gradient, self.batch.factor[index]) if K is None else K[index] @ gradient
         promised = 0.5 * (gradient * move).sum(dim=(1, 2))
         self.moves[index], self.promised[index] = self.batch.inst.grid.agree(move.squeeze(2), promised)
 
@@ -169,12 +177,17 @@ class _Batch:
         self.matrix = inst.source.matrix.columns(self.rows)
         # The number of every variable among all of the problem, among those of the rows, and in the form.
         flat = masks[:, self.rows].flatten(1)
-        self.place = flat.nonzero()[:, 1].view(len(chosen), -1)
+        self.place, self.real = _find_places(flat)
         in_form = self._numbers_in_form(local, n, device)[self.rows].flatten()[self.place]
         self.ridge = inst.ridge[self.rows].expand(-1, self.c).reshape(-1)[self.place]
-        self.H = form.H[in_form.unsqueeze(2), in_form.unsqueeze(1)]
-        self.q = form.Q[:, 0][in_form]
+        H, both = form.H[in_form.unsqueeze(2), in_form.unsqueeze(1)], self.real.unsqueeze(2) * self.real.unsqueeze(1)
+        self.H = both * H + torch.diag_embed(1 - self.real)
+        self.q = self.real * form.Q[:, 0][in_form]
         self.factor = cholesky(self.H)
+        self.bounds: BatchBounds | None = None
+        if inst.box is not None:
+            tables = (part[self.rows][:, self.outputs] for part in inst.box.with_free(inst.items.free))
+            self.bounds = BatchBounds(self.H, *(table.flatten()[self.place] for table in tables))
         self.target = inst.source.target[:, self.outputs]
         small = self.c == 1 and self.place.numel() * len(self.target) <= MOST_LOOPED
         self.table: np.ndarray | None = None
@@ -187,8 +200,9 @@ class _Batch:
         inst, numbers = self.inst, torch.full((n, self.c), -1, device=device)
         free = inst.items.free * self.c
         size = len(local.form.H)
-        if inst.items.width > 1 or local.index is None:
-            features = torch.arange(inst.items.features, device=device) if local.index is None else local.index
+        if inst.items.in_blocks or local.index is None:
+            features = torch.arange(inst.items.features, device=device)
+            features = features if local.index is None else inst.items.features_of(local.index)
             numbers[features] = torch.arange(len(features) * self.c, device=device).view(-1, self.c)
         else:
             counted = numbers[: inst.items.features].flatten()
@@ -198,23 +212,27 @@ class _Batch:
         return numbers
 
     def start(self) -> Tensor:
-        """The minimisers of the form."""
-        return self.inst.grid.agree(torch.cholesky_solve(self.q.unsqueeze(2), self.factor).squeeze(2))[0]
+        """The minimisers of the form; with bounds, points close to them."""
+        x = torch.cholesky_solve(self.q.unsqueeze(2), self.factor).squeeze(2)
+        if self.bounds is not None:
+            x = self.bounds.approach(x, self.q)
+        return self.inst.grid.agree(x)[0]
 
     def gather(self, Z: Tensor) -> Tensor:
         """The variables ``(B, d)`` of coefficients ``Z (n, c)``."""
-        return Z[self.rows][:, self.outputs].double().flatten()[self.place]
+        x = self.real * Z[self.rows][:, self.outputs].double().flatten()[self.place]
+        return x if self.bounds is None else self.bounds.clip(x)
 
     def evaluate(self, x: Tensor, index: Tensor | slice = EVERY) -> tuple[Tensor, Tensor]:
         """Objectives ``(k,)`` and gradients ``(k, d)`` of the supports in `index`; the same on all ranks."""
-        place, ridge = self.place[index], self.ridge[index]
+        place, ridge, real = self.place[index], self.ridge[index], self.real[index]
         room = max(1, MOST_NUMBERS // max(1, self.target.numel()))
         parts = zip(x.split(room), place.split(room), strict=True)
         sums = torch.cat([self._sum_samples(*part) for part in parts]) if len(x) else x.new_zeros(0, x.shape[1] + 1)
         if self.inst.grid.nodes.comm.rank == 0:
             sums[:, 0] += 0.5 * (ridge * x.square()).sum(dim=1)
         summed = self.inst.grid.total_of_nodes(sums)
-        return summed[:, 0], summed[:, 1:] + ridge * x
+        return summed[:, 0], real * (summed[:, 1:] + ridge * x)
 
     def _sum_samples(self, x: Tensor, place: Tensor) -> Tensor:
         """Losses of this rank's samples and their derivatives, ``(k, 1 + d)``."""
@@ -252,10 +270,22 @@ class _Batch:
     def _spread(self, x: Tensor, place: Tensor) -> Tensor:
         """Coefficients ``(k, rows, c')``."""
         whole = x.new_zeros(len(x), len(self.rows) * self.c)
-        return whole.scatter(1, place, x).view(len(x), -1, self.c)
+        return whole.scatter_add(1, place, x).view(len(x), -1, self.c)
 
     def coefficients(self, x: Tensor) -> Tensor:
         """Coefficients ``(B, n, c')`` of all features."""
         whole = x.new_zeros(len(x), len(self.inst.ridge), self.c)
         whole[:, self.rows] = self._spread(x, self.place)
         return whole
+
+
+def _find_places(flat: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the rows of a mask ``(B, N)`` are true, ``(B, d)``, and ones; with fewer than d places also zeros."""
+    counts = flat.sum(dim=1, keepdim=True)
+    most = int(counts.max())
+    if bool((counts == most).all()):
+        place = flat.nonzero()[:, 1].view(len(flat), -1)
+        return place, torch.ones_like(place, dtype=torch.float64)
+    place = flat.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :most]
+    real = torch.arange(most, device=flat.device) < counts
+    return torch.where(real, place, 0), real.double()

@@ -13,7 +13,10 @@ from torch import Tensor
 from psfit.kernels.swap_rows import Form, Rows, are_sound, build, exchange, pass_table, swap_gains, values_of
 from psfit.kernels.swap_steps import AT_ONCE, Addition, Descent, Removal, Repeated, add, begin, mend, remove, swap
 from psfit.problem import Domain
+from psfit.search.block_search import BlockSearch
+from psfit.search.bounded_search import BoundedSearch
 from psfit.search.form_search import MOST_SWAPS, End, FormSearch, SearchForm
+from psfit.search.structured_search import StructuredSearch
 
 # Tables of all variables and the largest support with fewer entries than this are searched faster on the host.
 LEAST_TABLE = 1e5
@@ -27,8 +30,14 @@ Recordings = dict[tuple[object, ...], Repeated]
 
 def make_search(form: SearchForm, domain: Domain, rel_tol: float, recordings: Recordings | None = None) -> FormSearch:
     """Searches on the form's own device where that is faster; else by compiled loops on the host."""
+    if domain.heredity is not None or (domain.box is not None and (form.in_blocks or form.Q.shape[1] > 1)):
+        return StructuredSearch(form, domain, rel_tol)
+    if domain.box is not None:
+        return BoundedSearch(form, domain, rel_tol)
+    if form.in_blocks:
+        return BlockSearch(form, domain, rel_tol)
     table = len(form.H) * int(domain.limit)
-    if form.H.device.type == "cuda" and form.width == 1 and table >= LEAST_TABLE:
+    if form.H.device.type == "cuda" and table >= LEAST_TABLE:
         return BatchSearch(form, domain, rel_tol, recordings)
     return FormSearch(form, domain, rel_tol)
 

@@ -83,8 +83,10 @@ def explore(
         contributions.append(Contribution(starts[0][0], fit.value, fit.value))
         yield SupportFit(first, fit)
         return
-    limit = int(first.sum())
-    if exploration.tries_all and are_few(objective.domain.items.size, limit):
+    # With weights, or where items need others, the first support can be smaller than the limit allows.
+    uneven = objective.domain.weights is not None or objective.domain.heredity is not None
+    limit = int(objective.domain.limit) if uneven else int(first.sum())
+    if exploration.tries_all and not uneven and are_few(objective.domain.items.size, limit):
         start = refit_end(objective, first, Z)
         best = try_all(objective, start)
         contributions.append(Contribution(ALL_SUPPORTS, start.value, best.value))

@@ -56,6 +56,8 @@ class SearchForm:
     constant : float
     width : int
         The number of variables of an item; those of one item follow each other.
+    item : Tensor of integers, optional
+        The item of every variable that belongs to one, where items differ in the number of their variables.
     accuracy : float
         A variable with a Schur complement below this share of its own curvature depends on the support, up to rounding.
     """
@@ -65,15 +67,23 @@ class SearchForm:
     constant: float
     width: int = 1
     accuracy: float = 1e-11
+    item: Tensor | None = None
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether items have several variables."""
+        return self.width > 1 or self.item is not None
 
 
 class FormSearch:
-    """Searches in one form, for the supports that a domain (a batch of one) allows."""
+    """Searches in one form of single variables, for the supports that a domain (a batch of one) allows."""
 
     def __init__(self, form: SearchForm, domain: Domain, rel_tol: float) -> None:
         self.form, self.domain, self.rel_tol = form, domain, rel_tol
-        self.items, self.width = domain.items.size, form.width
-        self.intercepts = np.arange(self.items * self.width, len(form.H))
+        self.items = domain.items.size
+        self.intercepts = np.arange(self.items, len(form.H))
+        # The limits of the supports that are searched.
+        self.limits: Sequence[int] = (int(domain.limit),)
         # Operations so far, by an estimate that is the same on every machine.
         self.work = 0.0
 
@@ -90,7 +100,7 @@ class FormSearch:
     @cached_property
     def _kernels(self) -> Any:
         """The compiled functions."""
-        return import_module("psfit.kernels.cpu." + ("swaps" if self.width == 1 else "block_swaps"))
+        return import_module("psfit.kernels.cpu.swaps")
 
     @cached_property
     def _rules(self) -> Any:
@@ -98,7 +108,7 @@ class FormSearch:
         domain = self.domain
         group = np.full(self.items, -1) if domain.group is None else domain.group.cpu().numpy()
         most = np.zeros(1, dtype=np.int64) if domain.most is None else domain.most.cpu().numpy()
-        return self._kernels.make_rules(self.fixed, group, most, len(self.H), self.width, self.form.accuracy)
+        return self._kernels.make_rules(self.fixed, group, most, len(self.H), 1, self.form.accuracy)
 
     def grow(self, chosen: np.ndarray, limits: Sequence[int]) -> list[np.ndarray]:
         """Add the best item again and again; the supports ``(size,)`` at each of the rising `limits`."""
@@ -121,10 +131,14 @@ class FormSearch:
             supports.append(self._chosen(state.places[:size]))
         return supports
 
+    def measure(self, chosen: np.ndarray) -> int:
+        """What a support takes of its limit: the number of its items."""
+        return int(chosen.sum())
+
     def change_each(self, supports: Sequence[np.ndarray], limits: Sequence[int]) -> list[np.ndarray]:
         """Supports that have grown or shrunk to a limit each."""
         return [
-            (self.grow if limit >= chosen.sum() else self.shrink)(chosen, [limit])[0]
+            (self.grow if limit >= self.measure(chosen) else self.shrink)(chosen, [limit])[0]
             for chosen, limit in zip(supports, limits, strict=True)
         ]
 
@@ -156,14 +170,14 @@ class FormSearch:
     def single_swaps(self, base: np.ndarray, count: int) -> list[End]:
         """The supports after the best swap of each of the `count` best newcomers, with a gain."""
         state = self._build(base)
-        size, n = self._size(base), self.items if self.width > 1 else len(self.H)
+        size, n = self._size(base), len(self.H)
         gains, partners = np.empty(n), np.empty(n, dtype=np.int64)
         self._kernels.score_newcomers(self.H, state, size, self._rules, gains, partners)
         value, found = self._kernels.value_of(self.Q, state, size) + self.form.constant, []
         for newcomer in np.argsort(-gains, kind="stable")[:count]:
             if gains[newcomer] > self.rel_tol * abs(value):
                 chosen = base.copy()
-                chosen[self._item(state.places, partners[newcomer])], chosen[newcomer] = False, True
+                chosen[state.places[partners[newcomer]]], chosen[newcomer] = False, True
                 found.append(End(chosen, value - float(gains[newcomer])))
         return found
 
@@ -219,7 +233,7 @@ class FormSearch:
         """Search from a start, by exchanges from the `state` of `base`, which stays as it is."""
         size = self._size(base)
         work = self._kernels.build(self.H, self.Q, state.places[:size], 0, self._rules)
-        rows = self._align(self._chosen_order(state.places[:size]), start)[None]
+        rows = self._align(state.places[len(self.intercepts) : size], start)[None]
         values, swaps = np.empty(1), np.zeros(1, dtype=np.int64)
         self._kernels.search_rows(
             *(self.H, self.Q, state, work, size, rows, np.array([most_swaps]), self._rules),
@@ -234,13 +248,9 @@ class FormSearch:
     def _places(self, chosen: np.ndarray, most: int | None = None) -> np.ndarray:
         """The variables of a support, intercepts first; with room for `most` items."""
         places = np.zeros(self._variables(int(chosen.sum()) if most is None else most), dtype=np.int64)
-        taken = np.concatenate([self.intercepts, self._expand(np.flatnonzero(chosen))])
+        taken = np.concatenate([self.intercepts, np.flatnonzero(chosen)])
         places[: len(taken)] = taken
         return places
-
-    def _expand(self, items: np.ndarray) -> np.ndarray:
-        """The variables of some items."""
-        return (items[:, None] * self.width + np.arange(self.width)).ravel()
 
     def _align(self, known: np.ndarray, start: np.ndarray) -> np.ndarray:
         """The items of a start in the order of those of a known support, as far as they are the same; as variables."""
@@ -248,18 +258,11 @@ class FormSearch:
         inside = np.zeros(len(start), dtype=bool)
         inside[known] = True
         order[~start[known]] = np.flatnonzero(start & ~inside)
-        return np.concatenate([self.intercepts, self._expand(order)])
-
-    def _chosen_order(self, places: np.ndarray) -> np.ndarray:
-        """The items of a support in the order of its places."""
-        return places[len(self.intercepts) :: self.width] // self.width
-
-    def _item(self, places: np.ndarray, place: int) -> int:
-        return int(places[place]) // self.width
+        return np.concatenate([self.intercepts, order])
 
     def _chosen(self, places: np.ndarray) -> np.ndarray:
         chosen = np.zeros(self.items, dtype=bool)
-        chosen[places[places < self.items * self.width] // self.width] = True
+        chosen[places[places < self.items]] = True
         return chosen
 
     def _size(self, chosen: np.ndarray) -> int:
@@ -267,14 +270,14 @@ class FormSearch:
 
     def _variables(self, items: int) -> int:
         """The number of variables of a support with so many items."""
-        return len(self.intercepts) + items * self.width
+        return len(self.intercepts) + items
 
     def _estimate(self, size: int) -> float:
         """Operations of a search from a random start."""
         return SWAP_WORK * len(self.form.H) * size * size
 
     def _count(self, size: int, swaps: int) -> None:
-        self.work += SWAP_WORK * len(self.form.H) * size * swaps * self.width
+        self.work += SWAP_WORK * len(self.form.H) * size * swaps
 
     def _run(self, parts: Sequence[Callable[[], Any]], work: float) -> list[Any]:
         """Call all functions; by several threads if there is enough work."""

@@ -99,7 +99,7 @@ def _list_proposals(
 
 def _count_swaps(objective: Objective, local: LocalForm) -> int:
     """How many single swaps are worth a fit when nothing else is better; none if they are fitted one by one."""
-    if not objective.inst.problem.loss.smooth:
+    if not objective.fits_in_batches:
         return 0
     columns, place = len(local.form.H), local.device.type
     free = FREE_FITS[place] / (FIT_WORK * max(objective.inst.samples, 1) * columns)
@@ -130,7 +130,7 @@ def _propose_swaps(search: FormSearch, base: np.ndarray, count: int) -> list[End
     """Many single swaps: newcomers in the places that the model prefers, and the best newcomers in all places."""
     ends = search.single_swaps(base, max(count // 2, 1))
     removable = np.flatnonzero(base & ~search.fixed)
-    if search.domain.group is None and len(removable):
+    if search.domain.group is None and search.domain.weights is None and len(removable):
         for end in ends[: count // 2 // len(removable)]:
             for gone in removable:
                 chosen = base | end.chosen
@@ -149,7 +149,7 @@ def _try(objective: Objective, local: LocalForm, found: SupportFit, ends: list[E
     threshold = objective.rel_tol * abs(found.value)
     if not ends:
         return None
-    if not objective.inst.problem.loss.smooth:
+    if not objective.fits_in_batches:
         return _try_in_turn(objective, local, found, ends[:KINK_TRIES], threshold)
     batch = fit_batch(objective.inst, objective.problem, local, [end.chosen for end in ends], found.fit.Z, found.value)
     hoped = batch.values - batch.promised

@@ -11,6 +11,9 @@ a quadratic problem with one bounded slope ``a_i`` for each sample. With slacks 
 Each step solves these equations to first order, with the zeros of the last two replaced by a falling target (Mehrotra's
 predictor and corrector). A step needs ``A' diag(w / D) A`` and a few products, all of them sums over samples. Five to
 twenty steps are enough for data of any scale. The slopes are always a valid dual point, which gives the duality gap.
+
+Bounds ``l <= x <= h`` have multipliers of their own: ``R x + A'(w a) = below - above`` with ``below (x - l) = 0`` and
+``above (h - x) = 0``. They add ``below / (x - l) + above / (h - x)`` to the diagonal of the matrix.
 """
 
 from dataclasses import dataclass, replace
@@ -20,6 +23,7 @@ from torch import Tensor
 
 from psfit.kernels.linalg import cholesky
 from psfit.losses import Box
+from psfit.problem.box import score
 from psfit.search.restriction import Restriction
 
 MAX_STEPS = 100
@@ -27,6 +31,8 @@ MAX_STEPS = 100
 BOUNDARY_SHARE = 0.995
 # After this many steps without a smaller gap, rounding is assumed to prevent further progress.
 PATIENCE = 10
+# A variable closer to its bound than this share of the largest variable is at the bound.
+AT_BOUND = 1e-9
 
 
 @dataclass(frozen=True)
@@ -45,14 +51,24 @@ class InteriorResult:
 
 @dataclass(frozen=True)
 class _Slack:
-    """A point of the method on this rank's samples: slopes and their slacks, each ``(m, c')``."""
+    """A point of the method on this rank's samples: slopes and their slacks, each ``(m, c')``; and the multipliers of
+    bounds ``(size,)``.
+    """
 
     a: Tensor
     up: Tensor
     down: Tensor
+    below: Tensor
+    above: Tensor
 
     def move(self, step: float, by: "_Slack") -> "_Slack":
-        return _Slack(self.a + step * by.a, self.up + step * by.up, self.down + step * by.down)
+        return _Slack(
+            self.a + step * by.a,
+            self.up + step * by.up,
+            self.down + step * by.down,
+            self.below + step * by.below,
+            self.above + step * by.above,
+        )
 
 
 class Interior:
@@ -64,14 +80,17 @@ class Interior:
         self.total_weight, self.count = view.total(torch.stack([self.weight.sum(), counted.sum()])).tolist()
         # Every sample contributes the same to the gap on the central path. A weight of zero is replaced by the mean.
         self.unit = torch.where(counted, self.weight, self.total_weight / self.count)
+        nothing = torch.full_like(view.ridge, torch.inf)
+        self.low, self.high = (-nothing, nothing) if view.bounds is None else view.bounds
 
     def minimise(self, x: Tensor, tol: float, give_up: float = float("inf")) -> InteriorResult:
         """Start at ``x (1, size)``; stop when the duality gap is `tol` times the objective, or cannot shrink further.
 
         The method also stops when the optimum is known to lie above `give_up`.
         """
+        x = self._place_inside(x)
         eta = self.view.predictors(x)
-        state = self._start(eta)
+        state = self._start(eta, x)
         # The first slopes are arbitrary, so their gap is not used.
         best, idle, steps = replace(self._measure(x, eta, state, 0), gap=float("inf")), 0, 0
         for steps in range(1, MAX_STEPS + 1):
@@ -82,14 +101,31 @@ class Interior:
                 break
             found = self._measure(x, eta, state, steps)
             idle, best = (0, found) if found.gap < best.gap else (idle + 1, best)
-        return replace(best, steps=steps)
+        return self._settle(replace(best, steps=steps))
 
-    def _start(self, eta: Tensor) -> _Slack:
+    def _place_inside(self, x: Tensor) -> Tensor:
+        """A point strictly between the bounds."""
+        width = self.high - self.low
+        room = torch.where(width.isfinite(), 0.5 * width, 1.0).clamp(max=1.0)
+        return torch.minimum(torch.maximum(x, self.low + room), self.high - room)
+
+    def _settle(self, found: InteriorResult) -> InteriorResult:
+        """The same with variables at their bounds if nothing but rounding is between them."""
+        if self.view.bounds is None:
+            return found
+        close = AT_BOUND * found.x.abs().max()
+        x = torch.where(found.x - self.low <= close, self.low, found.x)
+        x = torch.where(self.high - x <= close, self.high, x)
+        return replace(found, x=x, value=float(self.view.value(x)))
+
+    def _start(self, eta: Tensor, x: Tensor) -> _Slack:
         a = (self.box.low + self.box.high) / 2
         e = eta - self.box.centre - self.box.bend * a
         size = float(self.view.total((self.weight * e.abs()).sum())) / self.total_weight
         room = size if size > 0 else 1.0
-        return _Slack(a, e.clamp(min=0) + room, (-e).clamp(min=0) + room)
+        product = room * float((self.box.high - self.box.low).max()) * self.total_weight / self.count
+        near, far = x[0] - self.low, self.high - x[0]
+        return _Slack(a, e.clamp(min=0) + room, (-e).clamp(min=0) + room, product / near, product / far)
 
     def _measure(self, x: Tensor, eta: Tensor, state: _Slack, steps: int) -> InteriorResult:
         """Objective and duality gap: the part of slopes and predictors, and the part of the equation of `x`."""
@@ -99,12 +135,22 @@ class Interior:
         sums = view.total(torch.stack([(self.weight * loss).sum(), (self.weight * missed.clamp(min=0)).sum()]))
         coefficients = view.coefficients(x)[0]
         penalty = 0.5 * (view.ridge * coefficients.square()).sum()
-        left = view.ridge * coefficients + view.push_forward(view.products(None, [self.weight * state.a])[1][0])
+        slope = view.push_forward(view.products(None, [self.weight * state.a])[1][0])
+        left = view.ridge * coefficients + slope
         # With a tiny ridge, the proved part of the gap is far too large. There the gap is estimated by a move of the
         # size of the coefficients themselves.
-        proved = torch.where(view.ridge > 0, 0.5 * left.square() / view.ridge, 0.0)
         size = 2 * coefficients.abs() + coefficients.abs().amax()
-        gap_of_x = torch.minimum(proved, left.abs() * size).sum()
+        if view.bounds is None:
+            proved = torch.where(view.ridge > 0, 0.5 * left.square() / view.ridge, 0.0)
+            guess = left.abs() * size
+        else:
+            scores = score(slope, 0.0, view.ridge.clamp(min=torch.finfo(torch.float64).tiny), self.low, self.high)
+            kept = 0.5 * view.ridge * coefficients.square() + slope * coefficients
+            proved = torch.where(view.ridge > 0, (scores + kept).clamp(min=0), 0.0)
+            near, far = coefficients - self.low, self.high - coefficients
+            products = _multiply(state.below, near) + _multiply(state.above, far)
+            guess = (left - state.below + state.above).abs() * size + products
+        gap_of_x = torch.minimum(proved, guess).sum()
         value, missing = sums[0] + penalty, sums[1]
         agreed = view.agree(value, missing + gap_of_x, value - missing - proved.sum())
         value_of_x, gap, lower = (float(number) for number in agreed)
@@ -116,11 +162,19 @@ class Interior:
         e = eta - box.centre - box.bend * state.a
         D = box.bend + state.up / above + state.down / below
         H, (slope, pull) = view.products(w / D, [w * state.a, w * e / D])
-        factor, left = cholesky(H + view.ridge_matrix), slope + view.pull_back(view.ridge * view.coefficients(x)[0])
+        near, far = x[0] - self.low, self.high - x[0]
+        bend = torch.diag(state.below / near + state.above / far)
+        factor = cholesky(H + view.ridge_matrix + bend)
+        left = slope + view.pull_back(view.ridge * view.coefficients(x)[0])
 
-        def direction(rhs: Tensor, up: Tensor | float, down: Tensor | float) -> tuple[Tensor, Tensor, _Slack]:
-            """The step after which the two products of slack and distance would be `up` and `down`."""
-            (dx,) = view.agree(torch.cholesky_solve(rhs.unsqueeze(1), factor).T)
+        def direction(
+            rhs: Tensor, up: Tensor | float, down: Tensor | float, low: Tensor | float, high: Tensor | float
+        ) -> tuple[Tensor, Tensor, _Slack]:
+            """The step after which the products of slack and distance would be `up`, `down`, and those of bounds `low`
+            and `high`.
+            """
+            pushed = rhs + low / near - high / far
+            (dx,) = view.agree(torch.cholesky_solve(pushed.unsqueeze(1), factor).T)
             deta = view.predictors(dx)
             da = (deta + e - up / above + down / below) / D
             return (
@@ -130,31 +184,51 @@ class Interior:
                     da,
                     up / above - state.up + (state.up / above) * da,
                     down / below - state.down - (state.down / below) * da,
+                    (low - state.below * dx[0]) / near - state.below,
+                    (high + state.above * dx[0]) / far - state.above,
                 ),
             )
 
-        _, _, ahead = direction(-left - pull, 0.0, 0.0)
-        reach = self._longest_step(state, ahead)
-        now, then = self._complementarity(state, state.move(reach, ahead))
-        target = (then / now) ** 3 * now / (2 * self.count * self.unit)
+        dx, _, ahead = direction(-left - pull, 0.0, 0.0, 0.0, 0.0)
+        reach = self._longest_step(x, state, dx, ahead)
+        now, then = self._complementarity((x, state), (x + reach * dx, state.move(reach, ahead)))
+        common = (then / now) ** 3 * now / (2 * self.count)
+        target = common / self.unit
         up, down = target + ahead.up * ahead.a, target - ahead.down * ahead.a
+        low, high = common - ahead.below * dx[0], common + ahead.above * dx[0]
         _, (shift,) = view.products(None, [w * (e - up / above + down / below) / D])
-        dx, deta, move = direction(-left - shift, up, down)
-        step = min(1.0, BOUNDARY_SHARE * self._longest_step(state, move))
+        dx, deta, move = direction(-left - shift, up, down, low, high)
+        step = min(1.0, BOUNDARY_SHARE * self._longest_step(x, state, dx, move))
         return x + step * dx, eta + step * deta, state.move(step, move)
 
-    def _longest_step(self, state: _Slack, move: _Slack) -> float:
+    def _longest_step(self, x: Tensor, state: _Slack, dx: Tensor, move: _Slack) -> float:
         """The longest step for which all slacks and distances to bounds stay positive; at most 1 / BOUNDARY_SHARE."""
         left = torch.stack([self.box.high - state.a, state.a - self.box.low, state.up, state.down])
         use = torch.stack([move.a, -move.a, -move.up, -move.down])
         most = (use / left).max().clamp(min=BOUNDARY_SHARE).reshape(1)
+        if self.view.bounds is not None:
+            distances = torch.stack([x[0] - self.low, self.high - x[0], state.below, state.above])
+            spent = torch.stack([-dx[0], dx[0], -move.below, -move.above])
+            # A bound that does not exist is infinitely far away, and its multiplier is zero.
+            shares = torch.where((distances > 0) & distances.isfinite(), spent / distances, 0.0)
+            most = torch.maximum(most, shares.max())
         grid = self.view.inst.grid
         return 1 / float(grid.blocks.comm.broadcast(grid.nodes.maximum(most)))
 
-    def _complementarity(self, *states: _Slack) -> list[float]:
+    def _complementarity(self, *states: tuple[Tensor, _Slack]) -> list[float]:
         """The weighted sums of all products of slack and distance."""
         sums = [
             (self.weight * (s.up * (self.box.high - s.a) + s.down * (s.a - self.box.low)).clamp(min=0)).sum()
-            for s in states
+            for _, s in states
         ]
-        return self.view.total(torch.stack(sums)).tolist()
+        summed = self.view.total(torch.stack(sums)).tolist()
+        walls = [
+            float((_multiply(s.below, x[0] - self.low) + _multiply(s.above, self.high - x[0])).clamp(min=0).sum())
+            for x, s in states
+        ]
+        return [one + other for one, other in zip(summed, walls, strict=True)]
+
+
+def _multiply(multiplier: Tensor, distance: Tensor) -> Tensor:
+    """Products of multipliers and distances from bounds; zero where there is no bound."""
+    return torch.where(distance.isinf(), 0.0, multiplier * distance)

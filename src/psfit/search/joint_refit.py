@@ -16,7 +16,7 @@ REFIT_TOL = 1e-9
 
 def refit_together(inst: Instance, problem: int, supports: list[SupportFit]) -> list[Fit]:
     """Exact minimisers on all supports; for the squared loss all of them share every pass over the data."""
-    if not (inst.costs.searches_by_form and inst.items.separate):
+    if not (inst.costs.searches_by_form and inst.items.separate) or inst.box is not None:
         return [refit(inst, problem, support.chosen, support.fit.Z) for support in supports]
     source, steps = inst.source, _newton_steps(inst, supports)
     target, weight = source.target[:, [problem]], source.weight

@@ -36,11 +36,10 @@ def pick_items(inst: Instance, problem: int, found: SupportFit) -> Tensor | None
     free = CHEAP_PRODUCT[inst.source.matrix.device.type]
     features = int((free / (2.0 * pairs * max(inst.samples, 1))) ** 0.5)
     inside, limit = int(found.chosen.sum()), inst.problem.kappa[problem]
-    per_feature = items.size // items.features
     room = MOST_TABLE[inst.source.matrix.device.type] / (limit * items.width)
-    count = max(int(min(features * per_feature, room)), 2 * max(inside, limit) + LEAST_OTHERS)
-    # A domain has the same number of items for each feature.
-    count += -count % per_feature
+    count = max(int(min(features * items.per_feature, room)), 2 * max(inside, limit) + LEAST_OTHERS)
+    # A model has all entries of most features.
+    count += -count % max(1, round(items.per_feature))
     if count >= items.size:
         return None
     gradient, blocks = _derivatives(inst, problem, found)
@@ -110,7 +109,7 @@ def _assemble(
 ) -> SearchForm:
     """The form with the variables of the chosen items only."""
     items, c = inst.items, Z.shape[1]
-    if rows is not None and index is not None and items.size > items.features:
+    if rows is not None and index is not None and items.per_feature > 1:
         # Entries: some outputs of a feature may be no candidates.
         place = torch.full((len(inst.ridge),), -1, device=rows.device).index_copy(
             0, rows, torch.arange(len(rows), device=rows.device)
@@ -122,7 +121,11 @@ def _assemble(
     Q = H @ z - g
     constant = found.value + float((Q * z).sum() - 0.5 * (z * (H @ z)).sum())
     accuracy = SINGLE_ACCURACY if dtype == torch.float32 else DOUBLE_ACCURACY
-    return SearchForm(H, Q, constant, items.width, accuracy)
+    if not items.in_groups:
+        return SearchForm(H, Q, constant, items.width, accuracy)
+    own = items if index is None else items.select(index)
+    item = own.item_of(torch.arange(own.features), 0).repeat_interleave(c)
+    return SearchForm(H, Q, constant, 1, accuracy, item)
 
 
 def _precision(inst: Instance, columns: int) -> torch.dtype:
@@ -138,8 +141,7 @@ def _rows(inst: Instance, index: Tensor | None) -> Tensor | None:
     """The features of some items, and the intercept."""
     if index is None:
         return None
-    per_feature = inst.items.size // inst.items.features
-    features = torch.unique(index // per_feature)
+    features = inst.items.features_of(index)
     return torch.cat([features, torch.arange(inst.items.features, len(inst.ridge), device=index.device)])
 
 

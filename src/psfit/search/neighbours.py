@@ -113,8 +113,8 @@ def _search_form(
 
     def search_all(search: FormSearch) -> list[End]:
         rows = list(zip(kappas, search.grow(nothing, kappas), strict=True))
-        widest = search.grow(nothing, [min(search.items, 2 * kappas[-1])])[0]
-        falling = [kappa for kappa in reversed(kappas) if kappa < widest.sum()]
+        widest = search.grow(nothing, [min(objective.domain.items.capacity, 2 * kappas[-1])])[0]
+        falling = [kappa for kappa in reversed(kappas) if kappa < search.measure(widest)]
         rows += zip(falling, search.shrink(widest, falling), strict=True)
         rows += own
         ends = search.descend([support for _, support in rows])

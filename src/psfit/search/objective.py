@@ -44,6 +44,8 @@ class Objective(ABC):
         self.outputs = inst.items.outputs_of(problem)
         self.domain = inst.domain_of(problem)
         self._recordings: Recordings = {}
+        # The limits of the supports that are searched.
+        self.limits: list[int] = [inst.problem.kappa[problem]]
         # Operations of searches by models so far, by an estimate that is the same on every machine; and from how many
         # on they are costly.
         self.work, self.most_work = 0.0, MOST_WORK[inst.source.matrix.device.type]
@@ -62,6 +64,11 @@ class Objective(ABC):
     def rel_tol(self) -> float:
         """Differences of the objective below this share are rounding."""
         return self.inst.resolution
+
+    @property
+    def fits_in_batches(self) -> bool:
+        """Whether many supports can be fitted together: the loss is smooth, and all supports have the same size."""
+        return self.inst.problem.loss.smooth and self.domain.heredity is None
 
     @property
     def is_costly(self) -> bool:
@@ -88,7 +95,9 @@ class DataObjective(Objective):
     def local_form(self, found: SupportFit) -> LocalForm:
         index = pick_items(self.inst, self.problem, found)
         form = make_form(self.inst, self.problem, found, index)
-        return LocalForm(form, self.domain, index, self.inst.grid, self.rel_tol, self._recordings)
+        local = LocalForm(form, self.domain, index, self.inst.grid, self.rel_tol, self._recordings)
+        local.search.limits = self.limits
+        return local
 
     def model(self, fit: Fit, chosen: Tensor) -> LocalModel:
         """The model of all items around the support, by one pass over the data, without products of other pairs."""
@@ -134,8 +143,12 @@ class FormObjective(Objective):
     def whole_form(self) -> LocalForm:
         """The form of all items, which is the same everywhere."""
         assert self.form.hessian is not None
-        form = SearchForm(self.form.hessian, self.form.Q, self.power)
-        return LocalForm(form, self.domain, None, self.inst.grid, self.rel_tol, self._recordings)
+        items = self.inst.items
+        item = items.item_of(torch.arange(items.features), 0) if items.in_groups else None
+        form = SearchForm(self.form.hessian, self.form.Q, self.power, item=item)
+        local = LocalForm(form, self.domain, None, self.inst.grid, self.rel_tol, self._recordings)
+        local.search.limits = self.limits
+        return local
 
 
 def objective_of(inst: Instance, problem: int, search: bool = True) -> Objective:

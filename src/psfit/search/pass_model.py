@@ -7,7 +7,7 @@ all coefficients, the diagonal blocks of the Hessian, and the Hessian's columns 
 import torch
 from torch import Tensor
 
-from psfit.losses import Loss
+from psfit.losses import Loss, convert_targets
 from psfit.problem import LocalModel
 from psfit.problem.instance import Instance
 from psfit.search.refit import Fit
@@ -26,7 +26,7 @@ def model_by_pass(inst: Instance, view: Restriction, fit: Fit) -> LocalModel:
     own, dtype = inst.source.matrix.own[0], inst.source.matrix.dtype
     for at, strip, fitted in inst.source.matrix.strips_with_columns(view.rows):
         eta = fitted.mv(Z[view.rows].to(dtype))
-        b, weight = view.target[at].to(dtype), inst.source.weight[at].to(dtype)
+        b, weight = convert_targets(view.target[at], dtype), inst.source.weight[at].to(dtype)
         slope = inst.problem.loss.gradient(eta, b) if fit.slope is None else fit.slope[at].to(eta.dtype)
         gradient[own] += strip.rmv(weight * slope)
         curvature = weight.unsqueeze(2) * curvature_at(inst.problem.loss, eta, b)

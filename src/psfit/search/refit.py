@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from psfit.kernels.box_minimum import direct_into_box
 from psfit.kernels.linalg import is_hopeless, newton
 from psfit.problem.instance import Instance
 from psfit.search.interior_point import Interior
@@ -44,14 +45,21 @@ def refit(
 
     The fit ends early if its minimum clearly lies above `give_up`. The relative error of the objective is about the
     square of `tol`. Smooth losses are minimised by Newton's method. If it fails because of kinks, an interior point
-    method follows. If both fail because columns are nearly dependent, the fit is made in an orthogonal basis.
+    method follows. If both fail because columns are nearly dependent, the fit is made in an orthogonal basis. Bounds on
+    coefficients are kept by both methods.
     """
     outputs = inst.items.outputs_of(problem)
-    view = Restriction(inst, outputs, inst.items.mask_one(chosen), inst.problem.loss, inst.source.target[:, outputs])
+    mask = inst.items.mask_one(chosen)
+    if inst.box is not None:
+        # A coefficient without room between its bounds is zero.
+        own = inst.box.select_outputs(outputs)
+        mask = mask & (own.low < own.high)
+    view = Restriction(inst, outputs, mask, inst.problem.loss, inst.source.target[:, outputs])
     if not view.size:
         return Fit(view.scatter(view.gather(Z), Z), float(view.value(view.gather(Z))), 0.0)
     fit, completed = _minimise(view, Z, give_up, tol)
-    if completed and fit.residual > max(POOR, 2 * tol):
+    # In another basis the bounds of coefficients would not be those of variables.
+    if completed and fit.residual > max(POOR, 2 * tol) and view.bounds is None:
         x = view.gather(Z)
         before = float(view.value(x))
         if before < fit.value:
@@ -90,12 +98,13 @@ def _by_newton(view: Restriction, Z: Tensor, give_up: float, tol: float, steps: 
     result = newton(
         view.evaluate,
         view.value,
-        _better_start(view, view.gather(Z)),
+        _better_start(view, view.clip(view.gather(Z))),
         tol=tol,
         max_iter=steps,
         give_up=give_up,
-        least_pivot=LEAST_PIVOT if first else 0.0,
+        least_pivot=LEAST_PIVOT if first and view.bounds is None else 0.0,
         agree=view.agree,
+        direct=None if view.bounds is None else direct_into_box(*view.bounds),
     )
     completed = not bool(is_hopeless(result.value, result.residual, give_up))
     x, value, residual = view.scatter(result.x, Z), float(result.value), float(result.residual)

@@ -48,6 +48,10 @@ class Restriction:
         self.slices = [slice(end - len(a), end) for end, a in zip(ends, self.at, strict=True)]
         self.size = ends[-1]
         self.ridge = torch.cat([inst.ridge[self.rows[a], 0] for a in self.at])
+        self.bounds: tuple[Tensor, ...] | None = None
+        if inst.box is not None:
+            tables = [table[self.rows][:, outputs] for table in inst.box.with_free(inst.items.free)]
+            self.bounds = tuple(torch.cat([table[a, k] for k, a in enumerate(self.at)]) for table in tables)
         self._hessian: Tensor | None = None
         self._latest: tuple[Tensor, Tensor] | None = None
         self._evaluated: tuple[Tensor, Evaluation] | None = None
@@ -94,6 +98,10 @@ class Restriction:
             parts = [*self.agree(*(torch.linalg.solve(T, part) for T, part in zip(self.basis, parts, strict=True)))]
         return torch.cat(parts).unsqueeze(0)
 
+    def clip(self, x: Tensor) -> Tensor:
+        """The variables ``(1, size)`` moved between their bounds."""
+        return x if self.bounds is None else torch.minimum(torch.maximum(x, self.bounds[0]), self.bounds[1])
+
     def coefficients(self, x: Tensor) -> Tensor:
         """The coefficients ``(1, size)`` of variables ``x (1, size)``."""
         if self.basis is None:
@@ -137,7 +145,7 @@ class Restriction:
     @property
     def value_at_zero(self) -> Tensor:
         """The objective ``(1,)`` where all variables are zero; it needs no columns."""
-        zero = torch.zeros_like(self.target)
+        zero = self.inst.source.weight.new_zeros(self.target.shape)
         return self.total((self.inst.source.weight * self.loss.value(zero, self.target)).sum().reshape(1))
 
     def evaluate(self, x: Tensor) -> Evaluation:

@@ -31,7 +31,7 @@ def select_forward(objective: Objective, limit: int, Z: Tensor) -> SupportFit:
     """Add the items that help most, a share of the limit at a time."""
     chosen = objective.domain.inside[0]
     found = SupportFit(chosen, objective.fit(chosen, Z, tol=ROUGH))
-    have = int(chosen.sum())
+    have = int(objective.domain.weigh(chosen))
     if have >= limit:
         return refit_end(objective, chosen, Z)
     stages = even_bounds(limit - have, min(limit - have, 1 if objective.exact else FORWARD_STAGES))[1:]
@@ -46,22 +46,24 @@ def eliminate_backward(objective: Objective, limit: int, Z: Tensor) -> SupportFi
     With groups the items at the beginning are those that forward selection allows, since all items together would
     exceed what a group may have.
     """
-    size, inside = objective.domain.items.size, objective.domain.inside[0]
-    begin = max(max(BEGIN * limit, LEAST_BEGIN) // objective.domain.items.width, 2 * limit)
+    size, inside, weigh = objective.domain.items.capacity, objective.domain.inside[0], objective.domain.weigh
+    each = objective.domain.items.width if objective.domain.weights is None else 1
+    begin = max(max(BEGIN * limit, LEAST_BEGIN) // each, 2 * limit)
     if objective.exact:
         begin = min(begin, 2 * limit)
-    if begin >= size and objective.domain.group is None:
+    if begin >= size and objective.domain.counts_only:
         chosen = ~objective.domain.outside[0]
         found = SupportFit(chosen, objective.fit(chosen, Z, tol=ROUGH))
     else:
         found = SupportFit(inside, objective.fit(inside, Z, tol=ROUGH))
         found = grow(objective, found, min(begin, size), True)
-    if int(found.chosen.sum()) <= limit:
+    if int(weigh(found.chosen)) <= limit:
         return refit_end(objective, found.chosen, found.fit.Z)
-    while (count := int(found.chosen.sum())) > limit:
+    while (count := int(weigh(found.chosen))) > limit:
         kept = limit if objective.exact else max(limit, ceil(KEPT * count))
         found = shrink(objective, found, kept, kept > limit)
-    return found
+    # Where items have weights, those that are left may not use up the limit.
+    return found if int(weigh(found.chosen)) == limit else grow(objective, found, limit)
 
 
 def grow(objective: Objective, found: SupportFit, limit: int, rough: bool = False) -> SupportFit:
@@ -69,7 +71,7 @@ def grow(objective: Objective, found: SupportFit, limit: int, rough: bool = Fals
     local = objective.local_form(found)
     base = local.pack(found.chosen)
     (end,) = local.find(lambda search: [End(search.grow(base, [limit])[0], 0.0)], 1)
-    if local.index is None or int(end.chosen.sum()) in (limit, int(base.sum())):
+    if local.index is None or local.search.measure(end.chosen) in (limit, local.search.measure(base)):
         return _fit_end(objective, local, end, found, rough)
     return grow(objective, _fit_end(objective, local, end, found, True), limit, rough)
 
@@ -85,7 +87,7 @@ def shrink(objective: Objective, found: SupportFit, limit: int, rough: bool = Fa
 def _fit_end(objective: Objective, local: LocalForm, end: End, found: SupportFit, rough: bool) -> SupportFit:
     """The fit on a support that a form has led to; a `rough` one makes only a few steps with the form's own Hessian."""
     chosen, Z = local.unpack(end.chosen), found.fit.Z
-    if objective.exact or not objective.inst.problem.loss.smooth:
+    if objective.exact or not objective.fits_in_batches:
         return SupportFit(chosen, objective.fit(chosen, Z, tol=ROUGH if rough else SEARCH_TOL))
     inst = objective.inst
     batch = fit_batch(inst, objective.problem, local, [end.chosen], Z, float("inf"), ROUGH**2 if rough else CLOSE)

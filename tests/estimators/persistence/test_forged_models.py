@@ -25,7 +25,16 @@ def files(tmp_path_factory):
     """A file for each of four models, as its JSON and its arrays."""
     low = BiCADMM(effort="low")
     models = {
-        "linear": psfit.SparseLinearRegression(2, solver=low, grid=GridSpec(nodes=2)).fit(X, Y),
+        "linear": psfit.SparseLinearRegression(
+            2,
+            solver=low,
+            grid=GridSpec(nodes=2),
+            include=0,
+            count_included=True,
+            upper={0: 9.0},
+            groups=[1, 1, 2, 2],
+            at_most={2: 1},
+        ).fit(X, Y),
         "logistic": psfit.SparseLogisticRegression(2, solver=low, class_weight={"a": 2.0, "b": 1.0}).fit(
             X, np.where(Y > 1, "a", "b")
         ),

@@ -4,6 +4,7 @@ import csv
 import json
 import zipfile
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ THREE = NAMES[IRIS.target]
 TWO = np.where(IRIS.target == 2, "virginica", "other")
 
 
+@cache
 def fitted(name):
     """A model of every kind, with names of features and labels of several types."""
     X = IRIS.data
@@ -32,6 +34,8 @@ def fitted(name):
         ),
         "huber": lambda: psfit.SparseLinearRegression(2, loss="huber").fit(X, IRIS.target),
         "poisson": lambda: psfit.SparsePoissonRegression(2).fit(X, IRIS.target),
+        "gamma": lambda: psfit.SparseGammaRegression(2).fit(X, IRIS.target + 1),
+        "tweedie": lambda: psfit.SparseTweedieRegression(2, power=1.3).fit(X, IRIS.target),
         "logistic": lambda: psfit.SparseLogisticRegression(2, class_weight={"other": 2.0, "virginica": 1.0}).fit(
             X, TWO
         ),
@@ -59,6 +63,8 @@ KINDS = [
     "two targets",
     "huber",
     "poisson",
+    "gamma",
+    "tweedie",
     "logistic",
     "logistic, three classes",
     "softmax, two classes",

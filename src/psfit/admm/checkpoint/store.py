@@ -17,7 +17,7 @@ Start = tuple[Tensor, Tensor] | None
 # The parts of the data with fingerprints, and how a message names a difference.
 NAMES = {
     "X": "other features X",
-    "y": "other targets y",
+    "y": "other targets y or offsets",
     "weights": "other sample weights",
     "start": "another starting point",
 }

@@ -21,7 +21,7 @@ SPARSE |= {"coo": ("data", "row", "col"), "dia": ("data", "offsets")}
 
 
 class ArrayFile(DataFile):
-    """The features as one array, the target and the weights as other arrays of the file or as other files."""
+    """The features as one array; target, weights and offsets as other arrays of the file or as other files."""
 
     def __init__(self, path: Path, wanted: ReadRequest) -> None:
         self.path, self.wanted = path, wanted
@@ -44,15 +44,18 @@ class ArrayFile(DataFile):
         self.length = self.X.shape[0]
         self.target = self._find_companion(wanted.target, "y") if wanted.labelled else None
         self.weight = self._find_companion(wanted.weight, "sample_weight")
+        self.offset = None if wanted.offset is None else self._find_companion(wanted.offset, "offset")
 
     def _require_distinct(self) -> None:
-        """Features, target and weights must be different arrays or columns."""
-        target, weight = self.wanted.target, self.wanted.weight
+        """Features, target, weights and offsets must be different arrays or columns."""
+        target, weight, offset = self.wanted.target, self.wanted.weight, self.wanted.offset
         usual = "y" if target is None else str(target)
         if self.wanted.labelled and weight == usual:
             raise self.error(f"{usual!r} cannot be both the target and the sample weights; name another array")
-        if "X" in (target, weight):
-            raise self.error("'X' holds the features; name another array as target and sample_weight")
+        if offset is not None and offset in (usual if self.wanted.labelled else None, weight):
+            raise self.error(f"{offset!r} cannot be the offset, too; name another array")
+        if "X" in (target, weight, offset):
+            raise self.error("'X' holds the features; name another array as target, sample_weight and offset")
 
     @abstractmethod
     def _features(self) -> tuple[Any, tuple[str, ...] | None]:
@@ -102,10 +105,11 @@ class ArrayFile(DataFile):
             features = CheckedRows(_Window(self.X, start, stop, chosen), self.path, names, start)
         y = self._entries(self.target, "y" if self.wanted.target is None else self.wanted.target, start, stop)
         weight = self._entries(self.weight, self.wanted.weight or "sample_weight", start, stop)
-        return Part(features, y, weight, names)
+        offset = self._entries(self.offset, self.wanted.offset or "offset", start, stop)
+        return Part(features, y, weight, names, offset=offset)
 
     def _entries(self, array: Any, name: str | int, start: int, stop: int) -> np.ndarray | None:
-        """A range of the target or of the weights."""
+        """A range of the target, of the weights or of the offsets."""
         if array is None:
             return None
         values = np.asarray(array[start:stop])

@@ -52,8 +52,10 @@ class ReadRequest:
         The target's column, array or file; None means the default of the format.
     weight : str or None
         The same for sample weights.
+    offset : str or None
+        The same for offsets; None means that none are read.
     columns : tuple of str or None
-        Features by name; None means all columns that are neither target nor weight.
+        Features by name; None means all columns that are neither target nor weight nor offset.
     rules : TableRules
         How columns of text, dates and missing values are used.
     labelled : bool
@@ -77,6 +79,7 @@ class ReadRequest:
     schema: Schema | None = None
     fitted: bool = False
     lenient: bool = False
+    offset: str | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class PossibleKinds:
 
 @dataclass(frozen=True)
 class Part:
-    """Some samples of a file: features as rows to read or as a sparse matrix, and target and weights.
+    """Some samples of a file: features as rows to read or as a sparse matrix, and target, weights and offsets.
 
     `open_ended` means that only the sparse columns that occur in the part are known: another part may have more, and
     the first column may not occur. `ids` are the columns that are passed through to predictions, by name.
@@ -106,6 +109,7 @@ class Part:
     names: tuple[str, ...] | None
     open_ended: bool = False
     ids: dict[str, np.ndarray] = field(default_factory=dict)
+    offset: np.ndarray | None = None
 
 
 class DataFile(ABC):

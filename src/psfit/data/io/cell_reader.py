@@ -1,4 +1,4 @@
-"""From the cells of a table's columns to features, targets, weights and levels."""
+"""From the cells of a table's columns to features, targets, weights, offsets and levels."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -8,12 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from psfit.common.names import list_names
 from psfit.data.io.base import CellError, MissingError, require_finite
 from psfit.data.io.cells import first_of_other_kind, level_texts, read_dates
 from psfit.data.schema import Column, Feature, Kind
 
-# The most columns, or levels of a column, that a message lists.
-MOST_LISTED = 20
 DAY = 86400e6
 
 
@@ -80,7 +79,7 @@ class CellReader(ABC):
         return [0.0 if one.part == "missing" else numbers_only for one in features]
 
     def values(self, batch: pa.RecordBatch, column: Column, first: int) -> np.ndarray:
-        """The values of the target or of the weights."""
+        """The values of the target, of the weights or of the offsets."""
         cells = self._cells(batch, column, first)
         if column.kind == "category":
             return np.asarray(level_texts(cells).to_numpy(zero_copy_only=False), dtype=str)
@@ -172,10 +171,3 @@ def _date_values(stamps: pa.Array, features: list[Feature]) -> list[np.ndarray |
         else known[str(one.part)] == int(one.level)
         for one in features
     ]
-
-
-def list_names(names: Iterable[str]) -> str:
-    """Names as a message lists them; at most `MOST_LISTED`."""
-    every = list(names)
-    more = len(every) - MOST_LISTED
-    return ", ".join(every[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -10,8 +10,8 @@ from psfit.data.schema import KINDS, Column, Kind, Schema
 from psfit.data.table_rules import TableRules
 
 FILES_DIFFER = (
-    "path: the files differ in their columns, in their order, or in their targets and sample weights; all must be the "
-    "same"
+    "path: the files differ in their columns, in their order, or in their targets, sample weights and offsets; all "
+    "must be the same"
 )
 DIGEST = hashlib.sha256().digest_size
 # The samples of a rank: files, each with a range.

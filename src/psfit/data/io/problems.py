@@ -81,7 +81,8 @@ def _find(found: TableProfile, plan: TablePlan) -> Iterator[Problem]:
 def _problems_of(column: ColumnProfile, known: Column | None, plan: TablePlan) -> Iterator[Problem]:
     """The problems of one column; `known` is how a fitted model reads it."""
     name, feature = column.name, column.name in plan.sources
-    said = f"column {name!r}" if feature else f"the {'target' if name == plan.target else 'sample weight'} {name!r}"
+    roles = {plan.weight: "sample weight", plan.offset: "offset", plan.target: "target"}
+    said = f"column {name!r}" if feature else f"the {roles[name]} {name!r}"
     missing = plan.wanted.rules.missing if known is None else known.missing
     if column.missing and (missing == "refuse" or not feature):
         share = f" ({column.missing / column.rows:.0%})" if column.missing >= 0.01 * column.rows else ""

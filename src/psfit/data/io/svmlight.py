@@ -21,10 +21,11 @@ class SvmlightFile(DataFile):
 
     def __init__(self, path: Path, wanted: ReadRequest) -> None:
         self.path, self.length = path, path.stat().st_size
-        named = wanted.target is not None or wanted.weight is not None or wanted.columns is not None
-        if named or wanted.rules.list_changes():
+        named = (wanted.target, wanted.weight, wanted.offset, wanted.columns)
+        if any(name is not None for name in named) or wanted.rules.list_changes():
             raise self.error(
-                "svmlight files name no columns: target, sample_weight, columns and the rules for tables cannot be used"
+                "svmlight files name no columns: target, sample_weight, offset, columns and the rules for tables "
+                "cannot be used"
             )
         if not self.length:
             raise self.error("is empty")

@@ -1,16 +1,16 @@
-"""Which columns of a table are features, target, weights and ids, and how each of them is read."""
+"""Which columns of a table are features, target, weights, offsets and ids, and how each of them is read."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from psfit.common.names import list_names, suggest_name
 from psfit.data.io.base import DataFileError, PossibleKinds, ReadRequest
-from psfit.data.io.cell_reader import CellReader, list_names
+from psfit.data.io.cell_reader import CellReader
 from psfit.data.io.cells import is_date, is_text, kinds_of_type
 from psfit.data.schema import Column, Feature, Kind, Schema, first_duplicate
 from psfit.data.table_rules import option
@@ -32,6 +32,7 @@ class TablePlan(CellReader):
     ids: tuple[str, ...]
     sources: tuple[str, ...]
     asked: tuple[str, ...] | None
+    offset: str | None = None
 
     @classmethod
     def of(cls, path: Path, types: pa.Schema, wanted: ReadRequest) -> "TablePlan":
@@ -50,20 +51,21 @@ class TablePlan(CellReader):
             usable = [name for name in names if name not in {*excluded, *ids}]
             asked = _default_target(usable or names, wanted) if wanted.target is None else wanted.target
             target = _require_column(path, names, "target", asked)
-        weight = None if wanted.weight is None else _require_column(path, names, "sample_weight", wanted.weight)
-        if target is not None and target == weight:
-            raise DataFileError(
-                f"{path}: column {target!r} cannot be both the target and the sample weights; name the target "
-                "(by default it is the last column)"
-            )
+        weight, offset = (
+            None if name is None else _require_column(path, names, argument, name)
+            for argument, name in (("sample_weight", wanted.weight), ("offset", wanted.offset))
+        )
+        _require_distinct(path, target, weight, offset)
         # A target that is not read is not a feature either.
-        others = [name for name in names if name not in {target, weight, wanted.target, *excluded, *ids}]
+        others = [name for name in names if name not in {target, weight, offset, wanted.target, *excluded, *ids}]
         asked_columns, sources = _source_columns(path, names, others, wanted)
         if not sources:
             raise DataFileError(f"{path}: there is no column left for features besides {target!r}")
         if target in sources:
             raise DataFileError(f"{path}: column {target!r} is the target; leave it out of columns, or name another")
-        return cls(path, types, wanted, target, weight, ids, sources, asked_columns)
+        if offset in sources:
+            raise DataFileError(f"{path}: column {offset!r} is the offset; leave it out of columns")
+        return cls(path, types, wanted, target, weight, ids, sources, asked_columns, offset)
 
     def possible_kinds(self) -> PossibleKinds:
         """The kinds that the types of the columns allow; none for a column that cannot be used.
@@ -99,14 +101,15 @@ class TablePlan(CellReader):
         return schema.features(self.asked, exact=self.wanted.fitted)
 
     def columns(self, schema: Schema) -> dict[str, Column]:
-        """How every column is read, by name: the columns of the features, of the target and of the weights."""
+        """How every column is read, by name: those of the features, of the target, of weights and of offsets."""
         known = {column.name: column for column in schema.columns}
         found = {name: known[name] for name in self.sources}
         if self.target is not None:
             found[self.target] = Column(self.target, schema.target or "number")
-        if self.weight is not None:
-            boolean = pa.types.is_boolean(self.types.field(self.weight).type)
-            found[self.weight] = Column(self.weight, "boolean" if boolean else "number")
+        for name in (self.weight, self.offset):
+            if name is not None:
+                boolean = pa.types.is_boolean(self.types.field(name).type)
+                found[name] = Column(name, "boolean" if boolean else "number")
         return found
 
     def category(self, name: str) -> Column:
@@ -115,12 +118,12 @@ class TablePlan(CellReader):
 
     @property
     def other_columns(self) -> list[str]:
-        """The columns that are not features: target and weights."""
-        return [name for name in (self.target, self.weight) if name is not None]
+        """The columns that are not features: target, weights and offsets."""
+        return [name for name in (self.target, self.weight, self.offset) if name is not None]
 
     @property
     def unused(self) -> list[str]:
-        """The columns that are neither features nor target nor weights."""
+        """The columns that are neither features nor target, weights or offsets."""
         return [name for name in self.types.names if name not in {*self.sources, *self.other_columns}]
 
     @property
@@ -133,6 +136,8 @@ class TablePlan(CellReader):
     def suggest_remedy(self, name: str) -> str:
         if name == self.weight:
             return "sample weights must be numbers"
+        if name == self.offset:
+            return "offsets must be numbers"
         if self.wanted.fitted:
             return "the model was fitted to another kind of data in this column; correct such cells or drop their rows"
         if name == self.target and self.wanted.numeric:
@@ -144,11 +149,25 @@ class TablePlan(CellReader):
         return f"correct such cells, use {option('exclude', name)} or {option('categories', 'columns')}"
 
     def suggest_fill(self, name: str) -> str:
-        if name in (self.target, self.weight):
+        if name in self.other_columns:
             return "drop such rows"
         if self.wanted.fitted:
             return "the model refuses missing values; correct or drop such rows, or fit it with --missing fill"
         return f"use {option('missing', 'fill')}, or drop such rows"
+
+
+def _require_distinct(path: Path, target: str | None, weight: str | None, offset: str | None) -> None:
+    """Target, weights and offsets must be different columns."""
+    if target is not None and target == weight:
+        raise DataFileError(
+            f"{path}: column {target!r} cannot be both the target and the sample weights; name the target "
+            "(by default it is the last column)"
+        )
+    if offset is not None and offset in (target, weight):
+        raise DataFileError(
+            f"{path}: column {offset!r} cannot be the offset and also the target or the sample weights; name the "
+            "target (by default it is the last column)"
+        )
 
 
 def _asked_ids(names: list[str], wanted: ReadRequest) -> tuple[str, ...]:
@@ -205,8 +224,7 @@ def _source_column(names: list[str], name: str) -> str:
 
 def _require_column(path: Path, names: list[str], argument: str, name: str | int) -> str:
     if name not in names:
-        near = get_close_matches(str(name).lower(), [one.lower() for one in names], 1)
-        meant = f" (did you mean {next(one for one in names if one.lower() == near[0])!r}?)" if near else ""
+        meant = suggest_name(name, names)
         raise DataFileError(
             f"{path}: {argument}={name!r}: there is no such column{meant}; its columns are {list_names(names)}"
         )

@@ -87,7 +87,8 @@ class TableFile(DataFile):
         rows = TableRows(self, start, stop, schema)
         names = tuple(feature.name for feature in rows.features)
         ids = {name: known[name] for name in plan.ids}
-        return Part(rows, known.get(plan.target or ""), known.get(plan.weight or ""), names, ids=ids)
+        y, weight, offset = (known.get(name or "") for name in (plan.target, plan.weight, plan.offset))
+        return Part(rows, y, weight, names, ids=ids, offset=offset)
 
     def batches_in_range(
         self, start: int, stop: int, columns: list[str], height: int

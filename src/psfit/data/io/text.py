@@ -289,4 +289,5 @@ class TextFile(DataFile):
             known[plan.target] = to_integers(known[plan.target])
         names = tuple(feature.name for feature in features)
         ids = {name: known[name] for name in plan.ids}
-        return Part(spool.all_rows(), known.get(plan.target or ""), known.get(plan.weight or ""), names, ids=ids)
+        y, weight, offset = (known.get(name or "") for name in (plan.target, plan.weight, plan.offset))
+        return Part(spool.all_rows(), y, weight, names, ids=ids, offset=offset)

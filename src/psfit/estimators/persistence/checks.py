@@ -13,9 +13,11 @@ from psfit.admm.record import Record
 from psfit.comm import GridSpec
 from psfit.common.status import Status
 from psfit.data import memory
+from psfit.estimators.constraints import RULES as CONSTRAINT_RULES
 from psfit.estimators.criteria import CRITERIA
 from psfit.estimators.model import SparseModel
-from psfit.estimators.registry import LOSSES, entry_for, losses_of
+from psfit.estimators.persistence.constraint_values import check_coefficients, read_argument
+from psfit.estimators.registry import entry_for, losses_of
 from psfit.estimators.targets import Target
 from psfit.losses import Loss
 from psfit.pipeline.result import Result
@@ -104,6 +106,7 @@ PARAMETERS: dict[str, Callable[[Any], bool]] = {
     "sparsity": is_one_of(("element", "feature")),
     "loss": is_text,
     "huber_delta": is_positive,
+    "power": lambda value: is_number(value) and 1 <= value <= 2,
     "class_weight": is_none_or(lambda value: value == "balanced" or are_all(_is_weight)(value)),
     "criterion": is_one_of(("cv", *CRITERIA)),
     "cv": is_none_or(lambda value: is_count(value, 2)),
@@ -118,11 +121,14 @@ def check_parameters(kind: type[SparseModel], parameters: Any) -> dict[str, Any]
     """The arguments of the estimator, without the folder for checkpoints: a file must not choose a folder."""
     require(isinstance(parameters, dict), "its parameters are not an object")
     known = kind._get_param_names()
-    found: dict[str, Any] = {}
+    # Files of older versions have no groups.
+    found: dict[str, Any] = {"groups": None}
     for name, value in parameters.items():
         require(name in known, f"{kind.__name__} has no parameter {name!r}")
         if name in SETTINGS:
             found[name] = None if value is None else _setting(name, value)
+        elif name in CONSTRAINT_RULES:
+            found[name] = read_argument(name, value)
         else:
             require(PARAMETERS[name](value), f"{name}={_short(value)} is not a value of this parameter")
             if name == "loss":
@@ -190,26 +196,20 @@ def check_labels(value: Any, count: int | None, test: Callable[[Any], bool], wha
 
 def check_result(model: SparseModel, stored: Any, shape: tuple[int, int], arrays: dict[str, np.ndarray]) -> Result:
     """The result of the fit; its values must agree with each other and with the kind of model."""
-    p, c = shape
-    # Files of older versions say nothing about starts.
-    stored = {"starts": []} | stored if isinstance(stored, dict) else stored
+    # Files of older versions say nothing about starts and constraints.
+    stored = {"starts": [], "constraints": [], "counted": ""} | stored if isinstance(stored, dict) else stored
     _check_facts(model, stored)
-    joint, by_rows = LOSSES[stored["loss"]].loss.joint, stored["sparsity"] == "feature" and c > 1
-    problems, most = 1 if joint or by_rows else c, p * c if joint and not by_rows else p
-    kappa = stored["kappa"]
-    fine = isinstance(kappa, list) and len(kappa) == problems and all(is_count(k, 1) and k <= most for k in kappa)
-    require(fine, f"kappa={_short(kappa)} is not a limit of {problems} problem(s) with {most} items")
-    coef = _coefficients(arrays, shape)
-    used = coef != 0
-    counts = [used.any(axis=1).sum()] if by_rows else [used.sum()] if joint else used.sum(axis=0)
-    require(all(n <= k for n, k in zip(counts, kappa, strict=True)), "it has more coefficients than its limit allows")
-    intercept = _vector(arrays, "intercept", c, "f")
-    objectives, bounds = (_vector(arrays, name, problems, "f") for name in ("objectives", "lower_bounds"))
+    kappa, coef = stored["kappa"], _coefficients(arrays, shape)
+    wrong = check_coefficients(model, stored["loss"], stored["sparsity"], coef, kappa)
+    require(not wrong, wrong)
+    intercept = _vector(arrays, "intercept", shape[1], "f")
+    objectives, bounds = (_vector(arrays, name, len(kappa), "f") for name in ("objectives", "lower_bounds"))
     require(bool(np.isfinite(intercept).all() and np.isfinite(objectives).all()), "its numbers are not finite")
     require(bool((bounds <= objectives + SLACK * np.abs(objectives)).all()), "its bound lies above its objective")
     made: dict[str, Any] = {"coef": coef, "intercept": intercept, "objectives": objectives, "lower_bounds": bounds}
     made |= {"status": Status[stored["status"]], "kappa": tuple(kappa), "history": _history(arrays, stored["n_iter"])}
     made["starts"] = tuple(Contribution(**one) for one in stored["starts"])
+    made["constraints"] = tuple(stored["constraints"])
     return Result(**stored | made)
 
 
@@ -223,12 +223,12 @@ def _check_facts(model: SparseModel, stored: Any) -> None:
     require(isinstance(stored, dict), "its result is not an object")
     names = {field.name for field in fields(Result)} - set(APART)
     require(stored.keys() == names, f"its result lacks or adds {sorted(stored.keys() ^ names)}")
-    losses = [loss.name for loss in possible_losses(model, model.learned_.target)]
     tests: dict[str, Callable[[Any], bool]] = {
-        "loss": is_one_of(losses),
+        "loss": is_one_of([loss.name for loss in possible_losses(model, model.learned_.target)]),
         "sparsity": is_one_of(("element", "feature")),
         "status": is_one_of(Status.__members__),
-        "local": is_text,
+        **dict.fromkeys(("local", "counted"), is_text),
+        "constraints": are_all(is_text),
         "starts": lambda value: isinstance(value, list) and all(map(_is_start, value)),
         "residual": is_number,
         "penalties": lambda value: isinstance(value, dict) and all(map(is_number, value.values())),

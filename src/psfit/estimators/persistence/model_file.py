@@ -12,9 +12,11 @@ from psfit.comm import Grid
 from psfit.common.output_files import write_whole
 from psfit.common.status import Status
 from psfit.common.version import __version__
+from psfit.estimators.constraints import RULES as CONSTRAINT_RULES
 from psfit.estimators.model import SparseModel
 from psfit.estimators.persistence import checks
 from psfit.estimators.persistence.archive import ModelFileError, pack, unpack
+from psfit.estimators.persistence.constraint_values import write_argument
 from psfit.estimators.persistence.table_checks import check_table
 from psfit.estimators.posing import Learned
 from psfit.estimators.reading import Features
@@ -121,8 +123,10 @@ def _make_learned(model: Any, content: dict[str, Any], p: int, c: int) -> Learne
     labels = issubclass(LOSSES[model.loss].target, Labels)
     known = {"n_features_in_", "feature_names_in_", "classes_" if labels else "_single"}
     known |= {"kappa_", "gamma_"} if isinstance(model, SelectingModel) else set()
+    known |= {"offset"}
     checks.require(isinstance(learned, dict), "what it has learned is not an object")
-    odd = (known - {"feature_names_in_"} - learned.keys()) | (learned.keys() - known)
+    # Files of earlier versions say nothing about offsets.
+    odd = (known - {"feature_names_in_", "offset"} - learned.keys()) | (learned.keys() - known)
     checks.require(not odd, f"a {type(model).__name__} that lacks or adds {sorted(odd)}")
     checks.require(learned["n_features_in_"] == p, f"its number of features is not {p}")
     names, table = learned.get("feature_names_in_"), content.get("schema")
@@ -135,7 +139,10 @@ def _make_learned(model: Any, content: dict[str, Any], p: int, c: int) -> Learne
         model.kappa_, model.gamma_ = learned["kappa_"], learned["gamma_"]
     texts = around is None or (isinstance(around, dict) and all(map(checks.is_text, around.values())))
     checks.require(texts, "its environment is not text")
-    return Learned(Features(p, names, None if table is None else check_table(table, names)), target, around)
+    offset = learned.get("offset", False)
+    checks.require(isinstance(offset, (bool, str)), "its offset is neither a column nor absent")
+    features = Features(p, names, None if table is None else check_table(table, names))
+    return Learned(features, target, around, offset)
 
 
 def _make_target(model: Any, learned: dict[str, Any], c: int) -> Target:
@@ -144,7 +151,7 @@ def _make_target(model: Any, learned: dict[str, Any], c: int) -> Target:
     if not issubclass(kind, Labels):
         single = learned["_single"]
         checks.require(isinstance(single, bool) and (c == 1 or not single), "its targets are not those of its outputs")
-        return kind(single)
+        return kind.of(single, model.get_params(deep=False))
     classes = checks.check_labels(learned["classes_"], None, checks.is_label, "classes")
     checks.require(len(classes) >= 2 and np.unique(classes).tolist() == classes.tolist(), "its classes are not sorted")
     target = kind(classes)
@@ -198,6 +205,8 @@ def _parameters(model: SparseModel) -> dict[str, Any]:
             kept[name] = _setting_values(value.spec)
         elif name in checks.SETTINGS:
             kept[name] = None if value is None else _setting_values(value)
+        elif name in CONSTRAINT_RULES:
+            kept[name] = write_argument(name, value)
         elif name == "class_weight" and isinstance(value, dict):
             kept[name] = [
                 [_json_value(label) if isinstance(label, np.generic) else label, w] for label, w in value.items()
@@ -222,6 +231,7 @@ def _learned_content(model: Any) -> dict[str, Any]:
     target, names = model.learned_.target, model.learned_.features.names
     found = {"n_features_in_": model.n_features_in_} | ({} if names is None else {"feature_names_in_": names})
     found |= {"classes_": target.classes} if isinstance(target, Labels) else {"_single": target.single}
+    found |= {"offset": model.learned_.offset} if model.learned_.offset else {}
     if isinstance(model, SelectingModel):
         found |= {"kappa_": model.kappa_, "gamma_": model.gamma_}
     return {name: _array_as_list(value) for name, value in found.items()}

@@ -26,9 +26,13 @@ class SparsePath:
     seconds : float
     samples : int
     settings : dict
-        `fit_intercept`, `standardize` and `sparsity`, as they were given.
+        `fit_intercept`, `standardize`, `sparsity` and the arguments for constraints, as they were given.
     learned : Learned
         Facts about the data: the columns of X, the targets, and where the path was fitted.
+    constraints : tuple of str
+        The constraints in words.
+    counted : str
+        What kappa counts, where constraints change that.
     ended : Status or None
         Why the iteration or the search ended early, if it did: a limit, a callback or a signal.
     """
@@ -44,6 +48,8 @@ class SparsePath:
     samples: int
     settings: dict[str, Any]
     learned: Learned
+    constraints: tuple[str, ...] = ()
+    counted: str = ""
     ended: Status | None = None
 
     @property
@@ -128,6 +134,7 @@ class SparsePath:
         listed = rows if len(rows) <= 20 else [rows[k] for k in np.linspace(0, len(rows) - 1, 20).round().astype(int)]
         for row in listed:
             lines.append(f"{row['gamma']:>10.4g} {row['kappa']:>7} {row['objective']:>14.6g} {row['gap']:>9.2g}")
+        lines += [f"  subject to {text}" for text in self.constraints]
         if self.ended is not None:
             lines.append(f"  status     {self.ended.name}: {self.ended.value}")
         return "\n".join(lines)

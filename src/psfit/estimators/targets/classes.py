@@ -9,6 +9,9 @@ from psfit.comm import Grid
 
 def gather_classes(local: np.ndarray, grid: Grid) -> np.ndarray:
     """The sorted labels that occur on any rank; only the labels themselves are exchanged."""
+    agreed = grid.world.agreed_classes
+    if agreed is not None:
+        return grid.run_together(lambda: _take_agreed(local, np.array(agreed)))
     if grid.world.size == 1:
         return local
     gathered = [_unpack(part) for part in grid.world.all_gather(_pack(local))]
@@ -16,6 +19,16 @@ def gather_classes(local: np.ndarray, grid: Grid) -> np.ndarray:
     if len(kinds) > 1:
         raise ValueError("y: the labels are text on some ranks and numbers on others; encode them the same way")
     return np.unique(np.concatenate(gathered))
+
+
+def _take_agreed(local: np.ndarray, agreed: np.ndarray) -> np.ndarray:
+    """The agreed classes in the type of the local labels."""
+    classes = np.unique(agreed.astype(str) if local.dtype.kind not in "biuf" else agreed)
+    if not np.isin(local, classes).all():
+        raise ValueError(
+            f"y: a label is none of the {len(classes)} agreed classes; correct it, or agree on other classes"
+        )
+    return classes
 
 
 def _pack(labels: np.ndarray) -> bytes:

@@ -19,12 +19,17 @@ class Counts(Numbers):
 
     ratio: ClassVar[str | None] = "rate ratio"
 
+    @property
+    def power(self) -> float:
+        """The variance of a target is a multiple of this power of its mean; it says which deviance is explained."""
+        return 1.0
+
     @classmethod
     def read(cls, y: Any, rows: int) -> np.ndarray:
         require_numbers(y, "y")
         target = super().read(column_or_1d(y, warn=True), rows)
         if (target < 0).any():
-            raise ValueError(f"y must not be negative for counts; entry {int((target < 0).argmax())} is")
+            raise ValueError(f"y must not be negative with a log link; entry {int((target < 0).argmax())} is")
         return target
 
     @classmethod
@@ -39,12 +44,12 @@ class Counts(Numbers):
         return np.asarray(np.exp(super().predict(predictors)))
 
     def score(self, y: Any, predicted: np.ndarray, sample_weight: Any = None) -> float:
-        """The share of the Poisson deviance that the predictions explain, D^2."""
+        """The share of the deviance that the predictions explain, D^2."""
         from sklearn.metrics import d2_tweedie_score
 
-        # The deviance needs positive expected counts, but for a predictor far below zero they round to zero.
+        # The deviance needs positive expected values, but for a predictor far below zero they round to zero.
         expected = np.maximum(predicted, np.finfo(float).tiny)
-        return float(d2_tweedie_score(y, expected, power=1, sample_weight=sample_weight))
+        return float(d2_tweedie_score(y, expected, power=self.power, sample_weight=sample_weight))
 
     def needs(self, y: np.ndarray, fit_intercept: bool) -> np.ndarray:
         """The counts themselves, if there is an intercept to fit."""
@@ -59,7 +64,10 @@ class Counts(Numbers):
     def to_sklearn(self, coef: np.ndarray, intercept: np.ndarray) -> Any:
         from sklearn.linear_model import PoissonRegressor
 
-        model = self._fill(PoissonRegressor(), coef, intercept)
-        # Its `predict` takes the inverse of the link from this loss.
+        return self._fill_glm(PoissonRegressor(), coef, intercept)
+
+    def _fill_glm(self, model: Any, coef: np.ndarray, intercept: np.ndarray) -> Any:
+        """scikit-learn's generalised linear model; its `predict` takes the inverse of the link from its loss."""
+        model = self._fill(model, coef, intercept)
         model._base_loss = model._get_loss()
         return model

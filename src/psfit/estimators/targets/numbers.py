@@ -30,7 +30,12 @@ class Numbers(Target):
     def learn(
         cls, y: np.ndarray, weights: np.ndarray, fit_intercept: bool, parameters: Mapping[str, Any], grid: Grid
     ) -> tuple[Self, np.ndarray]:
-        return cls(y.ndim == 1), weights
+        return cls.of(y.ndim == 1, parameters), weights
+
+    @classmethod
+    def of(cls, single: bool, parameters: Mapping[str, Any]) -> Self:
+        """The target of an estimator with these parameters."""
+        return cls(single)
 
     def encode(self, y: np.ndarray, loss: Loss) -> np.ndarray:
         return y.reshape(len(y), -1)

@@ -8,6 +8,7 @@ from pathlib import Path
 KERNELS = [
     "block_scores",
     "block_swaps",
+    "bounded_swaps",
     "node_models",
     "perspective",
     "sparsify",

@@ -1,9 +1,10 @@
 """Swap search in a quadratic form for items of several variables; see `swaps`, and `block_scores` for the formulas.
 
-Item I has the variables ``I width, ..., I width + width - 1``. Variables that belong to every support come last. The
-places of a support hold these first, and then the variables of each item side by side. The state is that of single
-variables, and so are its updates: the variables of one item leave, then those of another one join, one after the other.
-Every support on the way is a part of the one before or of the one after, so no step is worse conditioned than these.
+Item I has the variables from ``starts[I]`` up to ``starts[I + 1]``. Variables that belong to every support come last.
+Their number may differ from item to item. The limit is one on the sum of the items' weights; these are ones if items
+are counted. The state is that of single variables, and so are its updates: the variables of one item leave, then those
+of another one join, one after the other. Every support on the way is a part of the one before or of the one after, so
+no step is worse conditioned than these.
 
 Only loops over variables are compiled. Those over swaps call them from Python: a swap of blocks is much work, and to
 compile the loops around it would take longer than they save.
@@ -14,34 +15,50 @@ from typing import NamedTuple
 import numpy as np
 
 from psfit.kernels.cpu import block_scores, swaps
-from psfit.kernels.cpu.block_scores import score_additions, score_removals, score_swaps
+from psfit.kernels.cpu.block_scores import Removals, find_inside, score, score_removals
 from psfit.kernels.cpu.states import Rules, State, value_of
 from psfit.kernels.cpu.swaps import MOST_DRIFT, change
 
-__all__ = ["build", "grow", "make_rules", "score_newcomers", "search_rows", "shrink", "value_of"]
+__all__ = ["build", "descend_from", "grow", "make_rules", "score_newcomers", "shrink", "value_of"]
 
 
 class BlockRules(NamedTuple):
-    """The rules of single variables, of which only the first of an item carries its group; numbers of items, and of the
-    variables of an item.
+    """The rules of single variables, of which only the first of an item carries its group; the starts of the items, the
+    item of every variable (-1 for none), and what each item takes of the limit.
     """
 
     single: Rules
-    items: int
-    width: int
+    starts: np.ndarray
+    owner: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def items(self) -> tuple[np.ndarray, np.ndarray, int]:
+        """What `score` needs to know of the items."""
+        return self.starts, self.weights, int(np.diff(self.starts).max())
+
+    def weigh(self, state: State) -> int:
+        """What the items inside take of the limit."""
+        return int(self.weights[state.inside[self.starts[:-1]]].sum())
 
 
 def make_rules(
-    fixed: np.ndarray, group: np.ndarray, most: np.ndarray, variables: int, width: int, accuracy: float
+    fixed: np.ndarray,
+    group: np.ndarray,
+    most: np.ndarray,
+    variables: int,
+    widths: np.ndarray,
+    accuracy: float,
+    weights: np.ndarray | None = None,
 ) -> BlockRules:
-    """The rules of items with `width` variables each, and of intercepts behind them, which stay in."""
-    items = len(fixed)
-    groups = np.full(variables, -1)
-    groups[: items * width : width] = group
-    single = Rules(
-        np.concatenate([np.repeat(fixed, width), np.ones(variables - items * width, bool)]), groups, most, accuracy
-    )
-    return BlockRules(single, items, width)
+    """The rules of items with ``widths (items,)`` variables, and of intercepts behind them, which stay in."""
+    starts = np.concatenate([[0], np.cumsum(widths)])
+    others = variables - int(starts[-1])
+    groups, alone = np.full(variables, -1), np.full(others, -1)
+    owner = np.concatenate([np.repeat(np.arange(len(fixed)), widths), alone])
+    groups[starts[:-1]] = group
+    single = Rules(np.concatenate([np.repeat(fixed, widths), np.ones(others, bool)]), groups, most, accuracy)
+    return BlockRules(single, starts, owner, np.ones(len(fixed), np.int64) if weights is None else weights)
 
 
 def build(H: np.ndarray, Q: np.ndarray, places: np.ndarray, size: int, rules: BlockRules) -> State:
@@ -50,11 +67,12 @@ def build(H: np.ndarray, Q: np.ndarray, places: np.ndarray, size: int, rules: Bl
 
 
 def grow(H: np.ndarray, Q: np.ndarray, state: State, size: int, limit: int, rules: BlockRules) -> int:
-    """Add the best item again and again, up to `limit` variables; return the new size."""
-    gains = np.empty(rules.items)
-    while size < limit:
-        score_additions(H, state, size, rules.single, rules.width, gains)
-        item = int(gains.argmax())
+    """Add the best item that fits again and again, up to a `limit` of weights; return the new number of variables."""
+    gains, partners = np.empty(len(rules.weights)), np.empty(len(rules.weights), np.int64)
+    while (spare := limit - rules.weigh(state)) > 0:
+        nothing = find_inside(state, 0, np.zeros(1, np.int64))
+        score(H, state, size, rules.single, rules.items, nothing, spare, True, 0.0, False, gains, partners)
+        item = int((gains / rules.weights).argmax())
         if gains[item] < 0:
             break
         size = change(H, Q, state, size, rules.single, _entry(item, rules))
@@ -62,49 +80,69 @@ def grow(H: np.ndarray, Q: np.ndarray, state: State, size: int, limit: int, rule
 
 
 def shrink(H: np.ndarray, Q: np.ndarray, state: State, size: int, limit: int, rules: BlockRules) -> int:
-    """Take out the cheapest item again and again, down to `limit` variables; return the new size."""
-    while size > limit:
-        cost = _removals(state, size, rules)[2]
+    """Take out the cheapest item again and again, down to a `limit` of weights; return the new number of variables."""
+    while rules.weigh(state) > limit:
+        known = _removals(state, size, rules)
+        cost = known.cost / rules.weights[known.items]
         J = int(cost.argmin())
         if cost[J] == np.inf:
             break
-        size = change(H, Q, state, size, rules.single, _exit(size - (len(cost) - J) * rules.width, rules))
+        size = change(H, Q, state, size, rules.single, _exit(state, size, known.items[J : J + 1], rules))
     return size
 
 
 def score_newcomers(
-    H: np.ndarray, state: State, size: int, rules: BlockRules, gains: np.ndarray, partners: np.ndarray
+    H: np.ndarray, state: State, size: int, limit: int, rules: BlockRules, gains: np.ndarray, partners: np.ndarray
 ) -> None:
     """For every item the gain of its best swap, and the place of its partner; -1 where there is none."""
-    score_swaps(H, state, size, rules.single, _removals(state, size, rules), -np.inf, False, gains, partners)
+    _score_swaps(H, state, size, limit, rules, -np.inf, False, gains, partners)
 
 
-def best_swap(H: np.ndarray, state: State, size: int, rules: BlockRules, least: float) -> tuple[int, int, float]:
+def best_swap(
+    H: np.ndarray, state: State, size: int, limit: int, rules: BlockRules, least: float
+) -> tuple[int, int, float]:
     """The place, the item and the gain of the best swap that gains more than `least`; place -1 if there is none."""
-    gains, partners = np.empty(rules.items), np.empty(rules.items, np.int64)
-    score_swaps(H, state, size, rules.single, _removals(state, size, rules), least, True, gains, partners)
+    gains, partners = np.empty(len(rules.weights)), np.empty(len(rules.weights), np.int64)
+    _score_swaps(H, state, size, limit, rules, least, True, gains, partners)
     item = int(gains.argmax())
     return int(partners[item]), item, float(gains[item])
 
 
-def _removals(state: State, size: int, rules: BlockRules) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The results of `score_removals`."""
-    width = rules.width
-    count = (size - _begin(state, rules)) // width
-    known = np.empty((count, width, width)), np.empty((count, width)), np.empty(count)
-    score_removals(state, size, rules.single, *known)
+def _score_swaps(
+    H: np.ndarray,
+    state: State,
+    size: int,
+    limit: int,
+    rules: BlockRules,
+    least: float,
+    rising: bool,
+    gains: np.ndarray,
+    partners: np.ndarray,
+) -> None:
+    known, spare = _removals(state, size, rules), limit - rules.weigh(state)
+    score(H, state, size, rules.single, rules.items, known, spare, False, least, rising, gains, partners)
+
+
+def _removals(state: State, size: int, rules: BlockRules) -> Removals:
+    """What is known of the items inside."""
+    known = find_inside(state, size, rules.starts)
+    score_removals(state, rules.single, known)
     return known
 
 
 def _entry(item: int, rules: BlockRules) -> np.ndarray:
     """The changes that put an item after the last one."""
-    variables = np.arange(item * rules.width, (item + 1) * rules.width)
-    return np.stack([np.full(rules.width, -1), variables], axis=1)
+    variables = np.arange(rules.starts[item], rules.starts[item + 1])
+    return np.stack([np.full(len(variables), -1), variables], axis=1)
 
 
-def _exit(place: int, rules: BlockRules) -> np.ndarray:
-    """The changes that take the item at a place out; the last one gets its place."""
-    return np.stack([np.arange(place + rules.width - 1, place - 1, -1), np.full(rules.width, -1)], axis=1)
+def _exit(state: State, size: int, items: np.ndarray, rules: BlockRules) -> np.ndarray:
+    """The changes that take items out, their last place first: each time the last variable gets the free place."""
+    leaves = np.zeros(len(rules.weights) + 1, bool)
+    leaves[items] = True
+    # The last entry is that of variables without an item.
+    places = np.flatnonzero(leaves[rules.owner[state.places[:size]]])[::-1]
+    return np.stack([places, np.full(len(places), -1)], axis=1)
 
 
 def _copy_state(source: State, target: State) -> None:
@@ -117,82 +155,91 @@ def descend(
     Q: np.ndarray,
     state: State,
     size: int,
+    limit: int,
     rules: BlockRules,
     constant: float,
     rel_tol: float,
     most_swaps: int,
-) -> tuple[float, int]:
-    """Make the best swap until none gains more than `rel_tol` of the objective; return the objective and the swaps."""
+) -> tuple[int, float, int]:
+    """Make the best swap until none gains more than `rel_tol` of the objective.
+
+    Where a swap leaves room for a further item, it joins. Returns the size, the objective and the number of swaps.
+    """
     value = value_of(Q, state, size)
     for count in range(most_swaps):
-        place, newcomer, gain = best_swap(H, state, size, rules, rel_tol * abs(constant + value))
+        place, newcomer, gain = best_swap(H, state, size, limit, rules, rel_tol * abs(constant + value))
         if place < 0:
-            return value, count
-        change(H, Q, state, size, rules.single, np.concatenate([_exit(place, rules), _entry(newcomer, rules)]))
+            return size, value, count
+        gone = rules.owner[state.places[place : place + 1]]
+        steps = np.concatenate([_exit(state, size, gone, rules), _entry(newcomer, rules)])
+        size = change(H, Q, state, size, rules.single, steps)
         before, value = value, value_of(Q, state, size)
         if not abs(value - (before - gain)) <= MOST_DRIFT * abs(value):
             _copy_state(build(H, Q, state.places, size, rules), state)
             value = value_of(Q, state, size)
             if not value < before:
-                return value, count + 1
-    return value, most_swaps
+                return size, value, count + 1
+        if rules.weigh(state) < limit:
+            size = grow(H, Q, state, size, limit, rules)
+            value = value_of(Q, state, size)
+    return size, value, most_swaps
 
 
-def search_rows(
+def descend_from(
     H: np.ndarray,
     Q: np.ndarray,
     base: State,
-    work: State,
     size: int,
-    starts: np.ndarray,
-    most_swaps: np.ndarray,
+    start: np.ndarray,
+    limit: int,
     rules: BlockRules,
     constant: float,
     rel_tol: float,
-    values: np.ndarray,
-    counts: np.ndarray,
-) -> None:
-    """Descend from each row of ``starts (B, size)``, which differ from `base` in some items.
+    most_swaps: int,
+) -> tuple[np.ndarray, float, int]:
+    """Descend from the items ``start (items,)``, by exchanges from `base`, which stays as it is.
 
-    The ends replace the starts; their objectives and numbers of swaps are written to `values` and `counts`.
+    Returns the items at the end, their objective, and the number of swaps.
     """
-    for row, start in enumerate(starts):
-        _copy_state(base, work)
-        _move(H, Q, work, size, start, rules)
-        if (work.taken > rules.single.most).any():
-            _copy_state(base, work)
-        values[row], counts[row] = descend(H, Q, work, size, rules, constant, rel_tol, int(most_swaps[row]))
-        start[:] = work.places[:size]
+    state = State(*(array.copy() for array in base))
+    moved = _move(H, Q, base, state, size, start, rules)
+    if (state.taken > rules.single.most).any() or rules.weigh(state) > limit:
+        _copy_state(base, state)
+        moved = size
+    moved, value, count = descend(H, Q, state, moved, limit, rules, constant, rel_tol, most_swaps)
+    return state.inside[rules.starts[:-1]].copy(), value, count
 
 
-def _move(H: np.ndarray, Q: np.ndarray, state: State, size: int, start: np.ndarray, rules: BlockRules) -> None:
-    """Exchange items until the support is that of ``start (size,)``; those that depend on the support stay out."""
-    width, place = rules.width, _begin(state, rules)
-    wanted = start[place::width] // width
-    for item in wanted.tolist():
-        if state.inside[item * width]:
-            continue
-        while (gone := state.places[place] // width) in wanted:
-            place += width
-        less = change(H, Q, state, size, rules.single, _exit(place, rules))
-        if not _join_if_regular(H, Q, state, item, less, rules):
-            change(H, Q, state, less, rules.single, _entry(int(gone), rules))
+def _move(
+    H: np.ndarray, Q: np.ndarray, base: State, state: State, size: int, start: np.ndarray, rules: BlockRules
+) -> int:
+    """Exchange items of `state`, a copy of `base`, until the support is that of ``start (items,)``.
+
+    Items that depend on the support stay out; in their place stay items of the base. Returns the number of variables.
+    """
+    inside = base.inside[rules.starts[:-1]]
+    leaving, joining = np.flatnonzero(inside & ~start), np.flatnonzero(start & ~inside)
+    steps = [_exit(state, size, leaving, rules), *(_entry(int(item), rules) for item in joining)]
+    moved = change(H, Q, state, size, rules.single, np.concatenate(steps))
+    if _are_regular(H, state, moved, rules):
+        return moved
+    _copy_state(base, state)
+    if (rules.weights > 1).any():
+        # Single exchanges might exceed the limit.
+        return size
+    for gone, item in zip(leaving, joining, strict=False):
+        less = change(H, Q, state, size, rules.single, _exit(state, size, np.array([gone]), rules))
+        size = change(H, Q, state, less, rules.single, _entry(int(item), rules))
+        if not _are_regular(H, state, size, rules):
+            less = change(H, Q, state, size, rules.single, _exit(state, size, np.array([item]), rules))
+            size = change(H, Q, state, less, rules.single, _entry(int(gone), rules))
+    return size
 
 
-def _join_if_regular(H: np.ndarray, Q: np.ndarray, state: State, item: int, size: int, rules: BlockRules) -> bool:
-    """Put an item after the last one, unless it depends on the support; tell whether it joined."""
-    steps = _entry(item, rules)
-    for o, (_, i) in enumerate(steps):
-        if state.left[i] <= rules.single.accuracy * H[i, i]:
-            change(H, Q, state, size + o, rules.single, _exit(size, rules)[rules.width - o :])
-            return False
-        change(H, Q, state, size + o, rules.single, steps[o : o + 1])
-    return True
-
-
-def _begin(state: State, rules: BlockRules) -> int:
-    """The place of the first item, behind the intercepts."""
-    return len(state.left) - rules.items * rules.width
+def _are_regular(H: np.ndarray, state: State, size: int, rules: BlockRules) -> bool:
+    """Whether no variable inside depends on the others: each has a Schur complement above the least one."""
+    places = state.places[:size]
+    return bool((state.K.diagonal()[:size] * H[places, places] * rules.single.accuracy < 1).all())
 
 
 def compile_kernels() -> None:

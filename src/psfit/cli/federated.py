@@ -1,0 +1,150 @@
+"""``psfit federated``: fits over data that stay with their clients."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+federated = typer.Typer(help="Fit over private data of several clients, on Flower.", no_args_is_help=True)
+
+JobFile = Annotated[Path, typer.Argument(help="JSON file: estimator, arguments, columns, target, classes.")]
+Plain = Annotated[bool, typer.Option("--plain", help="Without masks: the server sees every client's numbers.")]
+MinClients = Annotated[int, typer.Option(help="The fewest clients of a sum.")]
+Timeout = Annotated[float, typer.Option(help="Seconds to wait for stragglers in an iteration.")]
+Patience = Annotated[float, typer.Option(help="Seconds to wait for clients that all sums need.")]
+Authority = Annotated[Path | None, typer.Option(help="Certificate of the authority (PEM).")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Without TLS; for tests on one machine.")]
+Out = Annotated[Path | None, typer.Option(help="Model file to write.")]
+
+
+@federated.command()
+def identity(name: str, out: Annotated[Path, typer.Option(help="File for the secret key.")]) -> None:
+    """Make the identity of a client: a secret file, and a public file beside it for the roster."""
+    from psfit.federated.identities import Identity, write_public
+
+    made = Identity.create(name)
+    made.save(out)
+    public = out.with_name(out.name + ".public")
+    write_public(made, public)
+    print(f"{out} is secret and stays here; give {public} to the others in a way that they can trust")
+
+
+@federated.command()
+def roster(
+    clients: Annotated[list[Path], typer.Argument(help="Public files of all clients, in order.")],
+    out: Annotated[Path, typer.Option(help="File for the roster.")],
+) -> None:
+    """Make the roster of a federation; all clients need a copy, and the server must not have one."""
+    from psfit.federated.identities import Roster, read_public
+
+    made = Roster.create(dict(read_public(path) for path in clients))
+    made.save(out)
+    print(f"{out} pins {', '.join(made.names)}; give it to these clients, not to the server")
+
+
+@federated.command()
+def server(
+    job: JobFile,
+    clients: Annotated[str, typer.Option(help="Names of the clients, in the order of the roster: a,b,c.")],
+    folder: Annotated[Path, typer.Option(help="Folder of the run: checkpoint, logs, model.")],
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen at.")] = 9093,
+    certificate: Annotated[Path | None, typer.Option(help="This server's certificate (PEM).")] = None,
+    key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
+    authority: Authority = None,
+    insecure: Insecure = False,
+    plain: Plain = False,
+    min_clients: MinClients = 3,
+    timeout: Timeout = 60.0,
+    patience: Patience = 3600.0,
+    out: Out = None,
+) -> None:
+    """Start a SuperLink, run a job over the clients, and write the model; goes on with a run that was stopped."""
+    from psfit.federated.deployment import serve_run
+    from psfit.federated.files import MODEL
+    from psfit.federated.job import Job
+    from psfit.federated.launch import Certificates
+    from psfit.federated.server import ServerSettings
+
+    _start_log()
+    given = [authority, certificate, key]
+    if insecure == any(given) or (any(given) and not all(given)):
+        raise ValueError("--authority, --certificate, --key: give all three for TLS, or --insecure instead")
+    files = None if insecure else Certificates(*(_require_file(path) for path in given))
+    settings = ServerSettings(not plain, min_clients, timeout, patience)
+    facts = serve_run(Job.load(job), clients.split(","), settings, folder, host, port, files)
+    if out is not None:
+        out.write_bytes((folder / MODEL).read_bytes())
+    print(json.dumps(facts, indent=1))
+
+
+@federated.command()
+def client(
+    data: Annotated[Path, typer.Argument(help="This client's samples: a table with the columns of the job.")],
+    identity: Annotated[Path, typer.Option(help="This client's identity.")],
+    superlink: Annotated[str, typer.Option(help="The server, host:port.")],
+    roster: Annotated[Path | None, typer.Option(help="The roster of the federation.")] = None,
+    authority: Authority = None,
+    insecure: Insecure = False,
+    plain: Plain = False,
+    min_clients: MinClients = 3,
+    patience: Patience = 3600.0,
+    log: Annotated[Path, typer.Option(help="File for the messages of Flower's SuperNode.")] = Path("supernode.log"),
+    out: Out = None,
+) -> None:
+    """Take part in one run with the samples of a file, and write the model."""
+    import psfit
+    from psfit.federated.deployment import join_run, read_samples
+    from psfit.federated.identities import Identity, Roster
+    from psfit.federated.worker import Policy, Worker
+
+    _start_log()
+    if insecure == (authority is not None):
+        raise ValueError("--authority: give the certificate for TLS, or --insecure instead")
+    if roster is None and not plain:
+        raise ValueError("--roster: secure sums need the roster; with --plain the server sees this client's numbers")
+    pinned = None if roster is None else Roster.load(roster)
+    worker = Worker(
+        Identity.load(identity), lambda job: read_samples(data, job), pinned, Policy(not plain, min_clients)
+    )
+    model = join_run(worker, superlink, authority, log, patience)
+    if out is not None:
+        psfit.save(model, out)
+    print(json.dumps({"objective": model.objective_, "gap": model.gap_, "support": model.support_.tolist()}))
+
+
+@federated.command()
+def simulate(
+    job: JobFile,
+    data: Annotated[list[Path], typer.Argument(help="One table for each client.")],
+    plain: Plain = False,
+    min_clients: MinClients = 3,
+    out: Out = None,
+) -> None:
+    """Run a job over several files on this machine, each the data of a client."""
+    import psfit
+    from psfit.federated import Job, ServerSettings
+    from psfit.federated import simulate as run
+    from psfit.federated.deployment import read_samples
+
+    loaded = Job.load(job)
+    if len({path.stem for path in data}) != len(data):
+        raise ValueError("DATA: clients are named after their files; give the files different names")
+    samples = {path.stem: read_samples(path, loaded) for path in data}
+    found = run(loaded, samples, ServerSettings(not plain, min_clients))
+    if out is not None:
+        psfit.save(found.model, out)
+    facts = {"objective": found.model.objective_, "gap": found.model.gap_, "support": found.model.support_.tolist()}
+    print(json.dumps(facts | found.outcome.as_facts(), indent=1))
+
+
+def _require_file(path: Path | None) -> Path:
+    if path is None or not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    return path.absolute()
+
+
+def _start_log() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")

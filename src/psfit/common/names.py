@@ -1,0 +1,20 @@
+"""Names in messages: lists that are not too long, and the name that was probably meant."""
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+# The most names that a message lists.
+MOST_LISTED = 20
+
+
+def list_names(names: Iterable[object], most: int = MOST_LISTED) -> str:
+    """Names as a message lists them; at most `most`."""
+    every = [str(name) for name in names]
+    more = len(every) - most
+    return ", ".join(every[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def suggest_name(name: object, names: Sequence[str]) -> str:
+    """A question after an unknown name, if one of `names` is nearly the same; else nothing."""
+    near = get_close_matches(str(name).lower(), [one.lower() for one in names], 1)
+    return f" (did you mean {next(one for one in names if one.lower() == near[0])!r}?)" if near else ""

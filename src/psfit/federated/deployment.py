@@ -1,0 +1,116 @@
+"""A federation over a network: the server's and the client's side of one run on Flower."""
+
+import json
+import logging
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from psfit.comm import ALONE
+from psfit.data import Dense, FileSource
+from psfit.estimators.model import SparseModel
+from psfit.federated.contacts import FederationError
+from psfit.federated.files import FAILURE, MODEL, ORDER, RESULT
+from psfit.federated.job import Job, LocalData
+from psfit.federated.launch import (
+    Certificates,
+    end_program,
+    find_free_port,
+    open_socket,
+    start_program,
+    submit_run,
+    superlink_arguments,
+    supernode_arguments,
+    wait_for_port,
+    write_app,
+)
+from psfit.federated.link import FederationEndedError
+from psfit.federated.server import ServerSettings
+from psfit.federated.worker import Worker
+
+LOG = logging.getLogger("psfit.federated")
+# Seconds between two looks for the end, and for the last answers to leave a client.
+POLL = 0.5
+LAST_ANSWERS = 5.0
+# Seconds after which a client with an answer does not wait for the end of the run any more.
+LAST_WAIT = 60.0
+
+
+def serve_run(
+    job: Job,
+    names: list[str],
+    settings: ServerSettings,
+    folder: Path,
+    host: str,
+    port: int,
+    certificates: Certificates | None,
+) -> dict[str, Any]:
+    """Run a job on Flower from this machine, and return what happened; the model is in the folder.
+
+    A run that was interrupted goes on from the sums in the folder.
+    """
+    folder = folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for name in (RESULT, FAILURE, MODEL):
+        (folder / name).unlink(missing_ok=True)
+    order = {"job": job.as_facts(), "names": names, "settings": asdict(settings)}
+    (folder / ORDER).write_text(json.dumps(order, indent=1))
+    home, log = folder / "flower", folder / "superlink.log"
+    home.mkdir(exist_ok=True)
+    with start_program("flower-superlink", *superlink_arguments(host, port, certificates), home=home, log=log) as link:
+        wait_for_port("127.0.0.1" if host == "0.0.0.0" else host, port, link, log)
+        submit_run(write_app(folder / "app"), folder, f"{_own_name(host)}:{port}", certificates, home)
+        LOG.info("the run has started; waiting for clients: %s", ", ".join(names))
+        while not (folder / RESULT).exists():
+            if (folder / FAILURE).exists():
+                raise FederationError((folder / FAILURE).read_text())
+            if link.poll() is not None:
+                raise FederationError(f"Flower's SuperLink has ended; {log} has the reason")
+            time.sleep(POLL)
+    facts: dict[str, Any] = json.loads((folder / RESULT).read_text())
+    return facts
+
+
+def join_run(worker: Worker, superlink: str, authority: Path | None, log: Path, patience: float) -> SparseModel:
+    """Take part in one run as a client; `log` gets the messages of Flower's SuperNode."""
+    with tempfile.TemporaryDirectory(prefix="psfit-") as place:
+        address = Path(place, "socket", "client")
+        arguments = supernode_arguments(superlink, authority, address, find_free_port())
+        with (
+            open_socket(worker, address),
+            start_program("flower-supernode", *arguments, home=Path(place, "flower"), log=log) as node,
+        ):
+            deadline, end = time.monotonic() + patience, float("inf")
+            while not worker.over.wait(POLL) and time.monotonic() < end:
+                if worker.reported.is_set():
+                    end = min(end, time.monotonic() + LAST_WAIT)
+                if node.poll() is not None:
+                    raise FederationError(f"Flower's SuperNode has ended; {log} has the reason")
+                if worker.run is None and time.monotonic() > deadline:
+                    raise FederationError(f"no run has started within {patience:g} s")
+            time.sleep(LAST_ANSWERS)
+            end_program(node)
+    run = worker.run
+    if run is None or run.model is None:
+        raise FederationEndedError("the run ended without an answer" if run is None else run.link.ended)
+    return run.model
+
+
+def read_samples(path: Path, job: Job) -> LocalData:
+    """The samples of a client's file, with the columns of the job in their order."""
+    if job.columns is None or job.target is None:
+        raise ValueError("columns, target: clients with files need a job that names the columns and the target")
+    samples = FileSource(path, target=job.target, columns=tuple(job.columns)).read(ALONE.build())
+    names = list(samples.names or ())
+    if sorted(names) != sorted(job.columns) or samples.y is None or not isinstance(samples.matrix, Dense):
+        raise ValueError(f"{path} does not hold the columns and the target of the job as numbers in memory")
+    X = samples.matrix.values.numpy()[:, [names.index(name) for name in job.columns]]
+    return LocalData(np.asarray(X, dtype=np.float64), np.asarray(samples.y), samples.weight)
+
+
+def _own_name(host: str) -> str:
+    return "127.0.0.1" if host == "0.0.0.0" else host

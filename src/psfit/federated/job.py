@@ -1,0 +1,139 @@
+"""What a federation computes: an estimator with its arguments, and the facts about the data that are agreed before."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from psfit import estimators
+from psfit.admm.bicadmm import BiCADMM
+from psfit.comm import Axis, Communicator, Grid, Serial
+from psfit.estimators.model import SparseModel
+from psfit.federated.moments import pool_moments
+from psfit.federated.privacy import Privacy
+
+# Arguments that belong to one machine.
+LOCAL_ARGUMENTS = {"grid", "callback", "verbose", "warm_start"}
+LOCAL_SETTINGS = {"checkpoint", "time_limit", "interruptible", "local"}
+
+
+class JobError(ValueError):
+    """A job cannot be done."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """An estimator, its arguments, the columns of X in order, the target, and the classes of a classifier.
+
+    Parameters
+    ----------
+    estimator : str
+        The name of an estimator of PsFiT, such as ``"SparseLogisticRegression"`` or ``"SparseLinearRegressionCV"``.
+    arguments : dict
+        Its arguments; ``solver`` is a dict of the arguments of BiCADMM.
+    columns : list of str, optional
+        Names of the columns of X. Each client must have all of them, and uses them in this order.
+    target : str, optional
+        Name of the target, for clients that read files.
+    classes : list, optional
+        All labels of a classifier. Needed, because clients do not show which labels they have.
+    pooled : bool, default=False
+        Squared loss only: sum the products of all columns once, and nothing else.
+    privacy : dict, optional
+        ``epsilon``, ``delta`` and ``clip`` of the differential privacy of a pooled fit; see `Privacy`.
+    """
+
+    estimator: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    columns: list[str] | None = None
+    target: str | None = None
+    classes: list[Any] | None = None
+    pooled: bool = False
+    privacy: dict[str, float] | None = None
+
+    def __post_init__(self) -> None:
+        kind = getattr(estimators, self.estimator, None) if isinstance(self.estimator, str) else None
+        if not (isinstance(kind, type) and issubclass(kind, SparseModel)):
+            raise JobError(f"estimator={self.estimator!r} is no estimator of PsFiT; try 'SparseLinearRegression'")
+        solver = self.arguments.get("solver") or {}
+        local = (LOCAL_ARGUMENTS & set(self.arguments)) | (LOCAL_SETTINGS & set(solver))
+        if local:
+            raise JobError(f"{', '.join(sorted(local))}: these arguments belong to one machine, not to a federation")
+        if self.is_classifier and not self.classes:
+            raise JobError("classes: a classifier needs the list of all labels, because clients do not show theirs")
+        if self.pooled and (
+            self.estimator != "SparseLinearRegression" or self.arguments.get("loss", "squared") != "squared"
+        ):
+            raise JobError("pooled: products of columns contain the problem of SparseLinearRegression alone")
+        if self.privacy is not None and (not self.pooled or set(self.privacy) != {"epsilon", "delta", "clip"}):
+            raise JobError("privacy: give epsilon, delta and clip, and pooled=true: noise is added to pooled products")
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether the targets are labels."""
+        return "Regression" not in self.estimator or "Logistic" in self.estimator or "Softmax" in self.estimator
+
+    @classmethod
+    def from_facts(cls, facts: dict[str, Any]) -> "Job":
+        """The job in facts that JSON can hold."""
+        try:
+            return cls(**facts)
+        except TypeError:
+            raise JobError(f"a job has the fields {', '.join(cls.__dataclass_fields__)}") from None
+
+    @classmethod
+    def load(cls, path: Path) -> "Job":
+        """Read a job from a JSON file."""
+        try:
+            facts = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise JobError(f"{path} cannot be read as JSON: {error}") from None
+        return cls.from_facts(facts)
+
+    def as_facts(self) -> dict[str, Any]:
+        """The job as JSON can hold it."""
+        return asdict(self)
+
+    def make_privacy(self, fewest: int) -> Privacy | None:
+        """The promise of the job, kept by the noise of any `fewest` clients."""
+        return None if self.privacy is None else Privacy.calibrate(**self.privacy, fewest=fewest)
+
+    def fit(self, data: "LocalData", world: Communicator, fewest: int) -> SparseModel:
+        """Fit the estimator to this client's samples together with the other clients."""
+        arguments = dict(self.arguments)
+        if arguments.get("solver") is not None:
+            arguments["solver"] = BiCADMM(**arguments["solver"])
+        kind = getattr(estimators, self.estimator)
+        if self.pooled:
+            X, y, weight = pool_moments(data.X, data.y, data.weight, world, self.make_privacy(fewest)).make_samples()
+            fitted: SparseModel = kind(**arguments).fit(self._name_columns(X), y, sample_weight=weight)
+            return fitted
+        model: SparseModel = kind(**arguments, grid=make_grid(world))
+        return model.fit(data.X, data.y, sample_weight=data.weight)
+
+    def _name_columns(self, X: np.ndarray) -> Any:
+        """The columns with their names, so that the model knows them."""
+        if self.columns is None:
+            return X
+        import pyarrow as pa
+
+        return pa.table(dict(zip(self.columns, X.T, strict=True)))
+
+
+@dataclass(frozen=True)
+class LocalData:
+    """The samples of one client, which never leave it."""
+
+    X: Any
+    y: np.ndarray
+    weight: np.ndarray | None = None
+
+
+def make_grid(world: Communicator) -> Grid:
+    """The grid whose nodes are the clients."""
+    inside = Serial()
+    inside.traffic = world.traffic
+    return Grid(Axis(world.size, world), Axis(1, inside), world, torch.device("cpu"), None)

@@ -1,0 +1,255 @@
+"""A client: its data and program, and its answers to the server. It does not know how messages travel."""
+
+import logging
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from psfit.estimators.model import SparseModel
+from psfit.estimators.persistence.model_file import save
+from psfit.federated import messages as kinds
+from psfit.federated import ring
+from psfit.federated.communicator import FederatedCommunicator
+from psfit.federated.identities import Identity, Roster
+from psfit.federated.job import Job, LocalData
+from psfit.federated.link import ClientLink, FederationEndedError, SumResult
+from psfit.federated.masks import FEWEST_CLIENTS, Keyring, MaskError, Place
+from psfit.federated.messages import Message
+
+LOG = logging.getLogger("psfit.federated.client")
+# Makes the samples of this client for a job.
+Reader = Callable[[Job], LocalData]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a client agrees to.
+
+    Parameters
+    ----------
+    secure : bool
+        Take part in runs with secure sums only.
+    min_clients : int
+        Take part in no sum over fewer clients.
+    """
+
+    secure: bool = True
+    min_clients: int = FEWEST_CLIENTS
+
+
+class Run:
+    """One run of a client: the thread of its program, its link and its keys."""
+
+    def __init__(self, facts: dict[str, Any], identity: Identity, roster: Roster | None, read: Reader, fewest: int):
+        self.name, self.id, self.secure = identity.name, str(facts["run"]), bool(facts["secure"])
+        self.names = tuple(facts["names"])
+        self.job, self.fewest = Job.from_facts(facts["job"]), fewest
+        self.keyring = Keyring(identity, roster, self.id) if self.secure and roster is not None else None
+        self.link = ClientLink(self.name, self._reveal)
+        self.model: SparseModel | None = None
+        self.digest = ""
+        self.session = -1
+        self.reply: tuple[Place, Message] | None = None
+        self._read = read
+        self.thread = threading.Thread(target=self._work, name=f"psfit-{self.name}", daemon=True)
+        self.thread.start()
+
+    def _work(self) -> None:
+        try:
+            data = self._read(self.job)
+            classes = None if self.job.classes is None else tuple(self.job.classes)
+            key = b"" if self.keyring is None else self.keyring.digest_key
+            world = FederatedCommunicator(self.names.index(self.name), len(self.names), self.link, classes, key)
+            model = self.job.fit(data, world, self.fewest)
+        except FederationEndedError as error:
+            LOG.warning("run %s ended: %s", self.id, error)
+        except Exception as error:
+            # The traceback stays on this machine.
+            LOG.exception("run %s failed on this client", self.id)
+            self.link.fail(error)
+        else:
+            with self.link.condition:
+                self.model, self.digest = model, world.digest
+                self.link.condition.notify_all()
+
+    def _reveal(self, result: SumResult) -> np.ndarray:
+        return result.words if self.keyring is None else self.keyring.reveal(result.place, result.members, result.words)
+
+
+class Worker:
+    """A client that answers the messages of the server; `handle` may be called from several threads."""
+
+    def __init__(self, identity: Identity, read: Reader, roster: Roster | None = None, policy: Policy | None = None):
+        self.identity, self.roster, self.read, self.policy = identity, roster, read, policy or Policy()
+        self.run: Run | None = None
+        self.lock = threading.RLock()
+        self.newest: Place | None = None
+        # Set when the server has ended a run.
+        self.over = threading.Event()
+        # Set when this client has told the server that it has the answer.
+        self.reported = threading.Event()
+
+    def handle(self, message: Message) -> Message:
+        """The answer to a message of the server."""
+        answer = {
+            kinds.START: self._start,
+            kinds.KEYS: self._make_keys,
+            kinds.SUM: self._join_sum,
+            kinds.SHARES: self._give_shares,
+            kinds.END: self._end,
+        }.get(message.kind)
+        try:
+            reply = self._refuse("unknown kind of message") if answer is None else answer(message)
+        except (MaskError, KeyError, TypeError, ValueError) as error:
+            LOG.warning("a message of kind %s was refused: %s", message.kind, error)
+            reply = self._refuse(str(error) if isinstance(error, MaskError) else type(error).__name__)
+        place = message.facts.get("place")
+        return Message(reply.kind, {"name": self.identity.name, "place": place} | reply.facts, reply.parts)
+
+    def _start(self, message: Message) -> Message:
+        facts = message.facts
+        objection = self._object(facts)
+        if objection is not None:
+            LOG.warning("run %s was refused: %s", facts.get("run"), objection)
+            return Message(kinds.FAILED, {"reason": objection})
+        with self.lock:
+            if self.run is None or self.run.id != facts["run"]:
+                if self.run is not None:
+                    self.run.link.end("another run has started")
+                self.run, self.newest = Run(facts, self.identity, self.roster, self.read, self.policy.min_clients), None
+                LOG.info("run %s started: %s", facts["run"], self.run.job.estimator)
+            working_on = None if self.newest is None else [self.newest.session, self.newest.number]
+            number, invitation = self.run.link.next_result, facts.get("invitation", 0)
+            return Message(kinds.READY, {"number": number, "working_on": working_on, "invitation": invitation})
+
+    def _object(self, facts: dict[str, Any]) -> str | None:
+        """Why this client does not take part in a run; None if it does."""
+        names, policy = tuple(facts["names"]), self.policy
+        if policy.secure and not facts["secure"]:
+            return "this client takes part in secure sums only"
+        if facts["secure"] and (self.roster is None or names != self.roster.names):
+            return "the clients of the run are not those of this client's roster"
+        if self.identity.name not in names:
+            return "this client is not one of the run's"
+        if len(names) < policy.min_clients:
+            return f"the run has {len(names)} clients, and this client asks for at least {policy.min_clients}"
+        return None
+
+    def _make_keys(self, message: Message) -> Message:
+        run, place = self._find_run(message), _read_place(message)
+        if run is None or run.keyring is None:
+            return Message(kinds.BEHIND, {"number": 0})
+        with self.lock:
+            if place.session <= run.session:
+                raise MaskError("the server asks for the keys of a session that is over")
+            run.session = place.session
+            public, boxes = run.keyring.prepare(place, message.facts["members"])
+        return Message(kinds.BOXES, {"public": public.hex()}, {f"box-{name}": box for name, box in boxes.items()})
+
+    def _join_sum(self, message: Message) -> Message:
+        run, place = self._find_run(message), _read_place(message)
+        if run is None:
+            return Message(kinds.BEHIND, {"number": 0})
+        members = [str(name) for name in message.facts["members"]]
+        if len(members) < self.policy.min_clients or not set(members) <= set(run.names):
+            raise MaskError(f"a sum over {len(members)} clients is not allowed here")
+        run.link.take(_read_results(message))
+        if run.link.next_result < place.number:
+            return Message(kinds.BEHIND, {"number": run.link.next_result})
+        with self.lock:
+            self.newest = place
+        link = run.link
+        with link.condition:
+            link.condition.wait_for(lambda: self._is_decided(run, place))
+            update = link.update
+            if link.failure is not None:
+                return Message(kinds.FAILED, {"reason": link.failure})
+            if run.model is not None:
+                return self._report_done(run, bool(message.facts.get("wants_model")))
+            if self.newest != place or update is None:
+                return self._refuse("a newer message has replaced this one")
+        with self.lock:
+            return self._make_update(run, place, members, message)
+
+    def _is_decided(self, run: Run, place: Place) -> bool:
+        link = run.link
+        waits = link.update is not None and link.update.number == place.number and place.number not in link.results
+        return waits or link.failure is not None or run.model is not None or self.newest != place or self.run is not run
+
+    def _make_update(self, run: Run, place: Place, members: list[str], message: Message) -> Message:
+        if run.reply is not None and run.reply[0] == place:
+            return run.reply[1]
+        update = run.link.update
+        if update is None or update.number != place.number:
+            return self._refuse("a newer message has replaced this one")
+        if not update.finite:
+            # The other clients go on with the last numbers of this one that were finite.
+            LOG.warning("run %s: update %d is not finite and was not sent", run.id, place.number)
+            return self._refuse("its update is not finite")
+        words = update.words
+        facts: dict[str, Any] = {"label": update.label.as_facts()}
+        parts: dict[str, bytes] = {}
+        if run.keyring is not None:
+            boxes = {name: message.parts[f"box-{name}"] for name in members if name != run.name}
+            run.keyring.receive(place, boxes)
+            words = run.keyring.hide(place, members, words)
+            public, boxes = run.keyring.prepare(Place(place.session, place.number + 1), members)
+            facts["public"] = public.hex()
+            parts = {f"box-{name}": box for name, box in boxes.items()}
+        run.reply = place, Message(kinds.UPDATE, facts, {"words": ring.to_bytes(words)} | parts)
+        return run.reply[1]
+
+    def _report_done(self, run: Run, wants_model: bool) -> Message:
+        self.reported.set()
+        parts = {"model": pack_model(run.model)} if wants_model and run.model is not None else {}
+        return Message(kinds.DONE, {"digest": run.digest}, parts)
+
+    def _give_shares(self, message: Message) -> Message:
+        run, place, facts = self._find_run(message), _read_place(message), message.facts
+        if run is None or run.keyring is None:
+            return Message(kinds.BEHIND, {"number": 0})
+        with self.lock:
+            shares = run.keyring.give_shares(place, facts["owners"], facts["members"], self.policy.min_clients)
+        LOG.info("run %s: shares of %s were given for message %d", run.id, ", ".join(shares), place.number)
+        return Message(kinds.GIVEN, {}, {f"share-{name}": share for name, share in shares.items()})
+
+    def _end(self, message: Message) -> Message:
+        run = self._find_run(message)
+        if run is not None:
+            run.link.end(str(message.facts.get("reason", "the server has ended the run")))
+            LOG.info("run %s is over", run.id)
+            self.over.set()
+        return Message(kinds.ENDED)
+
+    def _find_run(self, message: Message) -> Run | None:
+        run = self.run
+        return run if run is not None and run.id == message.facts.get("run") else None
+
+    def _refuse(self, reason: str) -> Message:
+        return Message(kinds.REFUSED, {"reason": reason})
+
+
+def pack_model(model: SparseModel) -> bytes:
+    """The model's file as bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.psfit")
+        save(model, path)
+        return path.read_bytes()
+
+
+def _read_place(message: Message) -> Place:
+    session, number = message.facts["place"]
+    return Place(int(session), int(number))
+
+
+def _read_results(message: Message) -> list[SumResult]:
+    results = []
+    for facts in message.facts.get("results", []):
+        place, data = Place(*map(int, facts["place"])), message.parts[f"result-{int(facts['place'][1])}"]
+        results.append(SumResult(place, tuple(facts["members"]), ring.from_bytes(data, int(facts["count"]))))
+    return results

@@ -1,0 +1,64 @@
+"""The commands of a federation on files."""
+
+import json
+
+import numpy as np
+import pytest
+
+import psfit
+from psfit.federated import Identity, Roster
+
+
+def test_identities_and_a_roster_are_files_that_only_their_owner_can_read(call, tmp_path):
+    for name in ("a", "b"):
+        assert call("federated", "identity", name, "--out", tmp_path / name)[0] == 0
+    publics = [tmp_path / "a.public", tmp_path / "b.public"]
+    assert call("federated", "roster", *publics, "--out", tmp_path / "roster")[0] == 0
+    made, roster = Identity.load(tmp_path / "a"), Roster.load(tmp_path / "roster")
+    roster.require(made)
+    assert roster.names == ("a", "b")
+    assert made.private.hex() not in publics[0].read_text()
+    assert all((tmp_path / name).stat().st_mode & 0o077 == 0 for name in ("a", "b", "roster"))
+    # A secret file is never replaced, and a stranger with a known name is refused.
+    assert call("federated", "identity", "a", "--out", tmp_path / "a")[0] == 1
+    with pytest.raises(ValueError, match="no client 'a' with this key"):
+        roster.require(Identity.create("a"))
+
+
+def test_simulate_fits_files_whose_columns_are_matched_by_name(call, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 4))
+    y = X[:, 0] - 3 * X[:, 2] + rng.normal(size=90)
+    names = np.array(["w", "x", "y", "z", "out"])
+    files = []
+    for k in range(3):
+        order = np.roll(np.arange(5), k)
+        files.append(tmp_path / f"site{k}.csv")
+        table = np.column_stack([X, y])[k::3][:, order]
+        np.savetxt(files[-1], table, delimiter=",", header=",".join(names[order]), comments="")
+    job = {"estimator": "SparseLinearRegression", "arguments": {"kappa": 2}, "pooled": True}
+    (tmp_path / "job.json").write_text(json.dumps(job | {"columns": names[:4].tolist(), "target": "out"}))
+    code, out, err = call("federated", "simulate", tmp_path / "job.json", *files, "--out", tmp_path / "model.psfit")
+    assert code == 0, err
+    pooled = psfit.SparseLinearRegression(2).fit(X, y)
+    assert json.loads(out)["objective"] == pytest.approx(pooled.objective_, rel=1e-9)
+    model = psfit.load(tmp_path / "model.psfit")
+    assert model.coef_ == pytest.approx(pooled.coef_, abs=1e-9)
+    assert model.feature_names_in_.tolist() == ["w", "x", "y", "z"]
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        ({"estimator": "Lasso"}, "no estimator of PsFiT"),
+        ({"estimator": "SparseLogisticRegression"}, "list of all labels"),
+        ({"estimator": "SparseLinearRegression", "arguments": {"grid": 3}}, "belong to one machine"),
+        ({"estimator": "SparseLinearRegression", "kappa": 3}, "a job has the fields"),
+        ({"estimator": "SparseLinearRegression"}, "names the columns and the target"),
+    ],
+)
+def test_a_job_that_cannot_be_done_is_refused(call, tmp_path, job, said):
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    code, _, err = call("federated", "simulate", tmp_path / "job.json", tmp_path / "data.csv")
+    assert code == 1
+    assert said in err

@@ -1,0 +1,192 @@
+"""Clients and servers that fail: killed and started again, slow, or sending what they must not."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import psfit
+from psfit.federated import FederationError, Job, LocalData, Policy, ServerSettings, ring, simulate
+from psfit.federated.messages import Message
+from psfit.federated.server import Server
+from psfit.federated.simulation import PipeTransport, make_members, unpack_model
+from psfit.federated.sum_log import LogError, SumLog
+
+NAMES = ("a", "b", "c", "d")
+JOB = Job("SparseLinearRegression", {"kappa": 3})
+SETTINGS = ServerSettings(timeout=2.0, patience=60.0)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(120, 8))
+    y = X @ [2, 0, -1, 0, 0, 1.5, 0, 0] + rng.normal(size=120)
+    data = {name: LocalData(X[k::4], y[k::4]) for k, name in enumerate(NAMES)}
+    return data, psfit.SparseLinearRegression(3).fit(X, y)
+
+
+def assert_same(model, pooled):
+    assert model.objective_ == pytest.approx(pooled.objective_, rel=1e-6)
+    assert model.support_.tolist() == pooled.support_.tolist()
+
+
+class Failing(PipeTransport):
+    """Does something to client d at certain updates of iterations; `plan` maps their order to what is done."""
+
+    plan = None
+
+    def __init__(self, members):
+        super().__init__(members)
+        self.seen = set()
+        self.requests = []
+
+    def send(self, name, message):
+        if message.kind == "shares":
+            self.requests.append((name, tuple(message.facts["place"]), tuple(message.facts["owners"])))
+        super().send(name, message)
+
+    def receive(self, timeout):
+        received = super().receive(timeout)
+        if received is None or received[1].kind != "update":
+            return received
+        name, reply = received
+        if reply.facts["label"]["operation"] == "latest":
+            self.seen.add(reply.facts["place"][1])
+            action = self.plan.get(len(self.seen)) if name == "a" else None
+            if action is not None:
+                del self.plan[len(self.seen)]
+                action(self)
+            if name == "d" and "tamper" in self.plan:
+                return name, self.plan.pop("tamper")(reply)
+        return received
+
+
+def test_a_client_that_is_killed_and_comes_back_changes_nothing(problem):
+    data, pooled = problem
+    transports = []
+
+    class Watched(Failing):
+        plan: ClassVar = {5: lambda self: self.kill("d"), 9: lambda self: self.start("d")}
+
+        def __init__(self, members):
+            transports.append(self)
+            super().__init__(members)
+
+    found = simulate(JOB, data, SETTINGS, connect=Watched)
+    assert_same(found.model, pooled)
+    # The iteration went on without d, and its shares were asked for at one message only.
+    assert any(text.startswith("d sent no update") for text in found.outcome.absences)
+    places = {(place, owners) for _, place, owners in transports[0].requests}
+    assert len(places) == 1
+    assert {owners for _, owners in places} == {("d",)}
+    assert sorted(name for name, _, _ in transports[0].requests) == ["a", "b", "c"]
+
+
+class CrashError(Exception):
+    """The server is gone."""
+
+
+def test_server_and_clients_that_are_killed_go_on_from_the_sums_on_disk(problem, tmp_path):
+    data, pooled = problem
+    about = {"job": JOB.as_facts()}
+
+    def crash(self):
+        raise CrashError
+
+    class Crashing(Failing):
+        plan: ClassVar = {7: crash}
+
+    transport = Crashing(make_members(data, SETTINGS))
+    try:
+        with pytest.raises(CrashError):
+            Server(NAMES, JOB, transport, SumLog(tmp_path, about), SETTINGS).run()
+        for name in ("a", "d"):
+            transport.kill(name)
+            transport.start(name)
+        kept = SumLog(tmp_path, about)
+        before = len(kept)
+        assert before > 10
+        outcome = Server(NAMES, JOB, transport, kept, SETTINGS).run()
+    finally:
+        transport.close()
+    assert outcome.sums > before
+    assert_same(unpack_model(outcome.model), pooled)
+    with pytest.raises(LogError, match="another run"):
+        SumLog(tmp_path, {"job": "another"})
+
+
+def lie_about_size(reply):
+    """An update that claims to hold more numbers than it does."""
+    label = reply.facts["label"] | {"count": 10**9}
+    return Message(reply.kind, reply.facts | {"label": label}, reply.parts)
+
+
+def send_other_size(reply):
+    """An update of another size, as its label says."""
+    label = reply.facts["label"] | {"count": 1}
+    return Message(reply.kind, reply.facts | {"label": label}, reply.parts | {"words": bytes(ring.BYTES)})
+
+
+def send_nan(reply):
+    """An update with a number that is not finite."""
+    count = reply.facts["label"]["count"]
+    return Message(reply.kind, reply.facts, reply.parts | {"words": ring.to_bytes(ring.encode(np.full(count, np.nan)))})
+
+
+@pytest.mark.parametrize("tamper", [lie_about_size, send_other_size, send_nan])
+def test_a_false_update_is_refused_with_its_client_and_poisons_nothing(problem, tamper):
+    data, pooled = problem
+
+    class Tampering(Failing):
+        plan: ClassVar = {"tamper": tamper}
+
+    settings = ServerSettings(secure=False, timeout=2.0, patience=60.0)
+    found = simulate(JOB, data, settings, connect=Tampering)
+    assert_same(found.model, pooled)
+    assert any(text.startswith("d sent an update") and "refused" in text for text in found.outcome.absences)
+
+
+def test_a_client_that_fails_ends_the_run_by_name_and_without_its_data(problem):
+    data, _ = problem
+    X = data["b"].X.copy()
+    X[3, 2] = np.nan
+    wrong = dict(data) | {"b": LocalData(X, data["b"].y)}
+    with pytest.raises(FederationError, match=r"client b cannot go on: \w+Error; its own log says more"):
+        simulate(JOB, wrong, SETTINGS)
+    narrow = dict(data) | {"c": LocalData(data["c"].X[:, :5], data["c"].y)}
+    with pytest.raises(FederationError, match="do not agree on what to compute; c differ"):
+        simulate(JOB, narrow, SETTINGS)
+
+
+def test_clients_that_stay_away_end_the_run_by_name(problem):
+    data, _ = problem
+    members = make_members(data, SETTINGS)
+    transport = PipeTransport(members)
+    try:
+        transport.kill("c")
+        with pytest.raises(FederationError, match="did not start within 3 s: c"):
+            Server(NAMES, JOB, transport, SumLog(None, {}), ServerSettings(timeout=1.0, patience=3.0)).run()
+    finally:
+        transport.close()
+
+
+def test_clients_refuse_runs_that_they_do_not_trust(problem):
+    from psfit.federated import Identity, Roster, Worker
+
+    identity = Identity.create("a")
+    roster = Roster.create({"a": identity.public, "b": bytes(32), "c": bytes([1]) * 32})
+    worker = Worker(identity, lambda job: None, roster, Policy(min_clients=3))
+    facts = {"run": "r", "names": ["a", "b", "c"], "secure": True, "job": JOB.as_facts()}
+
+    def reason(**changes):
+        return worker.handle(Message("start", facts | changes)).facts["reason"]
+
+    assert "secure sums only" in reason(secure=False)
+    assert "roster" in reason(names=["a", "b", "x"])
+    assert "KeyError" in worker.handle(Message("start", {})).facts["reason"]
+    few = Worker(identity, lambda job: None, Roster({"a": identity.public, "b": bytes(32)}, bytes(32)), Policy())
+    assert "at least 3" in few.handle(Message("start", facts | {"names": ["a", "b"]})).facts["reason"]
+    assert worker.handle(Message("sum", {"run": "r", "place": [1, 0], "members": []})).kind == "behind"
+    with pytest.raises(ValueError, match="secure sums need at least 3"):
+        ServerSettings(min_clients=2)

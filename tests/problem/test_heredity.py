@@ -1,0 +1,71 @@
+"""Items that need others: what decided items imply, against all supports."""
+
+import itertools
+
+import pytest
+import torch
+
+from psfit.problem import Domain, OutputItems
+from psfit.problem.constraints import Constraints
+from psfit.problem.demands import most_counted, require_feasible, restrict_supports
+
+SIZE = 6
+PARENTS = ((4, (0, 1)), (5, (1, 2)), (3, (4,)))
+
+
+def domain_of(kind, limit, **others):
+    demands = Constraints(parents=PARENTS, heredity=kind, **others)
+    return restrict_supports(Domain.of(OutputItems(SIZE, 1, 0), limit, torch.device("cpu")), demands)
+
+
+def all_allowed(domain):
+    for size in range(SIZE + 1):
+        for items in itertools.combinations(range(SIZE), size):
+            mask = torch.zeros(SIZE, dtype=torch.bool)
+            mask[list(items)] = True
+            if domain.allows(mask):
+                yield mask
+
+
+@pytest.mark.parametrize("kind", ["strong", "weak"])
+def test_supports_are_those_that_the_words_say(kind):
+    found = {tuple(mask.nonzero().flatten().tolist()) for mask in all_allowed(domain_of(kind, 4))}
+    needs = all if kind == "strong" else any
+    expected = {
+        items
+        for size in range(5)
+        for items in itertools.combinations(range(SIZE), size)
+        if all(needs(parent in items for parent in parents) for child, parents in PARENTS if child in items)
+    }
+    assert found == expected
+
+
+@pytest.mark.parametrize("kind", ["strong", "weak"])
+def test_what_is_implied_loses_no_support(kind):
+    domain = domain_of(kind, 4)
+    every = list(all_allowed(domain))
+    for inside, outside in itertools.permutations(range(SIZE), 2):
+        masks = torch.zeros(2, SIZE, dtype=torch.bool)
+        masks[0, inside], masks[1, outside] = True, True
+        tight, possible = domain.decide(masks[:1], masks[1:]).tighten()
+        left = [one for one in every if one[inside] and not one[outside]]
+        assert bool(possible) or not left
+        for one in left:
+            assert not bool((tight.inside[0] & ~one).any() | (tight.outside[0] & one).any())
+
+
+def test_filling_takes_parents_along():
+    domain = domain_of("strong", 3)
+    keys = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.9, 0.5])
+    chosen = domain.fill(domain.inside[0], keys, 3)
+    assert chosen.nonzero().flatten().tolist() == [0, 1, 4]
+
+
+def test_demands_that_cannot_hold_together_are_refused():
+    items = OutputItems(SIZE, 1, 0)
+    with pytest.raises(ValueError, match="cannot hold together"):
+        require_feasible(items, 2, Constraints(include=(4,), parents=PARENTS))
+    with pytest.raises(ValueError, match="cannot hold together"):
+        require_feasible(items, 4, Constraints(include=(4,), exclude=(0,), parents=PARENTS))
+    require_feasible(items, 3, Constraints(include=(4,), parents=PARENTS))
+    assert most_counted(items, Constraints(include=(0,), exclude=(2, 3))) == 3
