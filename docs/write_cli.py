@@ -1,7 +1,7 @@
 """Write cli.md, the reference of the command line, from the commands themselves: ``python docs/write_cli.py``."""
 
-from enum import EnumMeta
 from pathlib import Path
+from typing import Any
 
 from typer.main import get_command
 
@@ -39,21 +39,29 @@ def write_page() -> str:
     parts = [HEAD]
     for name, command in get_command(app).commands.items():
         parts.append(f"## psfit {name}\n\n{' '.join(command.help.split())}\n")
-        rows = ["| option | meaning |", "|---|---|"]
-        for parameter in command.params:
-            if parameter.name == "help":
-                continue
-            names = " ".join(f"`{one}`" for one in (*parameter.opts, *parameter.secondary_opts))
-            if parameter.param_type_name == "argument":
-                names = f"`{parameter.name.upper()}`"
-            kind = parameter.bare_type
-            choices = [one.value for one in kind] if isinstance(kind, EnumMeta) else []
-            said = (parameter.help or "").replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
-            said += f" One of {', '.join(f'`{one}`' for one in choices)}." if choices else ""
-            rows.append(f"| {names} | {said} |")
-        parts.append("\n".join(rows) + "\n")
+        # A group has commands of its own.
+        for part, own in getattr(command, "commands", {}).items():
+            parts += [f"### psfit {name} {part}\n\n{' '.join(own.help.split())}\n", _write_options(own)]
+        if not hasattr(command, "commands"):
+            parts.append(_write_options(command))
         parts.append("```sh\n" + "\n".join(EXAMPLES[name.replace("-", "_")]) + "\n```\n")
     return "\n".join(parts)
+
+
+def _write_options(command: Any) -> str:
+    """The table of a command's options."""
+    rows = ["| option | meaning |", "|---|---|"]
+    for parameter in command.params:
+        if parameter.name == "help":
+            continue
+        names = " ".join(f"`{one}`" for one in (*parameter.opts, *parameter.secondary_opts))
+        if parameter.param_type_name == "argument":
+            names = f"`{parameter.name.upper()}`"
+        choices = [getattr(one, "value", one) for one in getattr(parameter.type, "choices", ())]
+        said = (parameter.help or "").replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
+        said += f" One of {', '.join(f'`{one}`' for one in choices)}." if choices else ""
+        rows.append(f"| {names} | {said} |")
+    return "\n".join(rows) + "\n"
 
 
 if __name__ == "__main__":

@@ -30,6 +30,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "psfit export model.psfit --out model.py",
     ),
     "near_optimal": ("psfit near-optimal model.psfit sales.csv --target price --within 0.01 --out list.csv",),
+    "federated": (
+        "psfit federated simulate job.json north.csv south.csv west.csv",
+        "psfit federated server job.json --clients north,south,west --folder run --authority ca.pem "
+        "--certificate server.pem --key server.key --out model.psfit",
+    ),
     "demo": ("psfit demo --out psfit-demo",),
     "bench": ("psfit bench --loss squared",),
     "compile": ("psfit compile",),
