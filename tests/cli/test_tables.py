@@ -113,7 +113,7 @@ def test_the_help_ends_with_examples_that_use_known_options(name):
         assert f"psfit {name}" in line
         own = line.split(f"psfit {name}")[1].split()
         command = get_command(app).commands[name]
-        command = getattr(command, "commands", {}).get(own[0] if own else None, command)
-        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        part = getattr(command, "commands", {}).get(own[0] if own else None, command)
+        known = {option for parameter in part.params for option in (*parameter.opts, *parameter.secondary_opts)}
         assert {word for word in own if word.startswith("--")} <= known
         assert line in command.epilog

@@ -67,7 +67,7 @@ for command in (inspect, fit, path, predict, score, report, export, near_optimal
     app.command(epilog=epilogue(command.__name__))(_begin(command))
 for part in federated.registered_commands:
     part.callback = None if part.callback is None else _begin(part.callback)
-app.add_typer(federated, name="federated", epilog=epilogue("federated"))
+app.add_typer(federated, name="federated")
 
 
 def _print_version(asked: bool) -> None:
