@@ -58,7 +58,18 @@ def test_a_file_gives_what_a_pipeline_by_hand_gives(case, call, tmp_path):
     code, out, _ = call("inspect", path, "--json")
     facts = json.loads(out)
     assert (code, facts["samples"], facts["target"]) == (0, awkward.ROWS, awkward.TARGET)
-    quick = ["--gamma", GAMMA, "--kappa", features.shape[1], "--no-certify", "--effort", "low", "--quiet"]
+    quick = [
+        "--gamma",
+        GAMMA,
+        "--kappa",
+        features.shape[1],
+        "--no-certify",
+        "--groups",
+        "none",
+        "--effort",
+        "low",
+        "--quiet",
+    ]
     code, _, err = call("fit", path, *case.options, *quick, "--out", model)
     assert code == 0, err
     fitted = psfit.load(model)
@@ -123,7 +134,7 @@ def test_new_levels_are_refused_or_have_no_level():
     frame = pd.DataFrame({"city": ["a", "b", "c"] * 4, "y": [1.0, 2.0, 6.0] * 4})
     new = pd.DataFrame({"city": ["a", "z"]})
     strict, loose = (
-        psfit.SparseLinearRegression(3, gamma=1e6, certify=False).fit(
+        psfit.SparseLinearRegression(3, gamma=1e6, certify=False, groups=None).fit(
             TableSource(frame, categories="columns", new_levels=rule)
         )
         for rule in ("refuse", "zero")
