@@ -2,7 +2,7 @@
 
 ``python benchmarks/quality/run.py --output benchmarks/results`` runs the synthetic suite twice, on the seeds it was
 developed with and on fresh ones; ``--data FOLDER`` adds real data sets from ``.npz`` files. It writes a CSV of every
-fit, a page of summaries and a picture of excess objective against time. Needs ``pip install psfit[bench]``.
+fit, a page of summaries and a picture of excess objective against time. Needs ``pip install psfit-toolbox[bench]``.
 """
 
 import argparse

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from psfit.comm import GridSpec, PeerLostError, RemoteError
     from psfit.common.progress import Progress
     from psfit.common.status import Status
-    from psfit.data import Dense, FileSource, Source
+    from psfit.data import Dense, FileSource, ReadingWarning, Source, TableSource
     from psfit.estimators import (
         Interactions,
         NearOptimal,
@@ -65,6 +65,7 @@ PLACES = {
     "Problem": "psfit.problem",
     "Progress": "psfit.common.progress",
     "Record": "psfit.admm.record",
+    "ReadingWarning": "psfit.data",
     "RemoteError": "psfit.comm",
     "Result": "psfit.pipeline.result",
     "Source": "psfit.data",
@@ -86,6 +87,7 @@ PLACES = {
     "Stability": "psfit.estimators",
     "Status": "psfit.common.status",
     "StoppedError": "psfit.admm.loop",
+    "TableSource": "psfit.data",
     "interactions": "psfit.estimators",
     "load": "psfit.estimators.persistence.model_file",
     "near_optimal": "psfit.estimators",
@@ -106,6 +108,7 @@ __all__ = [
     "PeerLostError",
     "Problem",
     "Progress",
+    "ReadingWarning",
     "Record",
     "RemoteError",
     "Result",
@@ -128,6 +131,7 @@ __all__ = [
     "Stability",
     "Status",
     "StoppedError",
+    "TableSource",
     "__version__",
     "interactions",
     "load",

@@ -268,7 +268,7 @@ class TestInspect:
         X, y = numbers
         code, out, _ = call("inspect", tmp_path / "data.csv", "--target", "answer")
         assert code == 0
-        assert "60 samples x 6 features, float64" in out
+        assert "60 rows x 7 columns, target 'answer'" in out
         facts = json.loads(call("inspect", tmp_path / "data.npz", "--json")[1])
         np.testing.assert_allclose([row["mean"] for row in facts["columns"]], X.mean(axis=0), atol=1e-12)
         np.testing.assert_allclose([row["spread"] for row in facts["columns"]], X.std(axis=0))

@@ -26,7 +26,7 @@ def data(tmp_path):
     [
         (["--include", "d, c"], {"include": ["c", "d"]}),
         (["--include", "@names.txt", "--count-included"], {"include": ["c", "d"], "count_included": True}),
-        (["--exclude", "b", "--lower", "-1", "--upper", "a=0.5,a:b=0.25"],
+        (["--exclude-features", "b", "--lower", "-1", "--upper", "a=0.5,a:b=0.25"],
          {"exclude": "b", "lower": -1.0, "upper": {"a": 0.5, "a:b": 0.25}}),
         (["--positive"], {"positive": True}),
         (["--lower", "@bounds.txt"], {"lower": {"a": 0.0, "b": -1.0}}),
@@ -83,7 +83,7 @@ def test_numbers_name_the_features_of_arrays(call, tmp_path):
 
 
 def test_a_path_obeys_and_its_choice_is_kept(call, data):
-    options = ["--exclude", "b", "--include", "d", "--kappas", "1:3", "--device", "cpu"]
+    options = ["--exclude-features", "b", "--include", "d", "--kappas", "1:3", "--device", "cpu"]
     code, out, _ = call("path", data, *options)
     assert code == 0
     assert "subject to always in (not counted by kappa): d" in out

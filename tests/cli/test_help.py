@@ -1,7 +1,9 @@
 """The help and the version come without the libraries that take long to import."""
 
+import runpy
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from launch import environment
@@ -10,6 +12,7 @@ from typer.main import get_command
 from psfit.cli import app, bench, measurement, options
 from psfit.estimators import registry
 
+ROOT = Path(__file__).parents[2]
 SLOW = ["torch", "sklearn", "scipy", "numpy", "pandas", "matplotlib", "pyarrow", "numba", "jinja2"]
 PROGRAM = """
 import sys
@@ -40,9 +43,28 @@ def test_no_slow_library_is_imported(arguments):
 def test_the_help_lists_every_command(call):
     code, out, _ = call("--help")
     assert code == 0
-    expected = {"bench", "compile", "demo", "federated", "fit", "inspect", "near-optimal", "path", "predict", "report"}
-    assert expected == set(COMMANDS)
+    known = {
+        "bench",
+        "compile",
+        "demo",
+        "export",
+        "federated",
+        "fit",
+        "inspect",
+        "near-optimal",
+        "path",
+        "predict",
+        "report",
+        "score",
+    }
+    assert known == set(COMMANDS)
     assert all(name in out for name in COMMANDS)
+
+
+def test_the_reference_page_is_that_of_the_commands():
+    """`python docs/write_cli.py` writes it."""
+    found = runpy.run_path(str(ROOT / "docs/write_cli.py"))
+    assert found["PAGE"].read_text() == found["write_page"]()
 
 
 def test_the_choices_are_the_losses_that_exist():

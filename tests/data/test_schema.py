@@ -59,7 +59,7 @@ def test_a_code_that_is_text_in_one_file_is_a_category_in_all(ending, tmp_path):
 def test_text_in_one_of_several_files_is_refused_without_one_hot(ending, tmp_path):
     a = write(tmp_path / f"a{ending}", {"size": [1, 2, 3], "y": [1.0, 2.0, 3.0]})
     b = write(tmp_path / f"b{ending}", {"size": ["4", "five", "6"], "y": [1.0, 2.0, 3.0]})
-    said = [f"b{ending}: column 'size' holds text ('five')", "first in row 1 ", "one_hot"]
+    said = [f"b{ending}: column 'size' holds text ('five')", "first in row 1 ", "--categories columns"]
     for paths in ([a, b], [b, a]):
         refused(said, lambda paths=paths: psfit.SparseLinearRegression(1).fit(paths))
 

@@ -38,6 +38,23 @@ def codes():
     return code, np.column_stack([code == name for name in names]).astype(float), [f"code={name}" for name in names]
 
 
+def gaps(frame, folder):
+    """Write a table with missing values, in one file and in three; what is made of it, filled by hand."""
+    frame = frame[["colour", "e", "g", "b", "y"]].copy()
+    frame.loc[[1, 75, 76, 80], "b"] = np.nan
+    frame.loc[[72, 73], "colour"] = None
+    frame.to_csv(folder / "gaps.csv.gz", index=False)
+    (folder / "gaps").mkdir()
+    for k in range(RANKS):
+        frame[30 * k : 30 * (k + 1)].to_csv(folder / "gaps" / f"part{k}.csv", index=False)
+    most = frame["colour"].mode()[0]
+    levels = sorted(frame["colour"].dropna().unique())
+    columns = {f"colour={level}": frame["colour"].fillna(most) == level for level in levels}
+    columns |= {"colour:missing": frame["colour"].isna(), "e": frame["e"], "g": frame["g"]}
+    columns |= {"b": frame["b"].fillna(frame["b"].median()), "b:missing": frame["b"].isna()}
+    return pd.DataFrame(columns).astype(float).to_numpy(), list(columns)
+
+
 def svmlight(X, y, base):
     return "".join(
         " ".join([repr(t), *(f"{j + base}:{value!r}" for j, value in enumerate(row) if value)]) + "\n"
@@ -105,7 +122,12 @@ def test_ranks_read_their_own_parts(backend, tmp_path):
     for base in (0, 1):
         (tmp_path / f"from{base}.svm").write_text(svmlight(X, y, base))
         cases[f"from{base}.svm"] = {"path": str(tmp_path / f"from{base}.svm")}
+    filled, made = gaps(coloured, tmp_path)
+    for name in ("gaps.csv.gz", "gaps"):
+        cases[name] = {"path": str(tmp_path / name), "one_hot": True, "missing": "indicator"}
     answers = answers_of(backend, cases, tmp_path)
+    check(answers["gaps.csv.gz"], filled, y, made)
+    check(answers["gaps"], filled, y, made, [30, 30, 30])
     check(answers["data.csv"], X, y, NAMES)
     check(answers["data.parquet"], X, y, NAMES)
     check(answers["streamed"], X, y, NAMES)

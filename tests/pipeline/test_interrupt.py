@@ -69,7 +69,7 @@ def test_ranks_end_together_with_one_answer(hard, tmp_path, whom):
             children = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
             os.kill(int(children[-1]), signal.SIGINT)
         text, _ = job.communicate(timeout=PATIENCE)
-    assert lines.count(b"the first factorisation") == 1
+    assert lines.count(b"preparing the data") == 1
     assert text.count("status     INTERRUPTED: ") == 1
     assert "it was asked to stop" in page.read_text()
     result = psfit.load(out).result_
@@ -153,7 +153,8 @@ def test_a_signal_in_a_terminal_ends_the_search_with_its_answer(hard, name):
     os.close(theirs)
     # A live line is drawn over itself.
     output = read_until(ours, b"\r", read_until(ours, b"explored"))
-    assert b"residuals" in output
+    assert b"proving how good the answer is" in output
+    assert b"residuals" not in output
     if name == "SIGINT":
         # The key itself, which the terminal turns into a signal.
         os.write(ours, b"\x03")
@@ -337,13 +338,16 @@ def test_progress_in_a_pipe_is_lines(capfd):
     said, told = capfd.readouterr()
     assert said == f"{model.result_}\n"
     assert [line.split("s  ", 1)[1].split(" |")[0] for line in told.splitlines()] == [
-        "the first factorisation",
-        "the iteration",
-        "the polish",
-        "the proof",
+        "preparing the data",
+        "looking for features that matter",
+        "exchanging features for better ones",
+        "proving how good the answer is",
     ]
     last = told.splitlines()[-1]
     assert f"best {model.objective_:.8g}" in last
+    assert "residuals" not in told
+    model.set_params(verbose=2).fit(X, y)
+    assert "residuals" in capfd.readouterr().err
 
 
 def test_progress_in_a_notebook_overwrites_its_line(capfd, monkeypatch):

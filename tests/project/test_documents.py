@@ -38,6 +38,7 @@ DOCUMENTS = [
     "docs/certificate.md",
     "docs/estimators.md",
     "docs/federated.md",
+    "docs/tables.md",
 ]
 DOCUMENTS += ["docs/sindy.md"] if find_spec("pysindy") else []
 FILE_NAME = re.compile(r"# (\S+\.py)\n")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import venv
 import zipfile
 from email.parser import Parser
@@ -19,7 +20,7 @@ import psfit
 ROOT = Path(__file__).parents[2]
 # What runs leave in a checkout, and what no build may depend on.
 LEFTOVERS = shutil.ignore_patterns(".*", "build", "dist", "demo-output", "*.egg-info", "__pycache__")
-ARCHIVE = f"psfit-{psfit.__version__}"
+ARCHIVE = f"psfit_toolbox-{psfit.__version__}"
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +108,16 @@ def test_the_wheel_works_where_the_repository_is_not(built, tmp_path):
     lines = [line for line in said.splitlines() if line.startswith("  fresh/bin/python -m psfit ")]
     assert len(lines) == 5
     assert "442 samples" in _run(["bash", "-c", lines[0]], tmp_path)
+
+
+def test_the_conda_recipe_needs_what_the_package_needs():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    recipe = (ROOT / "packaging/conda/meta.yaml").read_text()
+    assert f"name: {project['name']}" in recipe
+    run = recipe.split("  run:\n")[1].split("\n\n")[0]
+    found = sorted(line.removeprefix("    - ").replace(" ", "") for line in run.splitlines())
+    # conda-forge has other names for these two.
+    other = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
+    needed = [f"python{project['requires-python']}", *project["dependencies"]]
+    pairs = [one.split(">=") for one in needed]
+    assert found == sorted(f"{other.get(name, name)}>={version}" for name, version in pairs)

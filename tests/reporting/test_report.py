@@ -342,7 +342,7 @@ def test_a_model_without_features_or_iterations():
         (["model.psfit", "--out", "page.pdf"], "--out: a report is an HTML page, so 'page.pdf' must end with .html"),
         (["model.psfit", "--out", "nowhere/page.html"], "--out: there is no folder"),
         (["model.psfit", "--out", "folder.html"], "--out: folder.html is a folder"),
-        (["model.psfit", "--target", "y"], "--target and --weight belong to data files"),
+        (["model.psfit", "--target", "y"], "--target, --weight and --offset belong to data files"),
         (["model.psfit", "missing.csv"], "there is no file missing.csv"),
         (["model.psfit", "other.csv"], "there is no such column"),
         (["model.psfit", "labels.csv", "--target", "kind"], "y holds the label 'unheard'"),

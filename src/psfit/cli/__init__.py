@@ -1,4 +1,4 @@
-"""The command line: ``psfit fit``, ``path``, ``predict``, ``inspect``, ``report``, ``near-optimal`` and others.
+"""The command line: ``psfit inspect``, ``fit``, ``path``, ``predict``, ``score``, ``report``, ``export`` and others.
 
 The modules of the commands import little: the help must not wait for torch. What a command computes with is imported
 when the command is called.
@@ -17,6 +17,8 @@ import psfit
 from psfit.cli.bench import bench
 from psfit.cli.compile import compile
 from psfit.cli.demo import demo
+from psfit.cli.examples import epilogue
+from psfit.cli.export import export
 from psfit.cli.federated import federated
 from psfit.cli.fit import fit
 from psfit.cli.inspect import inspect
@@ -25,6 +27,7 @@ from psfit.cli.output import EXIT_CODES
 from psfit.cli.path import path
 from psfit.cli.predict import predict
 from psfit.cli.report import report
+from psfit.cli.score import score
 from psfit.common.startup_interrupt import restore_ctrl_c
 from psfit.common.status import Status
 
@@ -48,19 +51,20 @@ def _begin(command: Callable[..., None]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         from sklearn.exceptions import ConvergenceWarning
 
-        import psfit.reporting  # noqa: F401
+        import psfit.reporting
 
         restore_ctrl_c()
         with warnings.catch_warnings():
             warnings.simplefilter("always", ConvergenceWarning)
+            warnings.simplefilter("always", psfit.ReadingWarning)
             warnings.showwarning = _print_warning
             command(**given)
 
     return run
 
 
-for command in (fit, path, predict, inspect, report, near_optimal, demo, bench, compile):
-    app.command()(_begin(command))
+for command in (inspect, fit, path, predict, score, report, export, near_optimal, demo, bench, compile):
+    app.command(epilog=epilogue(command.__name__))(_begin(command))
 for part in federated.registered_commands:
     part.callback = None if part.callback is None else _begin(part.callback)
 app.add_typer(federated, name="federated")

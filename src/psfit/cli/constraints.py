@@ -14,7 +14,10 @@ Include = Annotated[
     str | None,
     typer.Option(help="Features that are always in: names separated by commas, or @FILE.", rich_help_panel=PANEL),
 ]
-Exclude = Annotated[str | None, typer.Option(help="Features that are never in.", rich_help_panel=PANEL)]
+ExcludeFeatures = Annotated[
+    str | None,
+    typer.Option(help="Features that are never in; --exclude does not even read a column.", rich_help_panel=PANEL),
+]
 CountIncluded = Annotated[
     bool, typer.Option("--count-included", help="Let kappa count the features of --include.", rich_help_panel=PANEL)
 ]
@@ -33,7 +36,7 @@ Groups = Annotated[
     str,
     typer.Option(
         help="Features that are in or out together: 'label=name,name; label=name,name' or @FILE with a group in each "
-        "line; categories (the columns that --one-hot makes of one column) or none.",
+        "line; categories (the columns that --categories makes of one column) or none.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -56,7 +59,7 @@ COUNTED = Counted.groups  # type: ignore[attr-defined]
 
 def read_constraints(
     include: str | None,
-    exclude: str | None,
+    exclude_features: str | None,
     count_included: bool,
     lower: str | None,
     upper: str | None,
@@ -69,7 +72,7 @@ def read_constraints(
     """The arguments of estimators and paths for constraints, from the options of a command."""
     return {
         "include": None if include is None else _split("--include", include),
-        "exclude": None if exclude is None else _split("--exclude", exclude),
+        "exclude": None if exclude_features is None else _split("--exclude-features", exclude_features),
         "count_included": count_included,
         "lower": None if lower is None else _read_numbers("--lower", lower, float),
         "upper": None if upper is None else _read_numbers("--upper", upper, float),

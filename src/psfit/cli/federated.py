@@ -7,7 +7,13 @@ from typing import Annotated
 
 import typer
 
-federated = typer.Typer(help="Fit over private data of several clients, on Flower.", no_args_is_help=True)
+from psfit.cli.examples import epilogue
+
+federated = typer.Typer(
+    help="Fit over private data of several clients, on Flower.",
+    epilog=epilogue("federated"),
+    no_args_is_help=True,
+)
 
 JobFile = Annotated[Path, typer.Argument(help="JSON file: estimator, arguments, columns, target, classes.")]
 Plain = Annotated[bool, typer.Option("--plain", help="Without masks: the server sees every client's numbers.")]

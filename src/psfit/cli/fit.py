@@ -8,7 +8,7 @@ import typer
 import psfit
 from psfit.cli import constraints, options
 from psfit.cli.output import Printer, coefficient_lines, exit_if_stopped, file_facts, model_facts
-from psfit.cli.parsing import file_source, parse_kappa
+from psfit.cli.parsing import file_source, parse_kappa, table_rules
 from psfit.cli.report import write_report
 from psfit.common.output_files import require_writable
 
@@ -31,9 +31,16 @@ def fit(
     offset: options.Offset = None,
     columns: options.Columns = None,
     one_hot: options.OneHot = False,
+    exclude: options.Exclude = None,
+    id: options.Id = None,
+    categories: options.CategoriesOption = None,
+    dates: options.Dates = None,
+    missing: options.MissingOption = options.Missing.refuse,  # type: ignore[attr-defined]
+    new_levels: options.NewLevelsOption = options.NewLevels.refuse,  # type: ignore[attr-defined]
+    csv: options.Csv = None,
     memory: options.Memory = None,
     include: constraints.Include = None,
-    exclude: constraints.Exclude = None,
+    exclude_features: constraints.ExcludeFeatures = None,
     count_included: constraints.CountIncluded = False,
     lower: constraints.Lower = None,
     upper: constraints.Upper = None,
@@ -86,6 +93,7 @@ def fit(
         require_writable("--out", out, MODELS)
         require_page("--report", report)
         printer = Printer(grid, json, quiet)
+        rules = table_rules(categories, dates, missing, new_levels, exclude, id, csv)
         solver = psfit.BiCADMM(
             effort=effort.value,
             exact=exact,
@@ -97,7 +105,7 @@ def fit(
             interruptible=True,
         )
         constrained = constraints.read_constraints(
-            include, exclude, count_included, lower, upper, positive, groups, kappa_counts, at_most, heredity
+            include, exclude_features, count_included, lower, upper, positive, groups, kappa_counts, at_most, heredity
         )
         estimator = make_estimator(loss.value).set_params(
             kappa=parse_kappa(kappa),
@@ -111,7 +119,7 @@ def fit(
             verbose=int(printer.for_people),
             **constrained,
         )
-        return printer, file_source(data, target, weight, columns, one_hot, memory, offset), estimator
+        return printer, file_source(data, target, weight, columns, one_hot, memory, offset, **rules), estimator
 
     printer, source, estimator = grid.run_together(prepare)
     estimator.fit(source)

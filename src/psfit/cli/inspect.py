@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import psfit
-from psfit.cli.options import Columns, Json, OneHot, Target
+from psfit.cli.options import Columns, Csv, Exclude, Json, Target
 from psfit.cli.output import MOST_SHOWN, coefficient_lines, json_values, model_facts
-from psfit.cli.parsing import file_source
+from psfit.cli.parsing import parse_csv, parse_names
+from psfit.cli.profile import profile_facts, profile_lines
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,10 +20,14 @@ def inspect(
     file: Annotated[Path, typer.Argument(help="A model file, a data file or folder, or a folder of checkpoints.")],
     target: Target = None,
     columns: Columns = None,
-    one_hot: OneHot = False,
+    exclude: Exclude = None,
+    csv: Csv = None,
     json: Json = False,
 ) -> None:
-    """Show what is in a file: a model, samples, or a checkpoint."""
+    """Show what is in a file: the columns of a table and what looks wrong with them, a model, or a checkpoint.
+
+    A table is never refused: what a fit would refuse is listed.
+    """
     from psfit.admm.checkpoint import find_run
     from psfit.estimators.persistence.archive import MARK
 
@@ -34,7 +39,9 @@ def inspect(
     elif file.is_file() and (file.suffix == ".psfit" or MARK in _last_bytes(file)):
         facts, lines = _model(file)
     else:
-        facts, lines = _samples(file, target, columns, one_hot)
+        shown = None if columns is None else parse_names("--columns", columns)
+        hidden = None if exclude is None else parse_names("--exclude", exclude)
+        facts, lines = _data(file, target, shown, hidden, parse_csv(csv or []))
     print(formats.dumps(json_values(facts), indent=1) if json else "\n".join(lines))
 
 
@@ -59,11 +66,33 @@ def _checkpoint(folder: Path, iteration: int, run: dict[str, Any]) -> tuple[dict
     return {"kind": "checkpoint", "iteration": iteration, "run": run}, lines
 
 
-def _samples(file: Path, target: str | None, columns: str | None, one_hot: bool) -> tuple[dict[str, Any], list[str]]:
+def _data(
+    file: Path,
+    target: str | None,
+    columns: tuple[str, ...] | None,
+    exclude: tuple[str, ...] | None,
+    csv: dict[str, Any],
+) -> tuple[dict[str, Any], list[str]]:
+    """A table, samples in arrays, or what is wrong with a file that cannot be read."""
+    from psfit.data.io import FORMATS, DataFileError, ReadRequest, ending_of, find_files, open_file
+    from psfit.data.table_rules import TableRules
+
+    try:
+        files = find_files([file])
+        if FORMATS[ending_of(files[0])][0] not in ("text", "tables"):
+            return _samples(file, target, columns)
+        wanted = ReadRequest(labelled=False, rules=TableRules(**csv), lenient=True)
+        profile = profile_facts([open_file(one, wanted) for one in files], target, columns, exclude)
+    except DataFileError as error:
+        return {"kind": "unreadable", "problem": str(error)}, [f"{file}: cannot be read", f"  {error}"]
+    return profile, profile_lines(file, profile)
+
+
+def _samples(file: Path, target: str | None, columns: tuple[str, ...] | None) -> tuple[dict[str, Any], list[str]]:
     from psfit.data.summary import ColumnSummary
 
     grid = psfit.GridSpec(backend="serial", device="cpu").build()
-    found = file_source([file], target, None, columns, one_hot).read(grid)
+    found = psfit.FileSource(file, target, None, columns).read(grid)
     m, p = found.matrix.shape
     statistics = ColumnSummary.of(found.matrix, grid)
     mean, spread = statistics.means, statistics.spreads

@@ -8,7 +8,7 @@ import typer
 import psfit
 from psfit.cli import options
 from psfit.cli.output import require_picture, save_picture
-from psfit.cli.parsing import file_source
+from psfit.cli.parsing import file_source, table_rules
 from psfit.common.output_files import require_writable, write_lines
 
 
@@ -23,6 +23,13 @@ def near_optimal(
     offset: options.Offset = None,
     columns: options.Columns = None,
     one_hot: options.OneHot = False,
+    exclude: options.Exclude = None,
+    id: options.Id = None,
+    categories: options.CategoriesOption = None,
+    dates: options.Dates = None,
+    missing: options.MissingOption = options.Missing.refuse,  # type: ignore[attr-defined]
+    new_levels: options.NewLevelsOption = options.NewLevels.refuse,  # type: ignore[attr-defined]
+    csv: options.Csv = None,
     out: Annotated[Path | None, typer.Option(help="Where to write the list (.csv).")] = None,
     picture: Annotated[
         Path | None,
@@ -33,7 +40,8 @@ def near_optimal(
     require_writable("--out", out, (".csv",))
     require_picture("--picture", picture)
     fitted: Any = psfit.load(model)
-    source = file_source(data, target, weight, columns, one_hot, offset=offset)
+    rules = table_rules(categories, dates, missing, new_levels, exclude, id, csv)
+    source = file_source(data, target, weight, columns, one_hot, offset=offset, **rules)
     found = psfit.near_optimal(fitted, source, within=within, at_most=at_most, time_limit=time_limit)
     print(found)
     if out is not None:

@@ -12,6 +12,9 @@ LOSSES = ("squared", "huber", "logistic", "softmax", "squared_hinge", "hinge", "
 Loss = Enum("Loss", {name: name for name in LOSSES}, type=str)  # type: ignore[misc]
 Effort = Enum("Effort", {name: name for name in ("low", "medium", "high")}, type=str)  # type: ignore[misc]
 Sparsity = Enum("Sparsity", {name: name for name in ("element", "feature")}, type=str)  # type: ignore[misc]
+Categories = Enum("Categories", {"columns": "columns"}, type=str)
+Missing = Enum("Missing", {name: name for name in ("refuse", "fill", "indicator")}, type=str)  # type: ignore[misc]
+NewLevels = Enum("NewLevels", {name: name for name in ("refuse", "zero")}, type=str)  # type: ignore[misc]
 # Headings under which the help lists the options.
 DATA_PANEL, GRID_PANEL, SEARCH_PANEL, OUTPUT_PANEL = "Data", "Nodes and devices", "Search", "Output"
 
@@ -35,7 +38,9 @@ def _read_config(context: typer.Context, file: Path | None) -> Path | None:
 
 Data = Annotated[
     list[Path],
-    typer.Argument(help="Files or folders of them: .csv .tsv .parquet .feather .arrow .npy .npz .svm .h5"),
+    typer.Argument(
+        help="Files or folders of them: .csv .tsv (also .gz .zst .zip) .parquet .feather .arrow .npy .npz .svm .h5"
+    ),
 ]
 Target = Annotated[
     str | None,
@@ -52,11 +57,55 @@ Offset = Annotated[
     ),
 ]
 Columns = Annotated[
-    str | None, typer.Option(help="Use only these features, separated by commas.", rich_help_panel=DATA_PANEL)
+    str | None,
+    typer.Option(
+        help="Use only these columns, separated by commas; * and ? stand for letters, @FILE for a file of names.",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
+Exclude = Annotated[
+    str | None, typer.Option(help="Columns not to use, written as in --columns.", rich_help_panel=DATA_PANEL)
+]
+Id = Annotated[
+    str | None,
+    typer.Option(
+        help="Columns that are no features, but are written beside predictions; as in --columns.",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
+CategoriesOption = Annotated[
+    Categories | None,
+    typer.Option(help="Turn a column of text into one column for each text.", rich_help_panel=DATA_PANEL),
+]
+Dates = Annotated[
+    str | None,
+    typer.Option(help="What to make of dates: year, month, weekday, trend or all.", rich_help_panel=DATA_PANEL),
+]
+MissingOption = Annotated[
+    Missing,
+    typer.Option(
+        help="Missing values: refuse them, fill them (median, or most frequent text), or also add an indicator column.",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
+NewLevelsOption = Annotated[
+    NewLevels,
+    typer.Option(
+        help="At prediction, texts that the fit has not seen: refuse them, or set all columns of the text to zero.",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
+Csv = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="How a text file is written, if that is not recognised: separator=, decimal=, thousands=, encoding=, "
+        "missing=, dates= and a value; may be repeated.",
+        rich_help_panel=DATA_PANEL,
+    ),
 ]
 OneHot = Annotated[
     bool,
-    typer.Option("--one-hot", help="Turn a column of text into one column for each text.", rich_help_panel=DATA_PANEL),
+    typer.Option("--one-hot", help="The same as --categories columns.", rich_help_panel=DATA_PANEL),
 ]
 Memory = Annotated[
     str | None,

@@ -64,7 +64,8 @@ def coefficient_lines(facts: dict[str, Any]) -> list[str]:
     order = np.argsort(-np.abs(coefs).max(axis=1), kind="stable")
     width = max([11, *(len(str(names[j])) for j in order[:MOST_SHOWN])])
     rows = [("(intercept)", facts["intercept"]), *((str(names[j]), coefs[j].tolist()) for j in order[:MOST_SHOWN])]
-    lines = [f"  classes    {', '.join(facts['classes'])}"] if facts["classes"] else []
+    lines = [f"  target     {facts['target']}"] if facts["target"] else []
+    lines += [f"  classes    {', '.join(facts['classes'])}"] if facts["classes"] else []
     if facts["offset"]:
         lines.append(f"  offset     {facts['offset'] if isinstance(facts['offset'], str) else 'an array'}")
     lines += [f"  {name:>{width}} " + " ".join(f"{value:>12.6g}" for value in values) for name, values in rows]
@@ -105,10 +106,11 @@ def model_facts(model: "SparseModel") -> dict[str, Any]:
     """A fitted model as values that JSON can hold."""
     result = model.result_
     names = getattr(model, "feature_names_in_", None)
-    support = result.support.tolist()
+    support, schema = result.support.tolist(), model.learned_.features.schema
     labels = [str(label) for label in getattr(model, "classes_", [])]
     return {
         "model": type(model).__name__,
+        "target": None if schema is None else schema.target_name,
         "loss": result.loss,
         "samples": result.samples,
         "features": result.coef.shape[0],

@@ -1,7 +1,8 @@
 """What the values of options mean: text from the command line in, settings out."""
 
+import csv as csv_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psfit
 
@@ -12,6 +13,21 @@ if TYPE_CHECKING:
 MOST_LIMITS = 100_000
 
 
+# What `--dates all` means.
+DATE_PARTS = ("year", "month", "weekday", "trend")
+# What the keys of --csv mean.
+CSV_KEYS = {
+    "separator": "separator",
+    "decimal": "decimal",
+    "thousands": "thousands",
+    "encoding": "encoding",
+    "missing": "missing_marks",
+    "dates": "date_format",
+}
+# Characters that are hard to write in a shell.
+CHARACTERS = {"tab": "\t", "space": " ", "comma": ",", "semicolon": ";"}
+
+
 def file_source(
     data: list[Path],
     target: str | None,
@@ -20,10 +36,58 @@ def file_source(
     one_hot: bool = False,
     memory: str | None = None,
     offset: str | None = None,
+    **rules: Any,
 ) -> "psfit.FileSource":
-    """The samples to read: files, target, weights, columns and offsets."""
-    chosen = None if columns is None else tuple(name.strip() for name in columns.split(","))
-    return psfit.FileSource(tuple(data), target, weight, chosen, one_hot, memory, offset)
+    """The samples to read: files, target, weights, columns and offsets, and the rules for tables."""
+    chosen = None if columns is None else parse_names("--columns", columns)
+    return psfit.FileSource(tuple(data), target, weight, chosen, one_hot, memory, offset, **rules)
+
+
+def table_rules(
+    categories: Any = None,
+    dates: str | None = None,
+    missing: Any = None,
+    new_levels: Any = None,
+    exclude: str | None = None,
+    ids: str | None = None,
+    csv: list[str] | None = None,
+) -> dict[str, Any]:
+    """The rules for tables, from the values of their options."""
+    words = {"categories": categories, "missing": missing, "new_levels": new_levels}
+    found: dict[str, Any] = {name: word.value for name, word in words.items() if word is not None}
+    if dates is not None:
+        found["dates"] = DATE_PARTS if dates == "all" else parse_names("--dates", dates)
+    if exclude is not None:
+        found["exclude"] = parse_names("--exclude", exclude)
+    if ids is not None:
+        found["ids"] = parse_names("--id", ids)
+    return found | parse_csv(csv or [])
+
+
+def parse_names(option: str, text: str) -> tuple[str, ...]:
+    """Names separated by commas, with quotes where a name has a comma; or ``@file`` with a name in every line."""
+    if not text.startswith("@"):
+        return tuple(name.strip() for name in next(csv_module.reader([text], skipinitialspace=True)))
+    try:
+        lines = Path(text[1:]).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{option}: the file of names {text[1:]} cannot be read ({error})") from None
+    return tuple(line.strip() for line in lines if line.strip())
+
+
+def parse_csv(given: list[str]) -> dict[str, Any]:
+    """Read pairs such as ``separator=;``; `missing` may occur more than once."""
+    found: dict[str, Any] = {}
+    for pair in given:
+        key, equals, value = pair.partition("=")
+        if not equals or key not in CSV_KEYS:
+            raise ValueError(f"--csv: {pair!r} must be one of {', '.join(CSV_KEYS)}, then = and a value")
+        value = CHARACTERS.get(value, value)
+        if key == "missing":
+            found.setdefault("missing_marks", []).append(value)
+        else:
+            found[CSV_KEYS[key]] = value
+    return found
 
 
 def default_grid(nodes: int | None, device: str) -> "Grid":

@@ -19,7 +19,7 @@ from psfit.cli.output import (
     require_picture,
     save_picture,
 )
-from psfit.cli.parsing import file_source, parse_limits, parse_numbers
+from psfit.cli.parsing import file_source, parse_limits, parse_numbers, table_rules
 from psfit.cli.report import write_report
 from psfit.common.output_files import require_writable, write_lines
 from psfit.common.progress import Progress
@@ -67,9 +67,16 @@ def path(
     offset: options.Offset = None,
     columns: options.Columns = None,
     one_hot: options.OneHot = False,
+    exclude: options.Exclude = None,
+    id: options.Id = None,
+    categories: options.CategoriesOption = None,
+    dates: options.Dates = None,
+    missing: options.MissingOption = options.Missing.refuse,  # type: ignore[attr-defined]
+    new_levels: options.NewLevelsOption = options.NewLevels.refuse,  # type: ignore[attr-defined]
+    csv: options.Csv = None,
     memory: options.Memory = None,
     include: constraints.Include = None,
-    exclude: constraints.Exclude = None,
+    exclude_features: constraints.ExcludeFeatures = None,
     count_included: constraints.CountIncluded = False,
     lower: constraints.Lower = None,
     upper: constraints.Upper = None,
@@ -120,8 +127,9 @@ def path(
         require_picture("--picture", picture)
         require_page("--report", report)
         printer = Printer(grid, json, quiet)
+        rules = table_rules(categories, dates, missing, new_levels, exclude, id, csv)
         constrained = constraints.read_constraints(
-            include, exclude, count_included, lower, upper, positive, groups, kappa_counts, at_most, heredity
+            include, exclude_features, count_included, lower, upper, positive, groups, kappa_counts, at_most, heredity
         )
         tried = {"kappas": parse_limits(kappas), "gammas": parse_numbers("--gammas", gammas)}
         shared = {
@@ -133,7 +141,7 @@ def path(
             "certify": certify,
             "verbose": int(printer.for_people),
         } | constrained
-        return printer, file_source(data, target, weight, columns, one_hot, memory, offset), tried, shared
+        return printer, file_source(data, target, weight, columns, one_hot, memory, offset, **rules), tried, shared
 
     printer, source, tried, shared = grid.run_together(prepare)
     if chooses:

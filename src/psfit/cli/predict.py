@@ -6,6 +6,8 @@ from typing import Annotated, Any
 import typer
 
 import psfit
+from psfit.cli import options
+from psfit.cli.parsing import file_source, table_rules
 from psfit.cli.tables import ENDINGS, print_table, write_table
 from psfit.common.output_files import require_writable
 
@@ -20,13 +22,15 @@ def predict(
         typer.Option(help=f"Where to write the predictions ({' '.join(ENDINGS)}); else they are printed."),
     ] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False,
+    id: options.Id = None,
+    csv: options.Csv = None,
     offset: Annotated[
         str | None,
         typer.Option(help="The offset of the samples, for a model that has one; by default the column of the fit."),
     ] = None,
 ) -> None:
-    """Predict the target of every sample, one a line."""
-    from psfit.estimators.predictors import Predictions, compute_predictors
+    """Predict the target of every sample, one a line, beside the id columns of the fit."""
+    from psfit.estimators.predictors import Predictions, read_and_multiply
 
     require_writable("--out", out, ENDINGS)
     for given in (model, data):
@@ -37,13 +41,16 @@ def predict(
         raise ValueError(f"--proba: {type(fitted).__name__} has no probabilities; leave it out")
     # The file is read only once, for labels and probabilities together.
     learned = fitted.learned_
-    known = Predictions(learned.target, compute_predictors(fitted, learned, fitted.result_, data, offset))
+    source = file_source([data], None, offset=offset, **table_rules(ids=id, csv=csv))
+    predictors, ids = read_and_multiply(type(fitted).__name__, learned, fitted.result_, source)
+    known = Predictions(learned.target, predictors)
     predicted = known.predict()
     several = predicted.ndim > 1
     columns = {f"prediction_{k}": one for k, one in enumerate(predicted.T)} if several else {"prediction": predicted}
     if proba:
         shares = known.predict_proba().T
         columns |= {f"probability_{label}": one for label, one in zip(fitted.classes_, shares, strict=True)}
+    columns = ids | columns
     if out is None:
         print_table(columns)
     else:

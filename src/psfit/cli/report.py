@@ -9,7 +9,7 @@ import typer
 
 import psfit
 from psfit.cli import options
-from psfit.cli.parsing import file_source
+from psfit.cli.parsing import file_source, parse_csv
 
 if TYPE_CHECKING:
     from psfit.comm import Grid
@@ -27,6 +27,7 @@ def report(
     weight: options.Weight = None,
     offset: options.Offset = None,
     memory: options.Memory = None,
+    csv: options.Csv = None,
     backend: options.Backend = "auto",
     device: options.Device = "cpu",
     timeout: options.Timeout = 1800.0,
@@ -42,7 +43,7 @@ def report(
     fitted = grid.run_together(lambda: psfit.load(model))
     samples = None
     if data:
-        source = file_source(data, target, weight, memory=memory, offset=offset)
+        source = file_source(data, target, weight, memory=memory, offset=offset, **parse_csv(csv or []))
         samples = reporting.describe(fitted, source, grid=grid)
     if grid.world.rank == 0:
         reporting.write_page(out, reporting.render_page(fitted, samples))

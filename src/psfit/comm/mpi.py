@@ -153,7 +153,9 @@ def _mpi_module() -> Any:
     try:
         from mpi4py import MPI
     except ImportError:
-        raise ImportError("backend='mpi' needs mpi4py: pip install 'psfit[mpi]', or build it for your MPI") from None
+        raise ImportError(
+            "backend='mpi' needs mpi4py: pip install 'psfit-toolbox[mpi]', or build it for your MPI"
+        ) from None
     return MPI
 
 

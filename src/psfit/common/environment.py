@@ -17,13 +17,18 @@ def environment() -> dict[str, str]:
     """Name and value of each fact, as text."""
     return {
         "machine": _processor(),
-        "cores": str(len(os.sched_getaffinity(0))),
+        "cores": str(_cores()),
         "threads": str(torch.get_num_threads()),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "python": platform.python_version(),
         "psfit": __version__,
         **_versions(),
     }
+
+
+def _cores() -> int:
+    """The cores that this process may use; macOS does not tell, so there it is all cores."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 # Both take milliseconds, which is long for a small fit.

@@ -1,12 +1,14 @@
 """Data: the design matrix, the samples a rank holds, files, and generated problems."""
 
 from psfit.data.block_columns import BlockColumns
-from psfit.data.file_source import FileSource, Samples
+from psfit.data.file_source import FileSource
 from psfit.data.matrix import Affine, Dense, DesignMatrix
+from psfit.data.sample_source import ReadingWarning, Samples, SampleSource
 from psfit.data.source import NodeSplit, Source
 from psfit.data.sparse import Sparse
 from psfit.data.streamed import Streamed
 from psfit.data.strip import Strip
+from psfit.data.table_source import TableSource
 
 __all__ = [
     "Affine",
@@ -15,9 +17,12 @@ __all__ = [
     "DesignMatrix",
     "FileSource",
     "NodeSplit",
+    "ReadingWarning",
+    "SampleSource",
     "Samples",
     "Source",
     "Sparse",
     "Streamed",
     "Strip",
+    "TableSource",
 ]

@@ -49,15 +49,19 @@ def parse(amount: str | int | float) -> int:
 
 
 def _machine() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
+    """The bytes that Linux says are available; elsewhere half of what the machine has."""
+    for line in _lines(Path("/proc/meminfo")):
         if line.startswith("MemAvailable:"):
             return 1024 * int(line.split()[1])
-    return 1 << 62
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
 def _process() -> int:
     """The bytes that the limits on address space and on data leave."""
-    pages = [int(count) for count in Path("/proc/self/statm").read_text().split()]
+    pages = [int(count) for count in "".join(_lines(Path("/proc/self/statm"))).split()]
+    if not pages:
+        # Only Linux tells how much of the limits is used.
+        return 1 << 62
     size, data = pages[0] * resource.getpagesize(), pages[5] * resource.getpagesize()
     left = [1 << 62]
     for limit, used in ((resource.RLIMIT_AS, size), (resource.RLIMIT_DATA, data)):

@@ -1,12 +1,14 @@
 """Cross-validation: paths on the training samples of folds, and scores of their models on the other samples."""
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
 
 from psfit.common.progress import Callback
+from psfit.data.raw_form import RawForm
 from psfit.estimators.choice import Candidates, Choice
 from psfit.estimators.display import add_label, require_complete
 from psfit.estimators.folds import Folds
@@ -14,6 +16,7 @@ from psfit.estimators.posing import Posed
 from psfit.estimators.results.selection import MEAN_LOSS, Selection
 from psfit.estimators.scores import find_scorer, score_held_out, stack_models
 from psfit.estimators.warning import count_unfinished
+from psfit.pipeline.path import Points
 from psfit.pipeline.subsamples import Subsamples
 
 
@@ -30,26 +33,53 @@ def cross_validate(
     folds = Folds.draw(cv, posed, groups)
     folds.require_enough(posed)
     scorer = find_scorer(scoring)
-    start = time.perf_counter()
-    parts = Subsamples.of(posed.problem, posed.source, posed.grid, folds.train, candidates.solver)
-    shared = (time.perf_counter() - start) / len(folds.train)
-    paths, seconds = [], []
-    for split in range(len(folds.train)):
-        start = time.perf_counter()
-        report = add_label(callback, f"fold {split + 1} of {len(folds.train)}")
-        path = parts.path(split, candidates.kappas, candidates.gammas, report)
-        paths.append(require_complete(path))
-        seconds.append(time.perf_counter() - start + shared)
-    start = time.perf_counter()
-    scores = score_held_out(scorer, posed, folds, *stack_models(paths))
-    scoring_seconds = (time.perf_counter() - start) / scores.size
+    # Where missing values are filled, every split fills them as its own training samples suggest.
+    together = [slice(None)] if posed.gaps is None else [slice(k, k + 1) for k in range(len(folds.train))]
+    rounds = [_score_splits(posed, candidates, folds, part, scorer, callback) for part in together]
+    scores = np.concatenate([one.scores for one in rounds])
+    seconds = [second for one in rounds for second in one.seconds]
+    scoring_seconds = sum(one.scoring_seconds for one in rounds) / scores.size
+    paths = [path for one in rounds for path in one.paths]
     label = MEAN_LOSS if scoring is None else name_of(scoring)
     return Choice(
         _select(candidates, scores, label, one_standard_error),
         count_unfinished(paths, "folds"),
         _search_results(candidates, scores, np.array(seconds) / scores.shape[1], scoring_seconds),
-        parts.whole,
+        rounds[0].whole if posed.gaps is None else None,
     )
+
+
+@dataclass(frozen=True)
+class _Round:
+    """Paths, scores and times of some splits; and the form of all samples, if it was made for them."""
+
+    paths: list[list[Points]]
+    scores: np.ndarray
+    seconds: list[float]
+    scoring_seconds: float
+    whole: RawForm | None
+
+
+def _score_splits(
+    posed: Posed, candidates: Candidates, folds: Folds, part: slice, scorer: Any, callback: Callback | None
+) -> _Round:
+    """Fit and score all candidates on some of the splits."""
+    own = Folds(folds.train[part], folds.test[part])
+    start = time.perf_counter()
+    posed = posed.fill_again(own.train[0].cpu().numpy())
+    parts = Subsamples.of(posed.problem, posed.source, posed.grid, own.train, candidates.solver)
+    shared = (time.perf_counter() - start) / len(own.train)
+    paths, seconds = [], []
+    for split in range(len(own.train)):
+        start = time.perf_counter()
+        number = (part.start or 0) + split + 1
+        report = add_label(callback, f"fold {number} of {len(folds.train)}")
+        path = parts.path(split, candidates.kappas, candidates.gammas, report)
+        paths.append(require_complete(path))
+        seconds.append(time.perf_counter() - start + shared)
+    start = time.perf_counter()
+    scores = score_held_out(scorer, posed, own, *stack_models(paths))
+    return _Round(paths, scores, seconds, time.perf_counter() - start, parts.whole)
 
 
 def _select(candidates: Candidates, scores: np.ndarray, label: str, one_standard_error: bool) -> Selection:

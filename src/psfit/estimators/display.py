@@ -23,6 +23,14 @@ REFRESHES_PER_SECOND = 4
 # runs do not fill logs.
 LEAST_INTERVAL = 2.0
 SHARE = 0.05
+# The phases of a fit in words; callbacks and messages of ranks have their short names.
+WORDS = {
+    "the set-up": "reading the data",
+    "the first factorisation": "preparing the data",
+    "the iteration": "looking for features that matter",
+    "the polish": "exchanging features for better ones",
+    "the proof": "proving how good the answer is",
+}
 
 
 def prints(verbose: int, grid: Grid) -> bool:
@@ -41,13 +49,13 @@ def show_progress(verbose: int, grid: Grid, callback: Callback | None = None) ->
     console = Console(stderr=True)
     if console.is_jupyter:
         # In a notebook, a line of the standard output can be overwritten; other displays need widgets.
-        yield _call_both(callback, _OverwrittenLine())
+        yield _call_both(callback, _OverwrittenLine(verbose > 1))
         sys.stdout.write("\n")
     elif console.is_terminal:
-        with _LiveLine(console) as line:
+        with _LiveLine(console, verbose > 1) as line:
             yield _call_both(callback, line)
     else:
-        yield _call_both(callback, _PlainLines())
+        yield _call_both(callback, _PlainLines(verbose > 1))
 
 
 def add_label(callback: Callback | None, label: str) -> Callback | None:
@@ -76,9 +84,10 @@ def _call_both(first: Callback | None, second: Callable[[Progress], None]) -> Ca
 class _LiveLine:
     """One line of a terminal with the time so far, rewritten a few times a second."""
 
-    def __init__(self, console: "Console") -> None:
+    def __init__(self, console: "Console", detailed: bool) -> None:
         from rich.live import Live
 
+        self.detailed = detailed
         self.progress, self.received = Progress(), time.perf_counter()
         self.live = Live(
             get_renderable=self._render,
@@ -103,20 +112,21 @@ class _LiveLine:
         from rich.text import Text
 
         seconds = self.progress.seconds + time.perf_counter() - self.received
-        line = describe(replace(self.progress, seconds=seconds))
+        line = describe(replace(self.progress, seconds=seconds), self.detailed)
         return Text(line, no_wrap=True, overflow="ellipsis")
 
 
 class _OverwrittenLine:
     """A line of standard output that the next one replaces."""
 
-    def __init__(self) -> None:
+    def __init__(self, detailed: bool) -> None:
+        self.detailed = detailed
         self.last, self.width = -math.inf, 0
 
     def __call__(self, progress: Progress) -> None:
         now = time.perf_counter()
         if now - self.last >= 1 / REFRESHES_PER_SECOND:
-            line = describe(progress)
+            line = describe(progress, self.detailed)
             sys.stdout.write(f"\r{line:<{self.width}}")
             sys.stdout.flush()
             self.last, self.width = now, len(line)
@@ -125,22 +135,23 @@ class _OverwrittenLine:
 class _PlainLines:
     """A line at every new phase, at every better answer of a search tree, and from time to time."""
 
-    def __init__(self) -> None:
+    def __init__(self, detailed: bool) -> None:
+        self.detailed = detailed
         self.last, self.printed = -math.inf, Progress(phase="")
 
     def __call__(self, progress: Progress) -> None:
         waited = progress.seconds - self.last >= max(LEAST_INTERVAL, SHARE * progress.seconds)
         better = progress.explored > 0 and progress.objective < self.printed.objective
         if waited or better or progress.phase != self.printed.phase:
-            print(describe(progress), file=sys.stderr, flush=True)
+            print(describe(progress, self.detailed), file=sys.stderr, flush=True)
             self.last, self.printed = progress.seconds, progress
 
 
-def describe(progress: Progress) -> str:
-    """One line with what is known."""
-    parts = [f"{progress.seconds:7.1f} s  {progress.phase}"]
+def describe(progress: Progress, detailed: bool = False) -> str:
+    """One line with what is known; `detailed` adds the residuals of the iteration."""
+    parts = [f"{progress.seconds:7.1f} s  {_in_words(progress.phase)}"]
     if progress.total:
-        parts.append(f"limit {progress.done} of {progress.total}")
+        parts.append(f"limit {progress.done} of {progress.total}{_time_left(progress)}")
     if not math.isnan(progress.objective):
         parts.append(f"best {progress.objective:.8g}")
         if math.isfinite(progress.lower_bound):
@@ -148,7 +159,23 @@ def describe(progress: Progress) -> str:
     if progress.explored:
         parts.append(f"explored {progress.explored:,}, open {progress.open:,}")
     # This comes last: a narrow terminal cuts it off, and it matters least after an answer was found.
-    if progress.iteration:
+    if progress.iteration and detailed:
         residuals = f"{progress.primal:.1e} {progress.dual:.1e} {progress.bilinear:.1e}"
         parts.append(f"iteration {progress.iteration}, residuals {residuals}, {progress.nonzeros:,} nonzeros")
+    elif progress.iteration:
+        parts.append(f"iteration {progress.iteration}")
     return " | ".join(parts)
+
+
+def _in_words(phase: str) -> str:
+    """A phase as a person understands it; a label before it, such as that of a fold, stays."""
+    label, comma, own = phase.rpartition(", ")
+    return f"{label}{comma}{WORDS.get(own, own)}"
+
+
+def _time_left(progress: Progress) -> str:
+    """About how long the limits of a path still take, if some of them are done."""
+    if not 0 < progress.done < progress.total:
+        return ""
+    seconds = progress.seconds * (progress.total - progress.done) / progress.done
+    return f", about {seconds:.0f} s left" if seconds >= 1 else ""

@@ -34,7 +34,7 @@ def write_onnx(model: "SparseModel", path: str | Path) -> None:
         from skl2onnx import to_onnx
         from skl2onnx.common.data_types import FloatTensorType
     except ImportError:
-        raise ImportError("ONNX files need skl2onnx: pip install 'psfit[onnx]'") from None
+        raise ImportError("ONNX files need skl2onnx: pip install 'psfit-toolbox[onnx]'") from None
     from sklearn.linear_model import LogisticRegression
 
     other = as_sklearn(model)

@@ -24,6 +24,8 @@ from psfit.estimators.export import as_sklearn, write_coefficients, write_onnx
 from psfit.estimators.posing import Given, Learned, Posed, pose_samples
 from psfit.estimators.predictors import compute_predictors
 from psfit.estimators.settings import RULES, Settings, start_grid
+from psfit.estimators.solver_settings import solver_settings, split_solver_settings
+from psfit.estimators.statements import coefficient_frame, summarise
 from psfit.estimators.warning import warn
 from psfit.pipeline.result import Result
 from psfit.pipeline.solve import solve
@@ -60,7 +62,8 @@ class SparseModel(Constrained, BaseEstimator):
     warm_start : bool, default=False
         Start from the previous answer if its shape fits.
     verbose : int, default=0
-        1 prints the progress of the fit, in one line that changes in a terminal or a notebook, and then the result.
+        1 prints the progress of the fit, in one line that changes in a terminal or a notebook, and then the result;
+        2 also prints the residuals of the iteration.
         Ctrl-C then ends the fit with the best answer so far, and the status says so; a second Ctrl-C ends the program.
     callback : callable or None
         Called with a `psfit.Progress` while the fit runs, on every rank that has a callback; if it returns True, the
@@ -202,12 +205,38 @@ class SparseModel(Constrained, BaseEstimator):
         check_is_fitted(self)
         return compute_predictors(self, self.learned_, self.result_, X, offset)
 
+    def coefficients(self, X: Any = None) -> Any:
+        """The nonzero coefficients as a DataFrame, the largest first.
+
+        For odds and rates it has their ratio, the exponential of the coefficient. With samples `X` it also has the
+        `spread` of each feature (its standard deviation), the `standardised` coefficient (times the spread) and the
+        share of the variance of the predictor that is `lost` without the feature, the others unchanged.
+        """
+        return coefficient_frame(self, X)
+
+    def summary(self) -> str:
+        """What was fitted, how good it is within its limit, and its largest coefficients, as text."""
+        return summarise(self)
+
+    def set_params(self, **params: Any) -> "SparseModel":
+        """Set parameters, also those of the solver: ``set_params(solver__effort="high")``."""
+        own, solver = split_solver_settings(params)
+        super().set_params(**own)
+        if solver:
+            self.solver = replace(self.solver or BiCADMM(), **solver)
+        return self
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters; with `deep` also those of the solver, as ``solver__effort`` and so on."""
+        found = super().get_params(deep)
+        return found | solver_settings(found.get("solver")) if deep else found
+
     def to_sklearn(self) -> Any:
         """scikit-learn's own fitted model with the same predictions, for places where PsFiT is not installed."""
         return as_sklearn(self)
 
     def to_onnx(self, path: str | Path) -> None:
-        """Write the model as an ONNX graph (``pip install 'psfit[onnx]'``); it computes in 32-bit floats."""
+        """Write the model as an ONNX graph (``pip install 'psfit-toolbox[onnx]'``); it computes in 32-bit floats."""
         write_onnx(self, path)
 
     def to_csv(self, path: str | Path) -> None:

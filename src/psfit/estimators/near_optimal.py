@@ -14,7 +14,7 @@ from psfit.estimators.display import show_progress
 from psfit.estimators.model import SparseModel
 from psfit.estimators.offsets import choose_offset
 from psfit.estimators.posing import Given, Posed
-from psfit.estimators.reading import as_file
+from psfit.estimators.reading import as_source
 from psfit.estimators.results import NearOptimal
 from psfit.pipeline.near_optimal import find_close_supports
 
@@ -66,7 +66,7 @@ def near_optimal(
     start_time = time.perf_counter()
     within, at_most = WITHIN("within", within), int(AT_MOST("at_most", at_most))
     check_is_fitted(model)
-    source = as_file(X, y, sample_weight, target, offset)
+    source = as_source(X, y, sample_weight, target, offset)
     chosen = choose_offset(model.learned_.offset, offset, source)
     # A file source that names its offset needs no other.
     offset = chosen if source is None or source.offset is None else offset

@@ -7,7 +7,7 @@ import torch
 from sklearn.utils import check_array, check_consistent_length
 
 from psfit.comm import Grid
-from psfit.data import FileSource
+from psfit.data import SampleSource
 from psfit.data.ranges import require_moderate
 from psfit.estimators.kinds import require_numbers
 from psfit.estimators.reading import as_array
@@ -62,14 +62,14 @@ def require_logarithms(offset: np.ndarray, fit_intercept: bool, grid: Grid) -> N
         )
 
 
-def keep_offset(offset: Any, source: FileSource | None) -> KeptOffset:
+def keep_offset(offset: Any, source: SampleSource | None) -> KeptOffset:
     """What a fit keeps of its offset."""
     if source is not None and source.offset is not None:
         return source.offset
     return offset is not None
 
 
-def choose_offset(kept: KeptOffset, offset: Any, source: FileSource | None) -> Any:
+def choose_offset(kept: KeptOffset, offset: Any, source: SampleSource | None) -> Any:
     """The offset of new samples for a model that has kept this one: what is given, or the column of the same name.
 
     A model with an offset needs one, and others have no use for it: all else would be a wrong prediction.

@@ -13,14 +13,15 @@ import torch
 
 from psfit.comm import Grid
 from psfit.common.environment import environment
-from psfit.data import BlockColumns, DesignMatrix, FileSource, Samples, Source
+from psfit.data import BlockColumns, DesignMatrix, Samples, SampleSource, Source
+from psfit.data.fills import Gaps, refill
 from psfit.estimators.constraints import Resolved, resolve
 from psfit.estimators.limits import Limits
 from psfit.estimators.offsets import KeptOffset, keep_offset, read_offset, require_logarithms, spread_offset
 from psfit.estimators.reading import (
     Features,
     as_array,
-    as_file,
+    as_source,
     place,
     read_new,
     read_weights,
@@ -78,6 +79,19 @@ class Posed:
     learned: Learned
     constraints: Resolved
     offset: np.ndarray | None = None
+    gaps: Gaps | None = None
+
+    def fill_again(self, train: np.ndarray) -> "Posed":
+        """The same samples with missing values filled as the samples of a mask ``(m,)`` suggest."""
+        if self.gaps is None:
+            return self
+        whole = self.source.matrix
+        if isinstance(whole, BlockColumns):
+            raise ValueError(
+                "missing: cross-validation that fills missing values needs all columns on each rank; use blocks=1 in "
+                "the grid, or fill the values before"
+            )
+        return replace(self, source=replace(self.source, matrix=refill(whole, self.gaps, train, self.grid)))
 
     @property
     def weighted(self) -> bool:
@@ -101,8 +115,9 @@ def pose_samples(settings: Settings, owner: str, given: Given, grid: Grid) -> Po
     Messages name the `owner`: the estimator or procedure that calls this.
     """
     kind = LOSSES[settings.loss].target
-    matrix, y, weights, features, offset, kept = _read(kind, owner, given, grid)
-    grid.require_same(features=matrix.shape[1], dtype=str(matrix.dtype), offset=kept)
+    read = _read(kind, owner, given, grid)
+    matrix, y, weights, features, offset = read.matrix, read.y, read.weights, read.features, read.offset
+    grid.require_same(features=matrix.shape[1], dtype=str(matrix.dtype), offset=read.kept)
     _require_same_names(features.names, grid)
     if not sum_over_nodes(grid, weights.sum(keepdims=True)) > 0:
         raise ValueError("sample_weight is zero everywhere; at least one sample must have a positive weight")
@@ -120,17 +135,26 @@ def pose_samples(settings: Settings, owner: str, given: Given, grid: Grid) -> Po
     source = Source(matrix, target, to_tensor(effective.reshape(-1, 1), grid, torch.float64))
     problem, constraints = grid.run_together(lambda: _make_problem(settings, loss, features, source.outputs))
     surroundings = environment() | {"device": str(grid.device), "ranks": str(grid.world.size)}
-    learned = Learned(features, found, surroundings, kept)
-    return Posed(problem, source, grid, y, weights, learned, constraints, offset)
+    learned = Learned(features, found, surroundings, read.kept)
+    return Posed(problem, source, grid, y, weights, learned, constraints, offset, read.gaps)
 
 
-# This rank's matrix, targets and weights, what is known about the columns, the offsets, and what is kept of them.
-Read = tuple[DesignMatrix, np.ndarray, np.ndarray, Features, np.ndarray | None, KeptOffset]
+@dataclass(frozen=True)
+class Read:
+    """The samples of this rank; `kept` is what the fit keeps of the offsets, `gaps` is where values were missing."""
+
+    matrix: DesignMatrix
+    y: np.ndarray
+    weights: np.ndarray
+    features: Features
+    offset: np.ndarray | None
+    kept: KeptOffset
+    gaps: Gaps | None = None
 
 
 def _read(kind: type[Target], owner: str, given: Given, grid: Grid) -> Read:
     """Read the data of this rank, and check what can be checked without the other ranks."""
-    source = grid.run_together(lambda: as_file(given.X, given.y, given.sample_weight, given.target, given.offset))
+    source = grid.run_together(lambda: as_source(given.X, given.y, given.sample_weight, given.target, given.offset))
     if source is None:
         return grid.run_together(lambda: _read_arrays(kind, owner, given, grid))
     samples = source.read(grid, labelled=given.y is None, numeric=kind.numeric)
@@ -146,10 +170,10 @@ def _read_arrays(kind: type[Target], owner: str, given: Given, grid: Grid) -> Re
     y = kind.read(as_array(given.y), values.shape[0])
     matrix = place(values, grid)
     require_finite(matrix, features.names)
-    return matrix, y, weights, features, offset, keep_offset(given.offset, None)
+    return Read(matrix, y, weights, features, offset, keep_offset(given.offset, None))
 
 
-def _read_samples(kind: type[Target], samples: Samples, given: Given, source: FileSource) -> Read:
+def _read_samples(kind: type[Target], samples: Samples, given: Given, source: SampleSource) -> Read:
     rows, count = samples.matrix.shape
     names = None if samples.names is None else np.array(samples.names, dtype=object)
     weight = given.sample_weight
@@ -158,8 +182,8 @@ def _read_samples(kind: type[Target], samples: Samples, given: Given, source: Fi
     if y is None:
         raise ValueError("y: the file holds no target; pass y, or say where it is with target")
     offset = read_offset(given.offset if samples.offset is None else samples.offset, rows)
-    kept = keep_offset(given.offset, source)
-    return samples.matrix, kind.read(as_array(y), rows), weights, Features(count, names, samples.schema), offset, kept
+    features, kept = Features(count, names, samples.schema), keep_offset(given.offset, source)
+    return Read(samples.matrix, kind.read(as_array(y), rows), weights, features, offset, kept, samples.gaps)
 
 
 def _require_same_names(names: np.ndarray | None, grid: Grid) -> None:

@@ -1,6 +1,5 @@
 """Predictors of new samples, and predictions from known predictors."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,10 @@ from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
 from psfit.comm import GridSpec
-from psfit.data import DesignMatrix, FileSource
+from psfit.data import DesignMatrix, SampleSource
 from psfit.estimators.offsets import choose_offset, read_offset, spread_offset
 from psfit.estimators.posing import Learned
-from psfit.estimators.reading import Features, Fitted, as_file, place, read_known, require_finite
+from psfit.estimators.reading import Features, Fitted, as_known_source, place, read_known, require_finite
 from psfit.estimators.targets import Target
 from psfit.pipeline.result import Result
 
@@ -23,17 +22,15 @@ def compute_predictors(fitted: Fitted, learned: Learned, result: Result, X: Any,
     """``X coef + intercept``, shape ``(m, c)``, plus the offset if the fit had one; tensors are multiplied on their
     device, files while they are read.
     """
-    source = as_file(X, offset=offset)
-    offset = choose_offset(learned.offset, offset, source)
-    if source is None:
-        values = read_known(X, fitted)
-        where = str(values.device) if isinstance(values, Tensor) else "cpu"
-        matrix = place(values, GridSpec(backend="serial", device=where).build())
-        require_finite(matrix, learned.features.names)
-        return add_offset(multiply(matrix, result.coef, result.intercept), learned, offset)
-    named = replace(source, offset=offset if isinstance(offset, str) else None)
-    found, predictors = _read_and_multiply(type(fitted).__name__, learned.features, result, named)
-    return add_offset(predictors, learned, offset if found is None else found)
+    source = as_known_source(X, learned.features, offset=offset)
+    if source is not None:
+        return read_and_multiply(type(fitted).__name__, learned, result, source, offset)[0]
+    offset = choose_offset(learned.offset, offset, None)
+    values = read_known(X, fitted)
+    where = str(values.device) if isinstance(values, Tensor) else "cpu"
+    matrix = place(values, GridSpec(backend="serial", device=where).build())
+    require_finite(matrix, learned.features.names)
+    return add_offset(multiply(matrix, result.coef, result.intercept), learned, offset)
 
 
 def add_offset(predictors: np.ndarray, learned: Learned, offset: Any) -> np.ndarray:
@@ -44,24 +41,39 @@ def add_offset(predictors: np.ndarray, learned: Learned, offset: Any) -> np.ndar
     return predictors + spread_offset(given, predictors.shape[1], not learned.target.numeric)
 
 
-def _read_and_multiply(
-    owner: str, features: Features, result: Result, source: FileSource
-) -> tuple[np.ndarray | None, np.ndarray]:
-    """The offsets of a file, if it has some, and its predictors without them.
+def read_and_multiply(
+    owner: str, learned: Learned, result: Result, source: SampleSource, offset: Any = None
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The same for a file or a table, read like that of the fit; and its columns that are passed through.
 
-    It is read like the file of the fit. If names are known, only used features are read.
+    If names are known, only used features are read.
     """
+    features, offset = learned.features, choose_offset(learned.offset, offset, source)
     coef, names = result.coef, features.names
     if names is not None and len(result.support) > 0:
         names, coef = names[result.support], coef[result.support]
     grid = GridSpec(backend="serial", device="cpu").build()
-    bare = replace(source, sample_weight=None)
+    bare = source.change(sample_weight=None, offset=offset if isinstance(offset, str) else None)
     known = None if names is None else tuple(names)
-    samples = bare.read(grid, known, labelled=False, features=features.count, schema=features.schema)
-    matrix = samples.matrix
+    found = bare.read(grid, known, labelled=False, features=features.count, schema=features.schema)
+    matrix = found.matrix
     if matrix.shape[1] != len(coef):
         raise ValueError(f"X has {matrix.shape[1]} features, but {owner} is expecting {len(coef)}")
-    return samples.offset, multiply(matrix, coef, result.intercept)
+    predictors = multiply(matrix, coef, result.intercept)
+    return add_offset(predictors, learned, offset if found.offset is None else found.offset), found.ids
+
+
+def read_matrix(fitted: Fitted, features: Features, X: Any) -> DesignMatrix:
+    """All features of new samples on the CPU, read as `predict` reads them."""
+    grid = GridSpec(backend="serial", device="cpu").build()
+    source = as_known_source(X, features)
+    if source is None:
+        matrix = place(read_known(X, fitted), grid)
+        require_finite(matrix, features.names)
+        return matrix
+    names = None if features.names is None else tuple(features.names)
+    bare = source.change(sample_weight=None, offset=None)
+    return bare.read(grid, names, labelled=False, features=features.count, schema=features.schema).matrix
 
 
 def multiply(matrix: DesignMatrix, coefficients: np.ndarray, intercept: np.ndarray) -> np.ndarray:

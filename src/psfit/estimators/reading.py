@@ -1,7 +1,7 @@
 """Read the data that users pass: arrays and tables by scikit-learn's checks, tensors, sparse matrices, files."""
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,11 +18,12 @@ from sklearn.utils.validation import (
 from torch import Tensor
 
 from psfit.comm import Grid
-from psfit.data import Dense, DesignMatrix, FileSource, Sparse, Streamed, memory
+from psfit.data import Dense, DesignMatrix, FileSource, SampleSource, Sparse, Streamed, TableSource, memory
 from psfit.data.io.base import CheckedRows
 from psfit.data.schema import Schema
 from psfit.data.sparse_checks import check_matrix
 from psfit.data.streamed import ArrayRows
+from psfit.data.table_source import column_names
 from psfit.estimators.kinds import complex_error, require_numbers
 
 FLOATS = (torch.float32, torch.float64)
@@ -30,27 +31,41 @@ FLOATS = (torch.float32, torch.float64)
 DENSE_CELLS = 1 << 16
 
 
-def as_file(
+def as_source(
     X: Any, y: Any = None, sample_weight: Any = None, target: Any = None, offset: Any = None
-) -> FileSource | None:
-    """The description of files if X names files, else None; arguments that only files have are then refused."""
+) -> SampleSource | None:
+    """The description of samples if X is one or names files, else None; arguments that only they have are refused."""
     paths = isinstance(X, (list, tuple)) and len(X) > 0 and all(isinstance(part, (str, Path)) for part in X)
     if paths or isinstance(X, (str, Path)):
         X, target = FileSource(tuple(X) if paths else X, target), None
-    if isinstance(X, FileSource):
+    if isinstance(X, SampleSource):
+        owner = type(X).__name__
         if target is not None:
-            raise ValueError(f"target={target!r}: X is a FileSource already; name the target there")
+            raise ValueError(f"target={target!r}: X is a {owner} already; name the target there")
         if y is not None and X.target is not None:
-            raise ValueError(f"y was passed, and target={X.target!r} names one in the file; choose one of them")
+            raise ValueError(f"y was passed, and target={X.target!r} names one in X; choose one of them")
         if sample_weight is not None and X.sample_weight is not None:
-            raise ValueError("sample_weight was passed, and the FileSource names one; choose one of them")
+            raise ValueError(f"sample_weight was passed, and the {owner} names one; choose one of them")
         if offset is not None and X.offset is not None:
-            raise ValueError("offset was passed, and the FileSource names one; choose one of them")
-        X = replace(X, sample_weight=sample_weight) if isinstance(sample_weight, str) else X
-        return replace(X, offset=offset) if isinstance(offset, str) else X
+            raise ValueError(f"offset was passed, and the {owner} names one; choose one of them")
+        named = {"sample_weight": sample_weight, "offset": offset}
+        return X.change(**{name: one for name, one in named.items() if isinstance(one, str)})
     if target is not None:
         raise ValueError(f"target={target!r} names a column of a file; X is a {type(X).__name__}, so pass y instead")
     return None
+
+
+def as_known_source(
+    X: Any, features: "Features", y: Any = None, sample_weight: Any = None, target: Any = None, offset: Any = None
+) -> SampleSource | None:
+    """The same for a fitted model: a table is read by the model's schema, by name, if the model has one."""
+    names, schema = column_names(X), features.schema
+    if names is not None and schema is not None and schema.columns and features.names is not None:
+        needed = {feature.column for feature in schema.features(tuple(features.names), exact=True)}
+        # A table that has the features themselves and not their columns was encoded before.
+        if needed <= set(names) or not set(features.names) <= set(names):
+            X, target = TableSource(X, target), None
+    return as_source(X, y, sample_weight, target, offset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,11 +183,23 @@ def sum_over_nodes(grid: Grid, values: np.ndarray) -> np.ndarray:
 
 def as_array(y: Any) -> Any:
     """Targets or weights in a form that scikit-learn can check; tensors are copied to the host."""
+    if type(y).__module__.startswith(("polars", "pyarrow")):
+        return _table_as_array(y)
     if not isinstance(y, Tensor):
         return y
     # NumPy has no bfloat16, and float32 holds all of its numbers.
     y = y.detach().cpu().resolve_conj().resolve_neg()
     return (y.float() if y.dtype == torch.bfloat16 else y).numpy()
+
+
+def _table_as_array(y: Any) -> np.ndarray:
+    """A column or table of polars or Arrow as an array; missing values stay missing and are refused later."""
+    if hasattr(y, "to_arrow"):
+        y = y.to_arrow()
+    if hasattr(y, "to_batches"):
+        columns = [np.asarray(one.to_numpy()) for one in y.columns]
+        return columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
+    return np.asarray(y.to_numpy() if hasattr(y, "chunks") else y.to_numpy(zero_copy_only=False))
 
 
 def _is_sparse(X: Any) -> bool:

@@ -1,10 +1,10 @@
-"""The libraries of the extra `psfit[flower]`, imported when they are needed."""
+"""The libraries of the extra `psfit-toolbox[flower]`, imported when they are needed."""
 
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-REMEDY = "install them with: pip install 'psfit[flower]'"
+REMEDY = "install them with: pip install 'psfit-toolbox[flower]'"
 
 
 @cache

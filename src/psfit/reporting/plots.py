@@ -12,6 +12,9 @@ from psfit.pipeline.result import Result
 from psfit.reporting.drawing import label_of, pyplot
 from psfit.reporting.frequency_plots import plot_near_optimal as plot_near_optimal
 from psfit.reporting.frequency_plots import plot_stability as plot_stability
+from psfit.reporting.prediction_plots import plot_calibration as plot_calibration
+from psfit.reporting.prediction_plots import plot_predictions as plot_predictions
+from psfit.reporting.prediction_plots import plot_roc as plot_roc
 
 # The most features that a legend names: those that enter first.
 MOST_NAMED = 12

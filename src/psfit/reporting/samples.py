@@ -16,7 +16,7 @@ from psfit.estimators.predictors import add_offset, multiply
 from psfit.estimators.reading import (
     Fitted,
     as_array,
-    as_file,
+    as_known_source,
     place,
     read_known,
     read_weights,
@@ -81,7 +81,7 @@ def describe(
 ) -> DataSummary:
     """Read samples as `fit` does, and summarise them. All ranks must call this with their own rows."""
     learned = subject.learned if isinstance(subject, SparsePath) else subject.learned_
-    matrix, y, weights, offsets = _read(subject, learned, Given(X, y, sample_weight, target, offset), grid)
+    matrix, y, weights, offsets = read_labelled(subject, learned, Given(X, y, sample_weight, target, offset), grid)
     columns = ColumnSummary.of(matrix, grid)
     labels = learned.target
     if isinstance(labels, Labels):
@@ -100,14 +100,15 @@ def describe(
 Read = tuple[DesignMatrix, np.ndarray, np.ndarray, np.ndarray | None]
 
 
-def _read(subject: Fitted, learned: Learned, given: Given, grid: Grid) -> Read:
+def read_labelled(subject: Fitted, learned: Learned, given: Given, grid: Grid) -> Read:
+    """Labelled samples of this rank for a fitted model. All ranks must call this with their own rows."""
     features, y, weight = learned.features, given.y, given.sample_weight
-    source = grid.run_together(lambda: as_file(given.X, y, weight, given.target, given.offset))
+    source = grid.run_together(lambda: as_known_source(given.X, features, y, weight, given.target, given.offset))
     offset = grid.run_together(lambda: choose_offset(learned.offset, given.offset, source))
     if source is None:
         return grid.run_together(lambda: _read_arrays(subject, learned, given, offset, grid))
     weight = None if weight is None or isinstance(weight, str) else weight
-    found = replace(source, offset=offset if isinstance(offset, str) else None).read(
+    found = source.change(offset=offset if isinstance(offset, str) else None).read(
         grid,
         None if features.names is None else tuple(features.names),
         labelled=y is None,

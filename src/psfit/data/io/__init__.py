@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+from psfit.data.io.archives import COMPRESSIONS, inner_name
 from psfit.data.io.base import DataFile, DataFileError, JoinedRows, Part, ReadRequest
 from psfit.data.io.learn_schema import FILES_DIFFER, Pieces, learn_schema
 
@@ -26,9 +28,24 @@ FORMATS = {
 
 def open_file(path: Path, wanted: ReadRequest) -> DataFile:
     """Open a file; its ending decides the format."""
-    module, name = FORMATS[path.suffix.lower()]
-    kind: type[DataFile] = getattr(import_module(f"{__name__}.{module}"), name)
-    return kind(path, wanted)  # type: ignore[call-arg]
+    module, name = FORMATS[ending_of(path)]
+    kind: Any = getattr(import_module(f"{__name__}.{module}"), name)
+    try:
+        opened: DataFile = kind(path, wanted)
+    except DataFileError as error:
+        # A line of text may be damaged. All problems of the file can be listed if it can be opened without such lines.
+        if wanted.lenient or FORMATS[ending_of(path)] != FORMATS[".csv"]:
+            raise
+        raise import_module(f"{__name__}.problems").explain_text(path, wanted, error) from None
+    return opened
+
+
+def ending_of(path: Path) -> str:
+    """The ending that decides the format of a file; only text may be compressed."""
+    ending = Path(inner_name(path)).suffix.lower() if path.suffix.lower() in COMPRESSIONS else path.suffix.lower()
+    if path.suffix.lower() in COMPRESSIONS and FORMATS.get(ending) != FORMATS[".csv"]:
+        raise DataFileError(f"{path}: only .csv and .tsv files may be compressed; decompress it first")
+    return ending
 
 
 def find_files(paths: Sequence[str | Path]) -> list[Path]:
@@ -36,7 +53,7 @@ def find_files(paths: Sequence[str | Path]) -> list[Path]:
     found = [file for path in paths for file in files_of_path(Path(path))]
     if not found:
         raise DataFileError("path=() names no file; give at least one")
-    kinds = {FORMATS[file.suffix.lower()] for file in found}
+    kinds = {FORMATS[ending_of(file)] for file in found}
     if len(kinds) > 1:
         endings = ", ".join(sorted({file.suffix for file in found}))
         raise DataFileError(f"{', '.join(map(str, paths))}: several formats ({endings}); keep one of them")
@@ -46,13 +63,14 @@ def find_files(paths: Sequence[str | Path]) -> list[Path]:
 def files_of_path(path: Path) -> list[Path]:
     """The file itself, or all data files of a folder, sorted by name."""
     if path.is_dir():
-        found = sorted(file for file in path.iterdir() if file.suffix.lower() in FORMATS and file.is_file())
+        known = {*FORMATS, *COMPRESSIONS}
+        found = sorted(file for file in path.iterdir() if file.suffix.lower() in known and file.is_file())
         if not found:
             raise DataFileError(f"{path}: the folder has no data file ({', '.join(FORMATS)})")
         return found
     if not path.is_file():
         raise DataFileError(f"there is no file {path}")
-    if path.suffix.lower() not in FORMATS:
+    if ending_of(path) not in FORMATS:
         raise DataFileError(f"{path}: unknown ending {path.suffix!r}; use one of {', '.join(FORMATS)}")
     return [path]
 
@@ -66,6 +84,7 @@ __all__ = [
     "Part",
     "Pieces",
     "ReadRequest",
+    "ending_of",
     "find_files",
     "learn_schema",
     "open_file",

@@ -25,8 +25,10 @@ class ArrayFile(DataFile):
 
     def __init__(self, path: Path, wanted: ReadRequest) -> None:
         self.path, self.wanted = path, wanted
-        if wanted.one_hot:
-            raise self.error("one_hot is for columns of text; an array has no text")
+        if wanted.rules.list_changes():
+            raise self.error(
+                f"{', '.join(wanted.rules.list_changes())}: this is for tables; an array has no such columns"
+            )
         self.X, self.names = self._features()
         if self.X.ndim != 2:
             raise self.error(f"X must have two dimensions, samples by features; it has {self.X.ndim}")

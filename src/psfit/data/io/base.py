@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,9 @@ import scipy.sparse
 
 from psfit.data.schema import Kind, Schema
 from psfit.data.streamed import RowReader
+from psfit.data.table_rules import TableRules
+
+IMPUTE = "impute or drop such entries"
 
 
 class DataFileError(ValueError):
@@ -33,8 +36,10 @@ class CellError(DataFileError):
 class MissingError(CellError):
     """An entry is missing or infinite."""
 
-    def __init__(self, path: Path, column: str | int, row: int, kind: str = "a missing value") -> None:
-        super().__init__(path, column, row, f"has {kind}", "impute or drop such entries")
+    def __init__(
+        self, path: Path, column: str | int, row: int, kind: str = "a missing value", remedy: str = IMPUTE
+    ) -> None:
+        super().__init__(path, column, row, f"has {kind}", remedy)
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,8 @@ class ReadRequest:
         The same for offsets; None means that none are read.
     columns : tuple of str or None
         Features by name; None means all columns that are neither target nor weight nor offset.
-    one_hot : bool
-        Turn a column of text into one column for each text, named ``column=text``.
+    rules : TableRules
+        How columns of text, dates and missing values are used.
     labelled : bool
         Whether to read a target.
     numeric : bool
@@ -61,26 +66,33 @@ class ReadRequest:
         How a fitted model reads its columns; None before a fit, or if the model has learned nothing about them.
     fitted : bool
         Whether the samples are for a fitted model.
+    lenient : bool
+        Whether damaged lines are left out and names that occur twice are changed, for a profile.
     """
 
     target: str | int | None = None
     weight: str | None = None
     columns: tuple[str, ...] | None = None
-    one_hot: bool = False
+    rules: TableRules = field(default_factory=TableRules)
     labelled: bool = True
     numeric: bool = False
     schema: Schema | None = None
     fitted: bool = False
+    lenient: bool = False
     offset: str | None = None
 
 
 @dataclass(frozen=True)
 class PossibleKinds:
-    """The kinds that the cells of a file allow: for each column of features, in order, and for the target."""
+    """The kinds that the cells of a file allow: for each column of features, in order, and for the target.
+
+    `unused` are the kinds of the columns that give no features: "id" or "ignored".
+    """
 
     columns: dict[str, tuple[Kind, ...]]
     target: tuple[Kind, ...] | None
     target_name: str | None
+    unused: dict[str, Kind] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -88,7 +100,7 @@ class Part:
     """Some samples of a file: features as rows to read or as a sparse matrix, and target, weights and offsets.
 
     `open_ended` means that only the sparse columns that occur in the part are known: another part may have more, and
-    the first column may not occur.
+    the first column may not occur. `ids` are the columns that are passed through to predictions, by name.
     """
 
     features: Any
@@ -96,6 +108,7 @@ class Part:
     weight: np.ndarray | None
     names: tuple[str, ...] | None
     open_ended: bool = False
+    ids: dict[str, np.ndarray] = field(default_factory=dict)
     offset: np.ndarray | None = None
 
 
@@ -105,6 +118,11 @@ class DataFile(ABC):
     path: Path
     length: int
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was guessed about how the file is written, for the user."""
+        return ()
+
     def possible_kinds(self, start: int, stop: int) -> PossibleKinds | None:
         """The kinds that the cells of a range allow; None if columns have no kinds."""
         return None
@@ -112,6 +130,10 @@ class DataFile(ABC):
     def levels(self, start: int, stop: int, names: list[str]) -> dict[str, set[str]]:
         """The different texts of some columns in a range."""
         return {}
+
+    def columns_with_gaps(self, start: int, stop: int, names: list[str]) -> set[str]:
+        """Those of some columns that have a missing value in a range."""
+        return set()
 
     @abstractmethod
     def part(self, start: int, stop: int, schema: Schema, budget: int) -> Part:

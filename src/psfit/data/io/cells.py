@@ -22,10 +22,17 @@ def is_number(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
+def is_date(kind: pa.DataType) -> bool:
+    """Whether a column holds dates, with or without times."""
+    return pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+
+
 def kinds_of_type(kind: pa.DataType) -> tuple[Kind, ...]:
-    """The kinds that a column of this type can have; none for dates and similar types."""
+    """The kinds that a column of this type can have; none for durations, lists and similar types."""
     if is_text(kind):
         return ("category",)
+    if is_date(kind):
+        return ("date",)
     if pa.types.is_boolean(_value_type(kind)):
         return ("boolean", "category")
     return KINDS if is_number(kind) else ()
@@ -33,8 +40,10 @@ def kinds_of_type(kind: pa.DataType) -> tuple[Kind, ...]:
 
 def first_of_other_kind(values: pa.Array, kind: Kind) -> int | None:
     """The place of the first cell that is not of a kind; gaps are not looked for."""
-    if not len(values):
+    if values.null_count == len(values):
         return None
+    if kind == "date":
+        return _first_without_date(values)
     if is_text(values.type):
         return None if kind == "category" else first_other_text(values.to_pylist(), kind)
     if not is_number(values.type):
@@ -43,19 +52,46 @@ def first_of_other_kind(values: pa.Array, kind: Kind) -> int | None:
         return 0 if kind == "number" else None
     if kind != "boolean":
         return None
-    place = pc.index(pc.is_in(values.cast(pa.float64()), value_set=pa.array([0.0, 1.0])), False).as_py()
+    place = pc.index(pc.is_in(values.cast(pa.float64()), value_set=pa.array([0.0, 1.0, None])), False).as_py()
     return None if place < 0 else int(place)
 
 
-def first_other_text(texts: list[str], kind: Kind) -> int:
-    """The place of the first text that does not look like the kind; zero if all do."""
-    for place, text in enumerate(texts):
+def read_dates(values: pa.Array) -> pa.Array:
+    """Dates, or texts such as 2026-01-31 or 2026-01-31 12:00, as times in microseconds (UTC where a zone is known)."""
+    if is_text(values.type):
+        values = values.cast(pa.string())
+    elif pa.types.is_timestamp(values.type) and values.type.tz is not None:
+        values = values.cast(pa.timestamp("us", "UTC"), safe=False)
+    return values.cast(pa.timestamp("us"), safe=False)
+
+
+def _first_without_date(values: pa.Array) -> int | None:
+    """The place of the first cell that is no date."""
+    if is_date(values.type):
+        return None
+    if not is_text(values.type):
+        return 0
+    try:
+        read_dates(values)
+    except pa.ArrowInvalid:
+        for place in range(len(values)):
+            try:
+                read_dates(values.slice(place, 1))
+            except pa.ArrowInvalid:
+                return place
+    return None
+
+
+def first_other_text(texts: list[str | None], kind: Kind) -> int:
+    """The place of the first text that does not look like the kind; that of the first text if all do."""
+    present = [(place, text) for place, text in enumerate(texts) if text is not None]
+    for place, text in present:
         try:
             float(text)
         except ValueError:
             if kind == "number" or text.lower() not in ("true", "false"):
                 return place
-    return 0
+    return present[0][0] if present else 0
 
 
 def level_texts(values: pa.Array) -> pa.Array:
@@ -83,3 +119,15 @@ def _text(value: Any) -> str:
 def _value_type(kind: pa.DataType) -> pa.DataType:
     """The type of the values; for categories that of the categories."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def widen_type(kind: pa.DataType) -> pa.DataType:
+    """Numbers are read as floats: integers in the first lines do not mean that all are integers."""
+    return pa.float64() if is_number(kind) and not pa.types.is_boolean(kind) else kind
+
+
+def to_integers(labels: np.ndarray) -> np.ndarray:
+    """Labels as integers if all are whole numbers: a class is called 3, not 3.0."""
+    if labels.dtype.kind != "f" or (labels != np.trunc(labels)).any() or (np.abs(labels) >= EXACT).any():
+        return labels
+    return labels.astype(np.int64)

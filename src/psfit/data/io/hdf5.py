@@ -16,7 +16,7 @@ class Hdf5File(ArrayFile):
         try:
             import h5py
         except ImportError:
-            raise self.error("HDF5 needs h5py; install psfit[hdf5]") from None
+            raise self.error("HDF5 needs h5py; install psfit-toolbox[hdf5]") from None
         try:
             self.file = h5py.File(self.path, "r")
         except OSError as error:

@@ -7,29 +7,60 @@ from collections.abc import Iterable, Mapping
 from psfit.comm import Grid
 from psfit.data.io.base import DataFile, DataFileError, PossibleKinds
 from psfit.data.schema import KINDS, Column, Kind, Schema
+from psfit.data.table_rules import TableRules
 
 FILES_DIFFER = (
-    "path: the files differ in their columns, in their order, or in their targets and sample weights; all must be the "
-    "same"
+    "path: the files differ in their columns, in their order, or in their targets, sample weights and offsets; all "
+    "must be the same"
 )
 DIGEST = hashlib.sha256().digest_size
 # The samples of a rank: files, each with a range.
 Pieces = list[tuple[DataFile, int, int]]
 
 
-def learn_schema(pieces: Pieces, grid: Grid) -> Schema:
+def learn_schema(pieces: Pieces, grid: Grid, rules: TableRules | None = None) -> Schema:
     """The schema of the samples of all ranks, the same on every rank; empty for formats whose columns have no kinds.
 
-    A column has the first kind that all of its cells allow: number, boolean, category. All ranks must call this.
+    A column has the first kind that all of its cells allow: number, boolean, date, category. All ranks must call this.
     """
     local = grid.run_together(lambda: _merge([file.possible_kinds(start, stop) for file, start, stop in pieces]))
     found = _merge([_unpack_kinds(payload, local) for payload in grid.world.all_gather(_pack_kinds(local))])
     if found is None:
         return Schema()
+    rules = rules or TableRules()
     kinds = {name: possible[0] for name, possible in found.columns.items()}
     levels = _gather_levels(pieces, [name for name, kind in kinds.items() if kind == "category"], grid)
-    columns = tuple(Column(name, kind, tuple(levels.get(name, ()))) for name, kind in kinds.items())
-    return Schema(columns, found.target[0] if found.target else None, target_name=found.target_name)
+    gaps = _gather_gaps(pieces, list(kinds), grid) if rules.missing == "indicator" else set()
+    columns = [
+        Column(
+            name,
+            kind,
+            tuple(levels.get(name, ())),
+            rules.dates if kind == "date" else (),
+            "fill" if rules.missing == "indicator" and name not in gaps else rules.missing,
+            new_levels=rules.new_levels,
+        )
+        for name, kind in kinds.items()
+    ]
+    columns += [Column(name, kind) for name, kind in _gather_unused(local, grid).items() if name not in kinds]
+    return Schema(tuple(columns), found.target[0] if found.target else None, target_name=found.target_name)
+
+
+def _gather_unused(local: PossibleKinds | None, grid: Grid) -> dict[str, Kind]:
+    """The columns that give no features, of all ranks."""
+    payload = json.dumps({} if local is None else local.unused).encode()
+    found: dict[str, Kind] = {}
+    for other in grid.world.all_gather(payload):
+        found |= json.loads(other)
+    return found
+
+
+def _gather_gaps(pieces: Pieces, names: list[str], grid: Grid) -> set[str]:
+    """The columns that have a missing value on some rank."""
+    local = grid.run_together(
+        lambda: set().union(*(file.columns_with_gaps(start, stop, names) for file, start, stop in pieces))
+    )
+    return set().union(*(json.loads(other) for other in grid.world.all_gather(json.dumps(sorted(local)).encode())))
 
 
 def _merge(found: list[PossibleKinds | None]) -> PossibleKinds | None:
@@ -42,13 +73,20 @@ def _merge(found: list[PossibleKinds | None]) -> PossibleKinds | None:
     # By default the target is the last column; the last column may have another name in each file.
     if len(known) < len(found) or not same_names or len({one.target_name for one in known}) > 1:
         raise DataFileError(FILES_DIFFER)
-    columns = {name: _common(one.columns[name] for one in known) for name in first.columns}
-    target = None if first.target is None else _common(one.target or () for one in known)
-    return PossibleKinds(columns, target, first.target_name)
+    columns = {name: _common(name, [one.columns[name] for one in known]) for name in first.columns}
+    target = None if first.target is None else _common(str(first.target_name), [one.target or () for one in known])
+    unused: dict[str, Kind] = {}
+    for one in known:
+        unused |= one.unused
+    return PossibleKinds(columns, target, first.target_name, unused)
 
 
-def _common(several: Iterable[tuple[Kind, ...]]) -> tuple[Kind, ...]:
+def _common(name: str, several: list[tuple[Kind, ...]]) -> tuple[Kind, ...]:
+    """The kinds that all files allow for a column."""
     shared = set(KINDS).intersection(*several)
+    if not shared:
+        found = " and ".join(sorted({kinds[0] for kinds in several}))
+        raise DataFileError(f"path: column {name!r} holds {found} in different files; write it in the same way in all")
     return tuple(kind for kind in KINDS if kind in shared)
 
 
@@ -87,12 +125,12 @@ def _unpack_kinds(payload: bytes, local: PossibleKinds | None) -> PossibleKinds 
         raise DataFileError(FILES_DIFFER)
     digits, target = payload[DIGEST:-1].decode(), payload[-1:].decode()
     columns = {name: _kinds(digit) for name, digit in zip(local.columns, digits, strict=True)}
-    return PossibleKinds(columns, None if target == "-" else _kinds(target), local.target_name)
+    return PossibleKinds(columns, None if target == "-" else _kinds(target), local.target_name, local.unused)
 
 
 def _digit(kinds: tuple[Kind, ...]) -> str:
-    return str(sum(1 << k for k, kind in enumerate(KINDS) if kind in kinds))
+    return f"{sum(1 << k for k, kind in enumerate(KINDS) if kind in kinds):x}"
 
 
 def _kinds(digit: str) -> tuple[Kind, ...]:
-    return tuple(kind for k, kind in enumerate(KINDS) if int(digit) >> k & 1)
+    return tuple(kind for k, kind in enumerate(KINDS) if int(digit, 16) >> k & 1)

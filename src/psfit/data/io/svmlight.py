@@ -22,9 +22,10 @@ class SvmlightFile(DataFile):
     def __init__(self, path: Path, wanted: ReadRequest) -> None:
         self.path, self.length = path, path.stat().st_size
         named = (wanted.target, wanted.weight, wanted.offset, wanted.columns)
-        if any(name is not None for name in named) or wanted.one_hot:
+        if any(name is not None for name in named) or wanted.rules.list_changes():
             raise self.error(
-                "svmlight files name no columns: target, sample_weight, offset, columns and one_hot cannot be used"
+                "svmlight files name no columns: target, sample_weight, offset, columns and the rules for tables "
+                "cannot be used"
             )
         if not self.length:
             raise self.error("is empty")

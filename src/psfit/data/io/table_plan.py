@@ -1,29 +1,37 @@
-"""From the columns of a table to features, target, weights and offsets: which are read, and how."""
+"""Which columns of a table are features, target, weights, offsets and ids, and how each of them is read."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from psfit.common.names import list_names, suggest_name
-from psfit.data.io.base import CellError, DataFileError, MissingError, PossibleKinds, ReadRequest, require_finite
-from psfit.data.io.cells import first_of_other_kind, is_text, kinds_of_type, level_texts
+from psfit.data.io.base import DataFileError, PossibleKinds, ReadRequest
+from psfit.data.io.cell_reader import CellReader
+from psfit.data.io.cells import is_date, is_text, kinds_of_type
 from psfit.data.schema import Column, Feature, Kind, Schema, first_duplicate
+from psfit.data.table_rules import option
 
 
 @dataclass(frozen=True)
-class TablePlan:
-    """How the columns of one table are used; `types` are those of the file, or those that its first rows suggest."""
+class TablePlan(CellReader):
+    """How the columns of one table are used.
+
+    `types` are those of the file, or those that its first rows suggest. `sources` are the columns that give features;
+    `asked` are the features or columns that were asked for, or None for all.
+    """
 
     path: Path
     types: pa.Schema
     wanted: ReadRequest
     target: str | None
     weight: str | None
+    ids: tuple[str, ...]
     sources: tuple[str, ...]
+    asked: tuple[str, ...] | None
     offset: str | None = None
 
     @classmethod
@@ -34,34 +42,30 @@ class TablePlan:
             raise DataFileError(f"{path}: the table has no columns")
         if len(set(names)) < len(names):
             raise DataFileError(f"{path}: column {first_duplicate(names)!r} occurs twice; rename one of them")
+        rules = wanted.rules
+        # A fitted model knows which columns it uses.
+        excluded = () if wanted.fitted else match_names(path, names, "exclude", rules.exclude)
+        ids = match_names(path, names, "ids", _asked_ids(names, wanted))
         target = None
         if wanted.labelled:
-            target = _require_column(
-                path, names, "target", _default_target(names, wanted) if wanted.target is None else wanted.target
-            )
-        weight = None if wanted.weight is None else _require_column(path, names, "sample_weight", wanted.weight)
-        if target is not None and target == weight:
-            raise DataFileError(
-                f"{path}: column {target!r} cannot be both the target and the sample weights; name the target "
-                "(by default it is the last column)"
-            )
-        offset = None if wanted.offset is None else _require_column(path, names, "offset", wanted.offset)
-        if offset is not None and offset in (target, weight):
-            raise DataFileError(
-                f"{path}: column {offset!r} cannot be the offset and also the target or the sample weights; name the "
-                "target (by default it is the last column)"
-            )
+            usable = [name for name in names if name not in {*excluded, *ids}]
+            asked = _default_target(usable or names, wanted) if wanted.target is None else wanted.target
+            target = _require_column(path, names, "target", asked)
+        weight, offset = (
+            None if name is None else _require_column(path, names, argument, name)
+            for argument, name in (("sample_weight", wanted.weight), ("offset", wanted.offset))
+        )
+        _require_distinct(path, target, weight, offset)
         # A target that is not read is not a feature either.
-        others = [name for name in names if name not in (target, weight, offset, wanted.target)]
-        sources = _source_columns(path, names, others, wanted)
+        others = [name for name in names if name not in {target, weight, offset, wanted.target, *excluded, *ids}]
+        asked_columns, sources = _source_columns(path, names, others, wanted)
         if not sources:
-            hint = "; semicolons seem to separate its cells, but a .csv file needs commas" if ";" in str(target) else ""
-            raise DataFileError(f"{path}: there is no column left for features besides {target!r}{hint}")
+            raise DataFileError(f"{path}: there is no column left for features besides {target!r}")
         if target in sources:
             raise DataFileError(f"{path}: column {target!r} is the target; leave it out of columns, or name another")
         if offset in sources:
             raise DataFileError(f"{path}: column {offset!r} is the offset; leave it out of columns")
-        return cls(path, types, wanted, target, weight, sources, offset)
+        return cls(path, types, wanted, target, weight, ids, sources, asked_columns, offset)
 
     def possible_kinds(self) -> PossibleKinds:
         """The kinds that the types of the columns allow; none for a column that cannot be used.
@@ -69,26 +73,32 @@ class TablePlan:
         Features that a fitted model knows are left out.
         """
         unknown = self.sources if self.wanted.schema is None else ()
-        columns = {name: self._allowed_kinds(name, self.wanted.one_hot) for name in unknown}
-        target = None if self.target is None else self._allowed_kinds(self.target, not self.wanted.numeric)
-        return PossibleKinds(columns, target, self.target)
+        rules = self.wanted.rules
+        columns = {name: self._allowed_kinds(name, bool(rules.categories), bool(rules.dates)) for name in unknown}
+        target = None if self.target is None else self._allowed_kinds(self.target, not self.wanted.numeric, False)
+        unused: dict[str, Kind] = {name: "id" if name in self.ids else "ignored" for name in self.unused}
+        return PossibleKinds(columns, target, self.target, unused if self.wanted.schema is None else {})
 
-    def _allowed_kinds(self, name: str, texts: bool) -> tuple[Kind, ...]:
-        kinds = kinds_of_type(self.types.field(name).type)
-        return kinds if texts else tuple(kind for kind in kinds if kind != "category")
+    def _allowed_kinds(self, name: str, texts: bool, dates: bool) -> tuple[Kind, ...]:
+        barred = [kind for kind, allowed in (("category", texts), ("date", dates)) if not allowed]
+        return tuple(kind for kind in kinds_of_type(self.types.field(name).type) if kind not in barred)
 
     def refuse(self, name: str, batches: Iterable[tuple[int, pa.RecordBatch]]) -> None:
         """Raise the error of a column that cannot be used; `batches` of it show where its first text is."""
         kind = self.types.field(name).type
         if is_text(kind):
             for first, batch in batches:
-                self._cells(batch, Column(name, "number"), first)
-        use = "use numbers or text" if name == self.target else "turn it into numbers or leave it out (columns)"
-        raise DataFileError(f"{self.path}: column {name!r} holds {kind}; {use}")
+                self._cells(batch, Column(name, "number", missing="fill"), first)
+        what, use = str(kind), "turn it into numbers or leave it out (columns)"
+        if is_date(kind):
+            what, use = "dates", f"use {option('dates', 'year,month,weekday,trend')}, or {option('exclude', name)}"
+        if name == self.target:
+            use = "use numbers or text"
+        raise DataFileError(f"{self.path}: column {name!r} holds {what}; {use}")
 
     def features(self, schema: Schema) -> list[Feature]:
         """The features to read, in the order of the request."""
-        return schema.features(self.wanted.columns)
+        return schema.features(self.asked, exact=self.wanted.fitted)
 
     def columns(self, schema: Schema) -> dict[str, Column]:
         """How every column is read, by name: those of the features, of the target, of weights and of offsets."""
@@ -102,10 +112,19 @@ class TablePlan:
                 found[name] = Column(name, "boolean" if boolean else "number")
         return found
 
+    def category(self, name: str) -> Column:
+        """A column of text whose levels are not known yet."""
+        return Column(name, "category", missing=self.wanted.rules.missing)
+
     @property
     def other_columns(self) -> list[str]:
         """The columns that are not features: target, weights and offsets."""
         return [name for name in (self.target, self.weight, self.offset) if name is not None]
+
+    @property
+    def unused(self) -> list[str]:
+        """The columns that are neither features nor target, weights or offsets."""
+        return [name for name in self.types.names if name not in {*self.sources, *self.other_columns}]
 
     @property
     def dtype(self) -> np.dtype:
@@ -114,46 +133,7 @@ class TablePlan:
         single = all(pa.types.is_float32(kind) or pa.types.is_float16(kind) for kind in kinds)
         return np.dtype(np.float32 if single else np.float64)
 
-    def block(
-        self, batch: pa.RecordBatch, features: list[Feature], columns: dict[str, Column], first: int
-    ) -> np.ndarray:
-        """The features ``(rows, p)`` of a batch that begins with row `first`."""
-        out = np.empty((batch.num_rows, len(features)), dtype=self.dtype)
-        places: dict[str, list[int]] = {}
-        for j, feature in enumerate(features):
-            places.setdefault(feature.column, []).append(j)
-        for name, at in places.items():
-            column = columns[name]
-            cells = self._cells(batch, column, first)
-            if column.kind == "category":
-                codes = self._codes(level_texts(cells), column, first)
-                numbers = {level: code for code, level in enumerate(column.levels)}
-                for j in at:
-                    out[:, j] = codes == numbers[str(features[j].level)]
-            else:
-                out[:, at] = cells.to_numpy(zero_copy_only=False).reshape(-1, 1)
-        require_finite(out, self.path, tuple(feature.name for feature in features), first)
-        return out
-
-    def values(self, batch: pa.RecordBatch, column: Column, first: int) -> np.ndarray:
-        """The values of the target, of the weights or of the offsets."""
-        cells = self._cells(batch, column, first)
-        if column.kind == "category":
-            return np.asarray(level_texts(cells).to_numpy(zero_copy_only=False), dtype=str)
-        values = np.asarray(cells.to_numpy(zero_copy_only=False))
-        require_finite(values.reshape(-1, 1), self.path, (column.name,), first)
-        return values.astype(bool) if column.kind == "boolean" else values
-
-    def levels(self, batch: pa.RecordBatch, name: str, first: int) -> set[str]:
-        """The different texts of a column."""
-        return set(pc.unique(level_texts(self._cells(batch, Column(name, "category"), first))).to_pylist())
-
-    def kind_error(self, name: str, kind: Kind, row: int, value: object) -> CellError:
-        """The error of a cell that does not have the kind of its column."""
-        what = f"text ({value!r})" if isinstance(value, str) else repr(value)
-        return CellError(self.path, name, row, f"holds {what} in place of a {kind}", self._remedy(name))
-
-    def _remedy(self, name: str) -> str:
+    def suggest_remedy(self, name: str) -> str:
         if name == self.weight:
             return "sample weights must be numbers"
         if name == self.offset:
@@ -164,38 +144,37 @@ class TablePlan:
             return "correct such cells; for classes use the logistic loss (SparseLogisticRegression)"
         if name == self.target:
             return "write all labels as numbers, or all as text"
-        if self.wanted.one_hot:
+        if self.wanted.rules.categories:
             return "write the column in the same way in all rows and files"
-        return "correct such cells, leave the column out (columns), or use one_hot"
+        return f"correct such cells, use {option('exclude', name)} or {option('categories', 'columns')}"
 
-    def _cells(self, batch: pa.RecordBatch, column: Column, first: int) -> pa.Array:
-        """The cells of a column; a missing cell or one of another kind is an error."""
-        cells = batch.column(batch.schema.get_field_index(column.name))
-        if pa.types.is_dictionary(cells.type):
-            cells = cells.dictionary_decode()
-        if cells.null_count:
-            raise MissingError(self.path, column.name, first + pc.index(cells.is_null(), True).as_py())
-        place = first_of_other_kind(cells, column.kind)
-        if place is not None:
-            raise self.kind_error(column.name, column.kind, first + place, cells[place].as_py())
-        if column.kind == "category" and pa.types.is_floating(cells.type):
-            # A missing number is not a level.
-            require_finite(cells.to_numpy(zero_copy_only=False).reshape(-1, 1), self.path, (column.name,), first)
-        return cells.cast(pa.float64()) if pa.types.is_decimal(cells.type) else cells
+    def suggest_fill(self, name: str) -> str:
+        if name in self.other_columns:
+            return "drop such rows"
+        if self.wanted.fitted:
+            return "the model refuses missing values; correct or drop such rows, or fit it with --missing fill"
+        return f"use {option('missing', 'fill')}, or drop such rows"
 
-    def _codes(self, texts: pa.Array, column: Column, first: int) -> np.ndarray:
-        """The number of each text in the levels of its column."""
-        codes = pc.index_in(texts, value_set=pa.array(column.levels, pa.string()))
-        if codes.null_count:
-            row = pc.index(codes.is_null(), True).as_py()
-            raise CellError(
-                self.path,
-                column.name,
-                first + row,
-                f"holds the level {texts[row].as_py()!r}, which the fit did not see",
-                f"it saw {list_names(column.levels)}; correct such cells, drop their rows, or fit again with them",
-            )
-        return np.asarray(codes.to_numpy(zero_copy_only=False))
+
+def _require_distinct(path: Path, target: str | None, weight: str | None, offset: str | None) -> None:
+    """Target, weights and offsets must be different columns."""
+    if target is not None and target == weight:
+        raise DataFileError(
+            f"{path}: column {target!r} cannot be both the target and the sample weights; name the target "
+            "(by default it is the last column)"
+        )
+    if offset is not None and offset in (target, weight):
+        raise DataFileError(
+            f"{path}: column {offset!r} cannot be the offset and also the target or the sample weights; name the "
+            "target (by default it is the last column)"
+        )
+
+
+def _asked_ids(names: list[str], wanted: ReadRequest) -> tuple[str, ...]:
+    """The columns to pass through: those asked for, or those of the fit that the table has."""
+    if wanted.rules.ids or wanted.schema is None:
+        return wanted.rules.ids
+    return tuple(name for name in wanted.schema.ids if name in names)
 
 
 def _default_target(names: list[str], wanted: ReadRequest) -> str:
@@ -204,20 +183,42 @@ def _default_target(names: list[str], wanted: ReadRequest) -> str:
     return names[-1] if known is None else known
 
 
-def _source_columns(path: Path, names: list[str], others: list[str], wanted: ReadRequest) -> tuple[str, ...]:
-    """The columns that give the features."""
+def _source_columns(
+    path: Path, names: list[str], others: list[str], wanted: ReadRequest
+) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    """What is asked for, with patterns replaced by names, and the columns that give it."""
     if wanted.columns is None:
-        return tuple(others)
-    if wanted.schema is None:
-        asked = [_source_column(names, name) if wanted.one_hot else name for name in wanted.columns]
-    else:
-        asked = [feature.column for feature in wanted.schema.features(wanted.columns)]
-    return tuple(_require_column(path, names, "columns", name) for name in dict.fromkeys(asked))
+        return None, tuple(others)
+    if wanted.schema is not None:
+        found = [feature.column for feature in wanted.schema.features(wanted.columns, exact=wanted.fitted)]
+        return wanted.columns, tuple(_require_column(path, names, "columns", name) for name in dict.fromkeys(found))
+    asked: list[str] = []
+    for name in wanted.columns:
+        if name in names or _source_column(names, name) in names or not _is_pattern(name):
+            asked.append(name)
+        else:
+            asked += match_names(path, others, "columns", (name,))
+    asked = list(dict.fromkeys(asked))
+    made = [_source_column(names, name) for name in asked] if wanted.rules.categories or wanted.rules.dates else asked
+    return tuple(asked), tuple(_require_column(path, names, "columns", name) for name in dict.fromkeys(made))
+
+
+def match_names(path: Path, names: list[str], argument: str, asked: Iterable[str]) -> tuple[str, ...]:
+    """The names that are asked for, in their order in the table; a name that matches nothing is an error."""
+    found: set[str] = set()
+    for name in asked:
+        matches = {name} if name in names else {one for one in names if _is_pattern(name) and fnmatchcase(one, name)}
+        found |= matches or {_require_column(path, names, argument, name)}
+    return tuple(name for name in names if name in found)
+
+
+def _is_pattern(name: str) -> bool:
+    return any(letter in name for letter in "*?[")
 
 
 def _source_column(names: list[str], name: str) -> str:
-    """The column of a feature: with one-hot columns, ``colour=red`` comes from ``colour``."""
-    cuts = (at for at, letter in enumerate(name) if letter == "=")
+    """The column of a feature: ``colour=red`` comes from ``colour``, ``when:year`` from ``when``."""
+    cuts = (at for at, letter in enumerate(name) if letter in "=:")
     return name if name in names else next((name[:cut] for cut in cuts if name[:cut] in names), name)
 
 

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from psfit.data.io.base import DataFile, Part, PossibleKinds, ReadRequest
+from psfit.data.io.cell_reader import plain_cells
+from psfit.data.io.cells import first_of_other_kind, is_text
 from psfit.data.io.table_plan import TablePlan
-from psfit.data.schema import Schema
+from psfit.data.schema import Kind, Schema
 from psfit.data.streamed import BLOCK_BYTES, RowReader
 
 # Rows in a batch if few columns are read.
@@ -46,30 +49,46 @@ class TableFile(DataFile):
 
     def possible_kinds(self, start: int, stop: int) -> PossibleKinds:
         found = self.plan.possible_kinds()
+        if self.plan.wanted.rules.dates:
+            found = replace(found, columns=self._add_dates(found.columns, start, stop))
         for name, kinds in ({self.plan.target: found.target} | found.columns).items():
             if name is not None and not kinds:
                 self.plan.refuse(name, self.batches_in_range(0, self.length, [name], HEIGHT))
         return found
 
+    def _add_dates(self, columns: dict[str, tuple[Kind, ...]], start: int, stop: int) -> dict[str, tuple[Kind, ...]]:
+        """Columns of text that hold nothing but dates in a range can be dates, too."""
+        texts = {name for name in columns if is_text(self.plan.types.field(name).type)}
+        for _, batch in self.batches_in_range(start, stop, sorted(texts), HEIGHT) if texts else ():
+            texts = {name for name in texts if first_of_other_kind(plain_cells(batch, name, False), "date") is None}
+        return {name: ("date", *kinds) if name in texts else kinds for name, kinds in columns.items()}
+
     def levels(self, start: int, stop: int, names: list[str]) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {name: set() for name in names}
         for first, batch in self.batches_in_range(start, stop, names, HEIGHT):
             for name in names:
-                found[name] |= self.plan.levels(batch, name, first)
+                found[name] |= self.plan.levels(batch, self.plan.category(name), first)
+        return found
+
+    def columns_with_gaps(self, start: int, stop: int, names: list[str]) -> set[str]:
+        found: set[str] = set()
+        for _, batch in self.batches_in_range(start, stop, names, HEIGHT):
+            found |= {name for name in names if plain_cells(batch, name, True).null_count}
         return found
 
     def part(self, start: int, stop: int, schema: Schema, budget: int) -> Part:
         plan, columns = self.plan, self.plan.columns(schema)
-        other_columns: dict[str, list[np.ndarray]] = {name: [] for name in plan.other_columns}
-        if other_columns:
-            for first, batch in self.batches_in_range(start, stop, plan.other_columns, HEIGHT):
-                for name, parts in other_columns.items():
-                    parts.append(plan.values(batch, columns[name], first))
-        known = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in other_columns.items()}
+        kept: dict[str, list[np.ndarray]] = {name: [] for name in [*plan.other_columns, *plan.ids]}
+        for first, batch in self.batches_in_range(start, stop, list(kept), HEIGHT) if kept else ():
+            for name, parts in kept.items():
+                is_id = name in plan.ids
+                parts.append(plan.id_values(batch, name) if is_id else plan.values(batch, columns[name], first))
+        known = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in kept.items()}
         rows = TableRows(self, start, stop, schema)
         names = tuple(feature.name for feature in rows.features)
+        ids = {name: known[name] for name in plan.ids}
         y, weight, offset = (known.get(name or "") for name in (plan.target, plan.weight, plan.offset))
-        return Part(rows, y, weight, names, offset=offset)
+        return Part(rows, y, weight, names, ids=ids, offset=offset)
 
     def batches_in_range(
         self, start: int, stop: int, columns: list[str], height: int
@@ -113,6 +132,23 @@ class TableRows(RowReader):
         values = np.concatenate(found)
         self.next, self.left = stop, values[stop - start :].copy()
         return values[: stop - start]
+
+
+class MemoryTable(TableFile):
+    """A table in memory."""
+
+    def __init__(self, table: pa.Table, wanted: ReadRequest) -> None:
+        self.table = table
+        super().__init__(Path("the table"), wanted)
+
+    def _open(self) -> None:
+        self.schema, self.length = self.table.schema, self.table.num_rows
+
+    def batches(self, start: int, columns: list[str], height: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        first = start
+        for batch in self.table.select(columns).slice(start).to_batches(max_chunksize=height):
+            yield first, batch
+            first += batch.num_rows
 
 
 class ParquetFile(TableFile):

@@ -2,23 +2,26 @@
 
 import io
 import re
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
 
+from psfit.data.io.archives import inner_name
 from psfit.data.io.base import CellError, DataFile, DataFileError, Part, PossibleKinds, ReadRequest
-from psfit.data.io.cells import first_of_other_kind, is_number
+from psfit.data.io.cells import first_of_other_kind, to_integers, widen_type
+from psfit.data.io.dialect import Dialect, DialectError, find_dialect
+from psfit.data.io.header import looks_like_data, make_distinct, memory_stream
 from psfit.data.io.lines import Lines, line_range
+from psfit.data.io.plain_text import HEAD, PlainText
+from psfit.data.io.spool import Spool
 from psfit.data.io.table_plan import TablePlan
-from psfit.data.schema import EXACT, Kind, Schema
-from psfit.data.streamed import ArrayRows, BinaryRows, RowReader
+from psfit.data.io.thousands import are_grouped, read_grouped
+from psfit.data.schema import Kind, Schema
 
 BLOCK = 8 << 20
 # The most letters of a cell that a message shows.
@@ -26,41 +29,84 @@ MOST_LETTERS = 100
 NO_ROWS = "needs a header and at least one row below it"
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 # The type in which the cells of each kind are read.
-TYPES: dict[Kind, pa.DataType] = {"number": pa.float64(), "boolean": pa.bool_(), "category": pa.string()}
-READ_AS: dict[str, Kind] = {"double": "number", "bool": "boolean"}
-CONVERSION = re.compile(r"In CSV column #(\d+): Row #(\d+): CSV conversion error to (\w+): invalid value '(.*)'", re.S)
+TYPES: dict[Kind, pa.DataType] = {
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+    "date": pa.timestamp("us"),
+    "category": pa.string(),
+}
+READ_AS: dict[str, Kind] = {"double": "number", "bool": "boolean", "timestamp": "date"}
+CONVERSION = re.compile(
+    r"In CSV column #(\d+): Row #(\d+): CSV conversion error to (\w+)[^:]*: invalid value '(.*)'", re.S
+)
+# Texts that mean a missing value.
+MISSING_MARKS = csv.ConvertOptions().null_values
+# Dates are also recognised in these forms; with slashes, 1/2/2026 has two meanings.
+DATE_FORMATS = ("%d.%m.%Y", "%Y/%m/%d")
 
 
 class TextFile(DataFile):
     """Lines of cells under a header; a part is the lines that begin in a range of bytes."""
 
     def __init__(self, path: Path, wanted: ReadRequest) -> None:
-        self.path = path
-        self.parse = csv.ParseOptions(delimiter=DELIMITERS[path.suffix.lower()])
-        with path.open("rb") as file:
+        self.path, self.rules = path, wanted.rules
+        self.plain = PlainText.of(path, wanted.rules.encoding)
+        with self.plain.path.open("rb") as file:
+            file.seek(self.plain.start)
             self.header = file.readline()
             self.body = file.tell()
-        self.length = path.stat().st_size - self.body
+        self.length = self.plain.path.stat().st_size - self.body
         # A row must fit in a block, and a row of numbers can be many times longer than the header.
         self.block = max(BLOCK, 16 * len(self.header))
         if self.length <= 0:
             raise self.error(NO_ROWS)
+        self.dialect = self._find_dialect()
+        self.parse = csv.ParseOptions(delimiter=self.dialect.separator)
+        # Rows that were left out because they have another number of cells, if that is allowed.
+        self.ragged: list[csv.InvalidRow] = []
+        names = self._read_names()
+        if wanted.lenient:
+            self.parse.invalid_row_handler = self._skip_row
+            names = list(make_distinct(names))
+        self.names = names
+        # In a table of one column, an empty line is an empty cell.
+        self.parse.ignore_empty_lines = len(self.names) > 1
+        if wanted.labelled and wanted.columns is None and looks_like_data(self.names):
+            raise self.error(f"its first line holds numbers ({self.names[0]}, ...); write the columns' names above it")
+        # Columns of numbers whose thousands are separated; Arrow reads them as text.
+        self.grouped: frozenset[str] = frozenset()
+        self.plan = TablePlan.of(path, self._schema(), wanted)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        said = self.dialect if self.grouped else replace(self.dialect, thousands=None)
+        return tuple(f"{self.path}: {note}" for note in self.plain.notes + said.notes)
+
+    def _find_dialect(self) -> Dialect:
+        with self.plain.path.open("rb") as file:
+            file.seek(self.plain.start)
+            head = file.read(max(HEAD, 2 * len(self.header))).decode(errors="replace")
         try:
-            head = list(self._reader(_memory_stream(self.header * 2), {}))
-            if not head:
-                raise self.error("a quote is not closed in its first line; write the name of each column on one line")
-            self.names = head[0].schema.names
-            # In a table of one column, an empty line is an empty cell.
-            self.parse.ignore_empty_lines = len(self.names) > 1
+            return find_dialect(head, DELIMITERS[Path(inner_name(self.path)).suffix.lower()], self.rules)
+        except DialectError as error:
+            raise self.error(error) from None
+
+    def _skip_row(self, row: csv.InvalidRow) -> str:
+        self.ragged.append(row)
+        return "skip"
+
+    def _read_names(self) -> list[str]:
+        try:
+            head = list(self._reader(memory_stream(self.header * 2), {}))
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             raise self.error(f"its first line is not a header in UTF-8 ({error})") from None
-        if wanted.labelled and wanted.columns is None and _looks_like_data(self.names):
-            raise self.error(f"its first line holds numbers ({self.names[0]}, ...); write the columns' names above it")
-        self.plan = TablePlan.of(path, self._schema(), wanted)
+        if not head:
+            raise self.error("a quote is not closed in its first line; write the name of each column on one line")
+        return list(head[0].schema.names)
 
     def _schema(self) -> pa.Schema:
         """The types that the first lines suggest."""
-        with self.path.open("rb") as file:
+        with self.plain.path.open("rb") as file:
             file.seek(self.body)
             head = file.read(self.block)
         if len(head) < self.length:
@@ -68,7 +114,11 @@ class TextFile(DataFile):
         batches = list(self._batches(self.body, self.body + len(head), {}))
         if not batches:
             raise self.error(NO_ROWS)
-        return pa.schema([pa.field(f.name, _widen_type(f.type)) for f in batches[0].schema])
+        if self.dialect.thousands is not None:
+            texts = [place for place, field in enumerate(batches[0].schema) if pa.types.is_string(field.type)]
+            self.grouped = frozenset(self.names[k] for k in texts if are_grouped(batches[0].column(k), self.dialect))
+        types = [pa.float64() if field.name in self.grouped else field.type for field in batches[0].schema]
+        return pa.schema([pa.field(name, widen_type(kind)) for name, kind in zip(self.names, types, strict=True)])
 
     def _reader(self, stream: pa.NativeFile, types: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
         """The batches of a stream. It must be a stream of Arrow, not of Python: Arrow's threads may close it when the
@@ -76,6 +126,7 @@ class TextFile(DataFile):
         """
         names = {"column_names": self.names} if hasattr(self, "names") else {}
         wanted = {"include_columns": list(types)} if types else {}
+        own_format = [self.rules.date_format] if self.rules.date_format else []
         return iter(
             csv.open_csv(
                 stream,
@@ -83,21 +134,47 @@ class TextFile(DataFile):
                 parse_options=self.parse,
                 # An empty cell is a gap, also in a column of text.
                 convert_options=csv.ConvertOptions(
-                    column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False, **wanted
+                    column_types=types,
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=self.dialect.quoted_gaps,
+                    null_values=[*MISSING_MARKS, *self.rules.missing_marks],
+                    decimal_point=self.dialect.decimal,
+                    timestamp_parsers=[*own_format, csv.ISO8601, *DATE_FORMATS],
+                    **wanted,
                 ),
             )
         )
 
     def _batches(self, begin: int, end: int, types: dict[str, pa.DataType], start: int = 0) -> Iterator[pa.RecordBatch]:
         """The rows between two bytes of the file; `start` is the beginning of their range, counted below the header."""
+        grouped = [name for name, kind in types.items() if name in self._thousands(types) and kind == pa.float64()]
+        types = types | dict.fromkeys(grouped, pa.string())
+        rows = 0
         try:
-            yield from self._reader(pa.OSFile(str(self.path)).get_stream(begin, end - begin), types)
+            for batch in self._reader(pa.OSFile(str(self.plain.path)).get_stream(begin, end - begin), types):
+                yield self._read_grouped(batch, grouped, rows)
+                rows += batch.num_rows
         except pa.ArrowInvalid as error:
             found = CONVERSION.match(str(error))
             if found is not None and found[3] in READ_AS:
                 name, row = self.names[int(found[1])], int(found[2]) - 1
                 raise self.plan.kind_error(name, READ_AS[found[3]], row, found[4][:MOST_LETTERS]) from None
             raise self._parse_error(str(error).splitlines()[0][:300], start) from None
+
+    def _thousands(self, types: dict[str, pa.DataType]) -> Collection[str]:
+        """The columns whose numbers may have separated thousands: all of them if the user has named the mark."""
+        return types if self.rules.thousands is not None else self.grouped
+
+    def _read_grouped(self, batch: pa.RecordBatch, names: list[str], first: int) -> pa.RecordBatch:
+        """The same batch with the texts of some columns read as numbers whose thousands are separated."""
+        for name in names:
+            at = batch.schema.get_field_index(name)
+            numbers, other = read_grouped(batch.column(at), self.dialect)
+            if other is not None:
+                text = batch.column(at)[other].as_py()[:MOST_LETTERS]
+                raise self.plan.kind_error(name, "number", first + other, text)
+            batch = batch.set_column(at, name, numbers)
+        return batch
 
     def _parse_error(self, reason: str, start: int) -> DataFileError:
         """Arrow's message about a part, with the names of columns and the rows of the whole file."""
@@ -113,13 +190,24 @@ class TextFile(DataFile):
         self, start: int, stop: int, kinds: Mapping[str, Kind]
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Batches of a range of bytes below the header, each with the number of its first row in the range."""
-        with self.path.open("rb") as file:
+        with self.plain.path.open("rb") as file:
             begin, end = line_range(file, self.body + start, self.body + stop)
         rows = 0
         if begin < end:
-            for batch in self._batches(begin, end, {name: TYPES[kind] for name, kind in kinds.items()}, start):
+            types = {name: self._read_type(name, kind) for name, kind in kinds.items()}
+            for batch in self._batches(begin, end, types, start):
                 yield rows, batch
                 rows += batch.num_rows
+
+    def batches_as_text(self, names: list[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """All rows of some columns as text, whatever they hold."""
+        return self._batches_in_range(0, self.length, dict.fromkeys(names, "category"))
+
+    def _read_type(self, name: str, kind: Kind) -> pa.DataType:
+        """The type in which the cells of a kind are read; that of a date may have a time zone."""
+        suggested = self.plan.types.field(name).type
+        zone = pa.types.is_timestamp(suggested) and suggested.tz
+        return pa.timestamp("us", "UTC") if kind == "date" and zone else TYPES[kind]
 
     @contextmanager
     def _rows_of_the_file(self, start: int) -> Iterator[None]:
@@ -130,15 +218,21 @@ class TextFile(DataFile):
             raise error.shift(self._rows_before(start)) from None
 
     def _rows_before(self, start: int) -> int:
-        with io.BufferedReader(Lines(self.path, self.body, self.body + start)) as lines:
+        with io.BufferedReader(Lines(self.plain.path, self.body, self.body + start)) as lines:
             return sum(1 for line in lines if line.strip(b"\r\n") or not self.parse.ignore_empty_lines)
 
     def possible_kinds(self, start: int, stop: int) -> PossibleKinds:
-        found = self.plan.possible_kinds()
+        found, rules = self.plan.possible_kinds(), self.plan.wanted.rules
+        if rules.categories:
+            # A date can also be read as the text that it is in the file.
+            columns = {
+                name: (*kinds, "category") if kinds == ("date",) else kinds for name, kinds in found.columns.items()
+            }
+            found = replace(found, columns=columns)
         for name, kinds in ({self.plan.target: found.target} | found.columns).items():
             if name is not None and not kinds:
                 self.plan.refuse(name, self._batches_in_range(0, self.length, {name: "number"}))
-        if not self.plan.wanted.one_hot:
+        if not rules.categories and not rules.dates:
             return found
         return replace(found, columns=self._narrow_kinds(found.columns, start, stop))
 
@@ -156,10 +250,12 @@ class TextFile(DataFile):
                     }
             except CellError as error:
                 name = str(error.column)
+                if len(columns[name]) == 1:
+                    raise error.shift(self._rows_before(start)) from None
                 columns[name] = columns[name][1:]
                 continue
             return {
-                name: kinds if kinds[0] != "number" or name in both else ("number", "category")
+                name: kinds if kinds[0] != "number" or name in both else tuple(k for k in kinds if k != "boolean")
                 for name, kinds in columns.items()
             }
 
@@ -168,76 +264,30 @@ class TextFile(DataFile):
         with self._rows_of_the_file(start):
             for first, batch in self._batches_in_range(start, stop, dict.fromkeys(names, "category")):
                 for name in names:
-                    found[name] |= self.plan.levels(batch, name, first)
+                    found[name] |= self.plan.levels(batch, self.plan.category(name), first)
+        return found
+
+    def columns_with_gaps(self, start: int, stop: int, names: list[str]) -> set[str]:
+        found: set[str] = set()
+        for _, batch in self._batches_in_range(start, stop, dict.fromkeys(names, "category")):
+            found |= {name for name in names if batch.column(name).null_count}
         return found
 
     def part(self, start: int, stop: int, schema: Schema, budget: int) -> Part:
         plan, features, columns = self.plan, self.plan.features(schema), self.plan.columns(schema)
-        other_columns: dict[str, list[np.ndarray]] = {name: [] for name in plan.other_columns}
-        spool = _Spool(len(features), plan.dtype, budget)
+        kept: dict[str, list[np.ndarray]] = {name: [] for name in [*plan.other_columns, *plan.ids]}
+        kinds: dict[str, Kind] = {name: one.kind for name, one in columns.items()}
+        spool = Spool(len(features), plan.dtype, budget)
         with self._rows_of_the_file(start):
-            for first, batch in self._batches_in_range(start, stop, {name: one.kind for name, one in columns.items()}):
+            for first, batch in self._batches_in_range(start, stop, kinds | dict.fromkeys(plan.ids, "category")):
                 spool.add(plan.block(batch, features, columns, first))
-                for name, parts in other_columns.items():
-                    parts.append(plan.values(batch, columns[name], first))
-        known = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in other_columns.items()}
+                for name, parts in kept.items():
+                    is_id = name in plan.ids
+                    parts.append(plan.id_values(batch, name) if is_id else plan.values(batch, columns[name], first))
+        known = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in kept.items()}
         if plan.target is not None and not plan.wanted.numeric:
-            known[plan.target] = _to_integers(known[plan.target])
+            known[plan.target] = to_integers(known[plan.target])
         names = tuple(feature.name for feature in features)
+        ids = {name: known[name] for name in plan.ids}
         y, weight, offset = (known.get(name or "") for name in (plan.target, plan.weight, plan.offset))
-        return Part(spool.all_rows(), y, weight, names, offset=offset)
-
-
-def _memory_stream(content: bytes) -> pa.NativeFile:
-    """Bytes as a stream that refers to no Python object."""
-    copy = pa.BufferOutputStream()
-    copy.write(content)
-    return pa.BufferReader(copy.getvalue())
-
-
-def _looks_like_data(names: list[str]) -> bool:
-    """Whether a header looks like data: only numbers, and not all whole; whole numbers may be names of columns."""
-    try:
-        numbers = [float(name) for name in names]
-    except ValueError:
-        return False
-    return not all(number.is_integer() for number in numbers)
-
-
-def _widen_type(kind: pa.DataType) -> pa.DataType:
-    """Numbers are read as floats: integers in the first lines do not mean that all are integers."""
-    return pa.float64() if is_number(kind) and not pa.types.is_boolean(kind) else kind
-
-
-def _to_integers(labels: np.ndarray) -> np.ndarray:
-    """Labels as integers if all are whole numbers: a class is called 3, not 3.0."""
-    if labels.dtype.kind != "f" or (labels != np.trunc(labels)).any() or (np.abs(labels) >= EXACT).any():
-        return labels
-    return labels.astype(np.int64)
-
-
-class _Spool:
-    """Blocks of rows: in memory while they fit, then in a temporary file that is deleted with its last user."""
-
-    def __init__(self, width: int, dtype: np.dtype, budget: int) -> None:
-        self.width, self.dtype, self.budget = width, dtype, budget
-        self.blocks: list[np.ndarray] = []
-        self.rows = 0
-        self.file: Any = None
-
-    def add(self, block: np.ndarray) -> None:
-        self.rows += len(block)
-        self.blocks.append(block)
-        # Joining the blocks takes their size once more.
-        if self.file is None and 2 * self.rows * self.width * self.dtype.itemsize > self.budget:
-            self.file = tempfile.TemporaryFile(prefix="psfit-")  # noqa: SIM115
-        if self.file is not None:
-            for waiting in self.blocks:
-                waiting.tofile(self.file)
-            self.blocks = []
-
-    def all_rows(self) -> RowReader:
-        if self.file is None:
-            return ArrayRows(np.concatenate(self.blocks) if self.blocks else np.empty((0, self.width), self.dtype))
-        self.file.flush()
-        return BinaryRows(self.file, 0, self.dtype, (self.rows, self.width))
+        return Part(spool.all_rows(), y, weight, names, ids=ids, offset=offset)

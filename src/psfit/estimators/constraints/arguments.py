@@ -99,7 +99,7 @@ class Constrained:
         No coefficient is negative: short for ``lower=0``.
     groups : array (p,) of labels, dict, "categories" or None, default="categories"
         Features that are in the model together or not at all: a label for each feature (None: alone), or a dict from
-        labels to features. With "categories" these are the columns that `FileSource` makes with `one_hot` from the
+        labels to features. With "categories" these are the columns that `FileSource` makes with `categories` from the
         texts of one column; other data then have no groups. None is no groups.
     kappa_counts : {"groups", "features"}, default="groups"
         Whether kappa counts the groups in the model, or their features.

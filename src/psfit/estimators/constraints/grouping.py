@@ -1,4 +1,4 @@
-"""Groups of features: from labels, or from the columns of a file whose texts became several columns."""
+"""Groups of features: from labels, or from the columns of a table whose texts became several columns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,16 +39,13 @@ class Grouping:
 
 
 def find_categories(schema: Schema | None, names: tuple[str, ...] | None) -> dict[str, tuple[int, ...]]:
-    """The columns of a file whose texts became several features, with the numbers of these features."""
-    if schema is None or names is None:
+    """The columns of a table, and parts of its dates, whose levels became features; with the numbers of these."""
+    if schema is None or names is None or not schema.columns:
         return {}
-    column_of = {
-        one.name: column.name for column in schema.columns if column.kind == "category" for one in column.features
-    }
     found: dict[str, list[int]] = {}
-    for place, name in enumerate(names):
-        if name in column_of:
-            found.setdefault(column_of[name], []).append(place)
+    for place, label in enumerate(schema.group_labels(names)):
+        if label is not None:
+            found.setdefault(label, []).append(place)
     return {column: tuple(places) for column, places in found.items()}
 
 

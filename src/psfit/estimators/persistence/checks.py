@@ -13,7 +13,6 @@ from psfit.admm.record import Record
 from psfit.comm import GridSpec
 from psfit.common.status import Status
 from psfit.data import memory
-from psfit.data.schema import KINDS, Schema
 from psfit.estimators.constraints import RULES as CONSTRAINT_RULES
 from psfit.estimators.criteria import CRITERIA
 from psfit.estimators.model import SparseModel
@@ -46,27 +45,6 @@ def require(fine: bool, what: str) -> None:
         raise ContentError(what)
 
 
-def check_table(found: Any, names: np.ndarray | None) -> Schema:
-    """Check how the files of the fit were read: columns of known kinds that give all features of the model."""
-    known = {"columns", "target", "first_index"}
-    # Files of earlier versions do not name the target.
-    require(isinstance(found, dict) and found.keys() - {"target_name"} == known, "its schema is malformed")
-    require(found["target"] in (None, *KINDS) and found["first_index"] in (None, 0, 1), "its schema is malformed")
-    require(_optional(is_text)(found.get("target_name")), "the target in its schema is malformed")
-    require(isinstance(found["columns"], list), "its schema has no list of columns")
-    for one in found["columns"]:
-        fine = isinstance(one, dict) and one.keys() == {"name", "kind", "levels"} and is_text(one["name"])
-        require(
-            fine and one["kind"] in KINDS and isinstance(one["levels"], list), "a column in its schema is malformed"
-        )
-        require(all(map(is_text, one["levels"])), f"the levels of {one['name']!r} in its schema are malformed")
-    table = Schema.from_dict(found)
-    if table.columns:
-        made = {feature.name for feature in table.features()}
-        require(names is not None and made >= set(names), "its schema does not give its features")
-    return table
-
-
 def is_count(value: Any, least: int = 0) -> bool:
     """Whether this is a whole number of at least `least`."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
@@ -95,15 +73,18 @@ def _is_flag(value: Any) -> bool:
     return isinstance(value, bool) or (is_count(value) and value < 2)
 
 
-def _optional(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def is_none_or(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """A test that also allows None."""
     return lambda value: value is None or test(value)
 
 
-def _several(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def are_all(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """A test for lists whose entries all pass."""
     return lambda value: isinstance(value, list) and all(map(test, value))
 
 
-def _one_of(names: Collection[str]) -> Callable[[Any], bool]:
+def is_one_of(names: Collection[str]) -> Callable[[Any], bool]:
+    """A test for texts that are among some names."""
     return lambda value: isinstance(value, str) and value in names
 
 
@@ -118,18 +99,18 @@ def is_label(value: Any) -> bool:
 
 
 PARAMETERS: dict[str, Callable[[Any], bool]] = {
-    "kappa": _optional(is_positive),
+    "kappa": is_none_or(is_positive),
     "gamma": is_positive,
-    "kappas": _optional(_several(lambda value: is_count(value, 1))),
-    "gammas": lambda value: is_positive(value) or _several(is_positive)(value),
-    "sparsity": _one_of(("element", "feature")),
+    "kappas": is_none_or(are_all(lambda value: is_count(value, 1))),
+    "gammas": lambda value: is_positive(value) or are_all(is_positive)(value),
+    "sparsity": is_one_of(("element", "feature")),
     "loss": is_text,
     "huber_delta": is_positive,
     "power": lambda value: is_number(value) and 1 <= value <= 2,
-    "class_weight": _optional(lambda value: value == "balanced" or _several(_is_weight)(value)),
-    "criterion": _one_of(("cv", *CRITERIA)),
-    "cv": _optional(lambda value: is_count(value, 2)),
-    "scoring": _optional(is_text),
+    "class_weight": is_none_or(lambda value: value == "balanced" or are_all(_is_weight)(value)),
+    "criterion": is_one_of(("cv", *CRITERIA)),
+    "cv": is_none_or(lambda value: is_count(value, 2)),
+    "scoring": is_none_or(is_text),
     "verbose": lambda value: _is_flag(value) or is_number(value),
     "callback": lambda value: value is None,
     **dict.fromkeys(("fit_intercept", "standardize", "certify", "warm_start", "one_standard_error"), _is_flag),
@@ -176,7 +157,7 @@ def _setting(name: str, values: Any) -> Any:
 def _test_of(key: str, default: Any) -> Callable[[Any], bool]:
     """The test for values of a setting with this default."""
     if key == "nodes":
-        return _optional(lambda nodes: is_count(nodes, 1))
+        return is_none_or(lambda nodes: is_count(nodes, 1))
     if isinstance(default, bool):
         return _is_flag
     return is_number if is_number(default) else _is_number_or_text
@@ -243,11 +224,11 @@ def _check_facts(model: SparseModel, stored: Any) -> None:
     names = {field.name for field in fields(Result)} - set(APART)
     require(stored.keys() == names, f"its result lacks or adds {sorted(stored.keys() ^ names)}")
     tests: dict[str, Callable[[Any], bool]] = {
-        "loss": _one_of([loss.name for loss in possible_losses(model, model.learned_.target)]),
-        "sparsity": _one_of(("element", "feature")),
-        "status": _one_of(Status.__members__),
+        "loss": is_one_of([loss.name for loss in possible_losses(model, model.learned_.target)]),
+        "sparsity": is_one_of(("element", "feature")),
+        "status": is_one_of(Status.__members__),
         **dict.fromkeys(("local", "counted"), is_text),
-        "constraints": _several(is_text),
+        "constraints": are_all(is_text),
         "starts": lambda value: isinstance(value, list) and all(map(_is_start, value)),
         "residual": is_number,
         "penalties": lambda value: isinstance(value, dict) and all(map(is_number, value.values())),

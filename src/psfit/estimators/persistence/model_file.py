@@ -17,6 +17,7 @@ from psfit.estimators.model import SparseModel
 from psfit.estimators.persistence import checks
 from psfit.estimators.persistence.archive import ModelFileError, pack, unpack
 from psfit.estimators.persistence.constraint_values import write_argument
+from psfit.estimators.persistence.table_checks import check_table
 from psfit.estimators.posing import Learned
 from psfit.estimators.reading import Features
 from psfit.estimators.registry import LOSSES
@@ -140,7 +141,7 @@ def _make_learned(model: Any, content: dict[str, Any], p: int, c: int) -> Learne
     checks.require(texts, "its environment is not text")
     offset = learned.get("offset", False)
     checks.require(isinstance(offset, (bool, str)), "its offset is neither a column nor absent")
-    features = Features(p, names, None if table is None else checks.check_table(table, names))
+    features = Features(p, names, None if table is None else check_table(table, names))
     return Learned(features, target, around, offset)
 
 

@@ -1,0 +1,182 @@
+"""The profile of a column: what its cells are, how many are missing, and what looks wrong. Nothing is refused."""
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from psfit.data.io.cell_reader import DAY
+from psfit.data.io.cells import is_date, is_number, is_text, level_texts, read_dates
+from psfit.data.io.dialect import Dialect
+from psfit.data.io.thousands import to_numbers
+
+# Different values that are counted one by one.
+MOST_VALUES = 100_000
+# A column of text with more levels than this, and than this share of its rows, is free text.
+MOST_LEVELS, MOST_SHARE = 50, 0.5
+# Rows from which a column without repetitions looks like an id.
+FEW_ROWS = 20
+PLAIN_DATE = r"^\s*(\d{4}-\d{2}-\d{2}([ T][\d:.,+Zz-]*)?|\d{2}\.\d{2}\.\d{4}|\d{4}/\d{2}/\d{2})\s*$"
+BOOLEAN = r"^(true|false|True|False|TRUE|FALSE)$"
+
+
+@dataclass
+class ColumnProfile:
+    """What is known of one column after all its rows.
+
+    `numbers`, `flags`, `dates` and `texts` count its cells by what they can be; `infinite` are among the numbers. A
+    place is the row and the text of the first such cell.
+    """
+
+    name: str
+    rows: int = 0
+    missing: int = 0
+    numbers: int = 0
+    infinite: int = 0
+    flags: int = 0
+    dates: int = 0
+    texts: int = 0
+    total: float = 0.0
+    least: float = float("inf")
+    most: float = float("-inf")
+    first_missing: int | None = None
+    first_text: tuple[int, str] | None = None
+    first_infinite: int | None = None
+    values: Counter[str] = field(default_factory=Counter)
+    uncounted: bool = False
+    digest: Any = field(default_factory=hashlib.sha256)
+
+    def add(self, cells: pa.Array, dialect: Dialect | None) -> np.ndarray:
+        """Count the cells of the next rows; return them as numbers, NaN where they are none."""
+        if cells.null_count and self.first_missing is None:
+            self.first_missing = self.rows + pc.index(cells.is_null(), True).as_py()
+        self.missing += cells.null_count
+        numbers = self._count_text(cells, dialect) if is_text(cells.type) else self._count_typed(cells)
+        finite = np.isfinite(numbers)
+        infinite = np.isinf(numbers)
+        if infinite.any() and self.first_infinite is None:
+            self.first_infinite = self.rows + int(infinite.argmax())
+        self.infinite += int(infinite.sum())
+        if finite.any():
+            self.total += float(numbers[finite].sum())
+            self.least = min(self.least, float(numbers[finite].min()))
+            self.most = max(self.most, float(numbers[finite].max()))
+        self._count_values(cells)
+        self.rows += len(cells)
+        return numbers
+
+    def _count_text(self, cells: pa.Array, dialect: Dialect | None) -> np.ndarray:
+        texts = cells.cast(pa.string())
+        pattern = (dialect or Dialect(",")).number
+        if dialect is None or dialect.thousands is None:
+            point = "," if dialect is not None and dialect.decimal == "," else r"\."
+            pattern = rf"^\s*[+-]?(\d+({point}\d*)?|{point}\d+)([eE][+-]?\d+)?\s*$|^\s*[+-]?(inf|Inf|INF|infinity)\s*$"
+        number = pc.match_substring_regex(texts, pattern).fill_null(False)
+        flag = pc.match_substring_regex(texts, BOOLEAN).fill_null(False)
+        date = pc.match_substring_regex(texts, PLAIN_DATE).fill_null(False)
+        other = pc.invert(pc.or_(pc.or_(number, flag), pc.or_(date, texts.is_null())))
+        self.numbers += pc.sum(number).as_py() or 0
+        self.flags += pc.sum(flag).as_py() or 0
+        self.dates += pc.sum(date).as_py() or 0
+        self.texts += pc.sum(other).as_py() or 0
+        # In a column of numbers, booleans and dates are out of place, too.
+        strange = pc.index(pc.invert(pc.or_(number, texts.is_null())), True).as_py()
+        if strange >= 0 and self.first_text is None:
+            self.first_text = self.rows + strange, texts[strange].as_py()
+        digits = pc.if_else(number, texts, pa.scalar(None, pa.string()))
+        found = to_numbers(digits, dialect or Dialect(","))
+        return np.asarray(found.to_numpy(zero_copy_only=False), dtype=float)
+
+    def _count_typed(self, cells: pa.Array) -> np.ndarray:
+        present = len(cells) - cells.null_count
+        if is_date(cells.type):
+            self.dates += present
+            times = read_dates(cells).cast(pa.int64()).cast(pa.float64())
+            return np.full(len(cells), np.nan) if not present else np.asarray(times.to_numpy(False), dtype=float) / DAY
+        if pa.types.is_boolean(cells.type):
+            self.flags += present
+        elif is_number(cells.type):
+            self.numbers += present
+        else:
+            self.texts += present
+            self.first_text = self.first_text or (self.rows, str(cells.type))
+            return np.full(len(cells), np.nan)
+        return np.asarray(cells.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=float)
+
+    def _count_values(self, cells: pa.Array) -> None:
+        simple = is_text(cells.type) or is_number(cells.type)
+        texts = level_texts(cells) if simple and len(cells) else cells.cast(pa.string())
+        self.digest.update("\x00".join("\x01" if text is None else text for text in texts.to_pylist()).encode())
+        if self.uncounted:
+            return
+        for one in pc.value_counts(texts.drop_null()).to_pylist():
+            self.values[one["values"]] += one["counts"]
+        self.uncounted = len(self.values) > MOST_VALUES
+
+    @property
+    def present(self) -> int:
+        """Cells that are not missing."""
+        return self.rows - self.missing
+
+    @property
+    def kind(self) -> str:
+        """Number, boolean, date, category, text, or empty."""
+        if not self.present:
+            return "empty"
+        if self.numbers == self.present:
+            return "number"
+        if self.flags == self.present or (self.flags and self.flags + self._zeros_and_ones == self.present):
+            return "boolean"
+        if self.dates == self.present:
+            return "date"
+        many = self.uncounted or len(self.values) > max(MOST_LEVELS, MOST_SHARE * self.present)
+        return "text" if many else "category"
+
+    @property
+    def _zeros_and_ones(self) -> int:
+        return self.values["0"] + self.values["1"]
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether nearly all cells are numbers, but some are not: probably a mistake in these."""
+        return self.kind in ("category", "text") and self.numbers > 0.5 * self.present
+
+    def list_warnings(self) -> list[str]:
+        """What looks wrong with the column alone."""
+        found = []
+        if self.kind == "empty":
+            found.append("empty")
+        elif len(self.values) == 1 and not self.uncounted:
+            found.append("constant")
+        every_one_differs = self.uncounted or len(self.values) == self.present
+        whole = self.kind == "number" and all(value.lstrip("-").isdigit() for value in self.values)
+        if self.present >= FEW_ROWS and every_one_differs and (self.kind == "text" or whole):
+            found.append("id-like")
+        if self.is_mixed:
+            found.append(f"{self.present - self.numbers:,} cell(s) are no numbers")
+        if self.infinite:
+            found.append(f"{self.infinite:,} infinite")
+        return found
+
+    def facts(self) -> dict[str, Any]:
+        """The profile as values that JSON can hold."""
+        levels = None if self.uncounted else len(self.values)
+        found: dict[str, Any] = {"name": self.name, "kind": self.kind, "missing": self.missing, "values": levels}
+        if self.kind == "number" and self.numbers > self.infinite:
+            mean = self.total / (self.numbers - self.infinite)
+            found |= {"least": self.least, "mean": mean, "most": self.most}
+        elif self.kind in ("category", "boolean") and not self.uncounted:
+            found["levels"] = dict(sorted(self.values.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_LEVELS])
+        elif self.kind == "date" and self.values:
+            found |= {"first": min(self.values, key=_date_order), "last": max(self.values, key=_date_order)}
+        return found
+
+
+def _date_order(text: str) -> str:
+    """A date with the year first."""
+    day, month, year = text[:2], text[3:5], text[6:10]
+    return f"{year}-{month}-{day}" if text[2:3] == "." else text

@@ -1,0 +1,129 @@
+"""All problems of a table at once, worst first, where a fit or a prediction refuses the table."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from psfit.data.io.base import DataFile, DataFileError, ReadRequest
+from psfit.data.io.column_profile import ColumnProfile
+from psfit.data.io.profile import TableProfile, profile_table
+from psfit.data.io.table_plan import TablePlan
+from psfit.data.schema import Column, Kind
+from psfit.data.table_rules import option
+
+# The most problems that a message lists.
+MOST_PROBLEMS = 12
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with one column or line, and in how many rows."""
+
+    rows: int
+    said: str
+
+
+def list_problems(file: DataFile) -> list[Problem]:
+    """All that a reader of this file would refuse, worst first; empty if the file is no table."""
+    from psfit.data.io import open_file
+    from psfit.data.io.tables import MemoryTable
+
+    plan: TablePlan | None = getattr(file, "plan", None)
+    if plan is None:
+        return []
+    request = ReadRequest(labelled=False, rules=plan.wanted.rules, lenient=True)
+    again = file if isinstance(file, MemoryTable) else open_file(file.path, request)
+    found = profile_table([again], plan.target or "")
+    return sorted(_find(found, plan), key=lambda problem: -problem.rows)
+
+
+def explain(file: DataFile, error: DataFileError) -> DataFileError:
+    """An error that lists all problems of the file, if there is more than the one that was met first."""
+    try:
+        found = list_problems(file)
+    except (ValueError, OSError):
+        return error
+    if len(found) < 2:
+        return error
+    shown = [f"  {problem.said}" for problem in found[:MOST_PROBLEMS]]
+    more = len(found) - MOST_PROBLEMS
+    rest = [f"  and {more} more; psfit inspect shows all columns"] if more > 0 else []
+    return DataFileError("\n".join([f"{file.path}: {len(found)} problems, worst first:", *shown, *rest]))
+
+
+def explain_text(path: Path, wanted: ReadRequest, error: DataFileError) -> DataFileError:
+    """The same for a text file that cannot be opened because of a damaged line."""
+    from psfit.data.io.text import TextFile
+
+    try:
+        file = TextFile(path, replace(wanted, lenient=True))
+    except DataFileError:
+        return error
+    return explain(file, error)
+
+
+def _find(found: TableProfile, plan: TablePlan) -> Iterator[Problem]:
+    if found.ragged:
+        number, cells = found.ragged[0]
+        place = "" if number is None else f", first row {number - 1}"
+        yield Problem(
+            len(found.ragged),
+            f"{len(found.ragged):,} row(s) have another number of cells than the header ({cells} in place of "
+            f"{len(found.columns)}{place}); correct or drop them (rows below are counted without them)",
+        )
+    schema = plan.wanted.schema
+    known = {} if schema is None else {column.name: column for column in schema.columns}
+    for name in [*plan.sources, *plan.other_columns]:
+        if name in found.columns:
+            yield from _problems_of(found.columns[name], known.get(name), plan)
+
+
+def _problems_of(column: ColumnProfile, known: Column | None, plan: TablePlan) -> Iterator[Problem]:
+    """The problems of one column; `known` is how a fitted model reads it."""
+    name, feature = column.name, column.name in plan.sources
+    roles = {plan.weight: "sample weight", plan.offset: "offset", plan.target: "target"}
+    said = f"column {name!r}" if feature else f"the {roles[name]} {name!r}"
+    missing = plan.wanted.rules.missing if known is None else known.missing
+    if column.missing and (missing == "refuse" or not feature):
+        share = f" ({column.missing / column.rows:.0%})" if column.missing >= 0.01 * column.rows else ""
+        yield Problem(
+            column.missing,
+            f"{said} has {column.missing:,} missing value(s){share}, first in row {column.first_missing}; "
+            f"{plan.suggest_fill(name)}",
+        )
+    if column.infinite:
+        place = f"first in row {column.first_infinite}"
+        yield Problem(
+            column.infinite, f"{said} has {column.infinite:,} infinite value(s), {place}; correct or drop them"
+        )
+    wanted = known.kind if known is not None else None
+    if feature:
+        yield from _problems_of_kind(column, wanted, said, plan)
+    elif plan.wanted.numeric and column.kind in ("category", "text", "date") and column.first_text is not None:
+        row, text = column.first_text
+        others = column.present - column.numbers
+        yield Problem(
+            others, f"{said} holds text in {others:,} row(s), first {text!r} in row {row}; numbers are needed"
+        )
+
+
+def _problems_of_kind(column: ColumnProfile, wanted: Kind | None, said: str, plan: TablePlan) -> Iterator[Problem]:
+    """Cells of a feature that are not of the kind that is wanted; None is a kind that the rules allow."""
+    rules, kind = plan.wanted.rules, column.kind
+    others = column.present - column.numbers
+    if kind == "date" and wanted is None and not rules.dates:
+        use = f"use {option('dates', 'year,month,weekday,trend')} or {option('exclude', column.name)}"
+        yield Problem(column.present, f"{said} holds dates; {use}")
+    elif kind in ("category", "text") and column.first_text is not None:
+        row, text = column.first_text
+        if wanted == "number" or (wanted is None and not rules.categories):
+            levels = "" if column.is_mixed or column.uncounted else f" ({len(column.values):,} different)"
+            remedy = plan.suggest_remedy(column.name)
+            if wanted is None and not column.is_mixed:
+                id_like = "id-like" in column.list_warnings()
+                first = f"--id {column.name} (ids=[{column.name!r}])" if id_like else option("categories", "columns")
+                remedy = f"use {first} or {option('exclude', column.name)}"
+            yield Problem(
+                others,
+                f"{said} holds text{levels} in {others:,} row(s), first {text[:60]!r} in row {row}; {remedy}",
+            )

@@ -1,0 +1,166 @@
+"""Thirty awkward files go through inspect, fit, predict and score, against a pipeline of scikit-learn by hand."""
+
+import json
+
+import awkward
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.metrics import r2_score
+
+import psfit
+from psfit.data import FileSource, TableSource
+
+GAMMA = 10.0
+CASES = awkward.good_cases()
+
+
+def design(case, frame, known):
+    """The features of a frame by hand, with medians and modes of the frame `known`."""
+    columns = {}
+    for name in case.features:
+        own = {"size, m2": "size"}.get(name, name)
+        values, seen = frame[own], known[own].dropna()
+        if own in ("size", "age"):
+            columns[name] = values.astype(float).fillna(seen.astype(float).median())
+        elif own == "new":
+            columns[name] = values.map(lambda one, seen=seen: seen.mode()[0] if pd.isna(one) else one).astype(float)
+        else:
+            filled = values.fillna(seen.mode()[0])
+            columns |= {f"{name}={level}": (filled == level).astype(float) for level in sorted(seen.unique())}
+        if case.indicator and known[own].isna().any():
+            columns[f"{name}:missing"] = values.isna().astype(float)
+    for name in case.dates:
+        when = frame[name].dt
+        columns |= {f"{name}:year": when.year}
+        columns |= {f"{name}:month={k}": when.month == k for k in range(1, 13)}
+        columns |= {f"{name}:weekday={k}": when.day_of_week + 1 == k for k in range(1, 8)}
+        columns |= {f"{name}:trend": (frame[name] - pd.Timestamp("1970-01-01")) / pd.Timedelta(days=1)}
+    return pd.DataFrame(columns).astype(float)
+
+
+def expected(case):
+    """The features by hand, and the predictions of a ridge: a limit that allows all features is no limit."""
+    frame = awkward.truth(case.gaps)
+    features = design(case, frame, frame)
+    ridge = Ridge(alpha=1 / (2 * GAMMA), solver="svd").fit(features, frame[awkward.TARGET])
+    return features, ridge.predict(features), frame[awkward.TARGET]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_file_gives_what_a_pipeline_by_hand_gives(case, call, tmp_path):
+    path, model = tmp_path / case.name, tmp_path / "model.psfit"
+    path.write_bytes(case.content)
+    features, predicted, y = expected(case)
+    code, out, _ = call("inspect", path, "--json")
+    facts = json.loads(out)
+    assert (code, facts["samples"], facts["target"]) == (0, awkward.ROWS, awkward.TARGET)
+    quick = [
+        "--gamma",
+        GAMMA,
+        "--kappa",
+        features.shape[1],
+        "--no-certify",
+        "--groups",
+        "none",
+        "--effort",
+        "low",
+        "--quiet",
+    ]
+    code, _, err = call("fit", path, *case.options, *quick, "--out", model)
+    assert code == 0, err
+    fitted = psfit.load(model)
+    assert fitted.feature_names_in_.tolist() == features.columns.tolist()
+    text = [pair for pair in zip(case.options, case.options[1:], strict=False) if pair[0] == "--csv"]
+    options = [word for pair in text for word in pair]
+    code, _, err = call("predict", model, path, *options, "--out", tmp_path / "new.csv")
+    assert code == 0, err
+    table = pd.read_csv(tmp_path / "new.csv")
+    np.testing.assert_allclose(table["prediction"], predicted, rtol=1e-6)
+    assert ("key" in table) == case.ids
+    code, out, _ = call("score", model, path, *options, "--json")
+    assert json.loads(out)["scores"]["R2"] == pytest.approx(r2_score(y, predicted), rel=1e-8)
+
+
+@pytest.mark.parametrize(("name", "content", "options", "said"), awkward.BAD, ids=lambda value: str(value)[:20])
+def test_what_cannot_be_used_is_refused_but_inspected(name, content, options, said, call, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(content)
+    code, out, err = call("fit", path, *options, "--kappa", 1, "--out", tmp_path / "model.psfit")
+    assert (code, out) == (1, "")
+    assert name in err or "has no value at all" in err
+    for part in said:
+        assert part in err
+    assert not (tmp_path / "model.psfit").exists()
+    assert call("inspect", path)[0] == 0
+
+
+RULES = {"categories": "columns", "dates": ["month", "trend"], "missing": "indicator", "ids": ["key"]}
+
+
+@pytest.mark.filterwarnings("ignore::psfit.ReadingWarning")
+def test_files_and_tables_of_all_kinds_are_read_alike(tmp_path):
+    """A model of a file predicts DataFrames, and a model of a DataFrame predicts files."""
+    frame = awkward.truth(gaps=True)
+    path = tmp_path / "german.csv"
+    path.write_text(awkward.text(frame, ";", ",", ".", "%d.%m.%Y"), encoding="cp1252")
+    frame.to_parquet(tmp_path / "table.parquet")
+    forms = {
+        "csv": path,
+        "parquet": tmp_path / "table.parquet",
+        "pandas": frame,
+        "polars": pl.from_pandas(frame),
+        "arrow": pa.Table.from_pandas(frame),
+        "other order": frame[frame.columns[::-1]].assign(more="text"),
+    }
+    sources = [FileSource(path, **RULES), TableSource(frame, target=awkward.TARGET, **RULES)]
+    models = [psfit.SparseLinearRegression(6, standardize=True, certify=False).fit(source) for source in sources]
+    models.append(psfit.SparseLinearRegression(6, standardize=True, certify=False))
+    models[2].fit(TableSource(forms["polars"].drop(awkward.TARGET), **RULES), forms["polars"][awkward.TARGET])
+    first = models[0].predict(frame)
+    assert np.ptp(first) > 1
+    for model in models:
+        assert model.feature_names_in_.tolist() == models[0].feature_names_in_.tolist()
+        for name, form in forms.items():
+            np.testing.assert_allclose(model.predict(form), first, rtol=1e-9, err_msg=name)
+    encoded = pd.DataFrame(0.0, index=range(3), columns=models[0].feature_names_in_)
+    np.testing.assert_allclose(models[0].predict(encoded), models[0].intercept_)
+
+
+def test_new_levels_are_refused_or_have_no_level():
+    frame = pd.DataFrame({"city": ["a", "b", "c"] * 4, "y": [1.0, 2.0, 6.0] * 4})
+    new = pd.DataFrame({"city": ["a", "z"]})
+    strict, loose = (
+        psfit.SparseLinearRegression(3, gamma=1e6, certify=False, groups=None).fit(
+            TableSource(frame, categories="columns", new_levels=rule)
+        )
+        for rule in ("refuse", "zero")
+    )
+    with pytest.raises(ValueError, match="the table: column 'city' holds the level 'z', which the fit did not see"):
+        strict.predict(new)
+    np.testing.assert_allclose(loose.predict(new), [1.0, loose.intercept_], rtol=1e-4)
+
+
+def test_folds_fill_with_what_their_own_training_samples_say():
+    """Scores equal those of scikit-learn's pipeline, whose imputer is fitted to the training folds only."""
+    from sklearn.impute import SimpleImputer
+    from sklearn.model_selection import KFold, cross_val_score
+    from sklearn.pipeline import make_pipeline
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.lognormal(size=(40, 3)), columns=list("abc"))
+    frame["y"] = frame.sum(axis=1) + rng.normal(size=40)
+    frame.iloc[rng.permutation(40)[:15], 0] = np.nan
+    frame.iloc[rng.permutation(40)[:9], 2] = np.nan
+    folds = KFold(4, shuffle=True, random_state=0)
+    model = psfit.SparseLinearRegressionCV([3], gammas=GAMMA, cv=folds, scoring="r2", certify=False)
+    model.fit(TableSource(frame, missing="fill"))
+    by_hand = make_pipeline(SimpleImputer(strategy="median"), Ridge(alpha=1 / (2 * GAMMA)))
+    scores = cross_val_score(by_hand, frame[["a", "b", "c"]], frame["y"], cv=folds, scoring="r2")
+    found = [model.cv_results_[f"split{k}_test_score"][0] for k in range(4)]
+    np.testing.assert_allclose(found, scores, rtol=1e-8)
+    leaking = SimpleImputer(strategy="median").fit_transform(frame[["a", "b", "c"]])
+    assert abs(cross_val_score(by_hand[-1:], leaking, frame["y"], cv=folds, scoring="r2") - scores).max() > 1e-6
