@@ -47,9 +47,10 @@ class Fit(Question):
     model: Callable[..., Any]
     kappa: int | float | None
     earlier: int | None = None
+    groups: str | None = "categories"
 
     def solve(self, place: Place) -> dict[str, Any]:
-        model = self.model(self.kappa, grid=place.grid(**self.grid), **self.options)
+        model = self.model(self.kappa, grid=place.grid(**self.grid), groups=self.groups, **self.options)
         given = self.given(place)
         if self.earlier is not None:
             model.set_params(kappa=self.earlier, warm_start=True).fit(**given)

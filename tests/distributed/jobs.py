@@ -127,7 +127,7 @@ def chosen(jobs: dict[str, Job | PathJob | SelectionJob], which: str) -> list[st
     The path of the squared loss searches with the default effort, too.
     """
     blocks = [name for name in jobs if name not in (*SPLIT, "squared, default effort") or name == "logistic"]
-    return {"all": list(jobs), "split": SPLIT, "blocks": blocks, "few": FEW}[which]
+    return {"all": list(jobs), "split": SPLIT, "blocks": blocks, "few": FEW, "plain": plain(jobs)}[which]
 
 
 def uneven_share(rows: int, ranks: int, rank: int) -> slice:

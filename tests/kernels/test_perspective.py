@@ -40,7 +40,7 @@ def test_the_ascent_with_few_items_reaches_the_bound_of_all(features):
     source = make_source(Squared(), samples=400, features=features, nonzeros=4, seed=1, correlation=0.9)
     inst = pose(Problem(Squared(), (4,), 10.0), source, GridSpec(device="cpu").build())
     limited = LimitedForm.of(inst)
-    bound = FormBound(limited.form, limited.form.curvature.extracted)
+    bound = FormBound(limited, limited.form.curvature.extracted)
     start = bound.at(torch.zeros(1, features, dtype=torch.float64), inst.domain)
     relaxation = QuadraticRelaxation(limited, bound.extracted)
     objective = 1.1 * bound.constant

@@ -324,15 +324,22 @@ def test_a_constraint_from_outside_is_kept_and_the_best_support_within_it_is_fou
     assert result.lower_bound <= best * (1 + 1e-9)
 
 
-def test_exact_mode_refuses_a_constraint_that_bounds_do_not_know():
+def test_exact_mode_proves_a_constraint_on_supports():
     example = module("one_of_each")
     rng = np.random.default_rng(0)
-    source = Source(
-        Dense(torch.tensor(rng.normal(size=(40, 6)))), torch.tensor(rng.normal(size=(40, 1))), torch.ones(40, 1)
-    )
+    A, b = rng.normal(size=(40, 6)), rng.normal(size=40)
+    source = Source(Dense(torch.tensor(A)), torch.tensor(b).unsqueeze(1), torch.ones(40, 1))
     problem = example.GroupedProblem(Squared(), (2,), groups=(0, 0, 1, 1, 2, 2))
-    with pytest.raises(ValueError, match="exact=True: branch and bound knows no restriction but kappa"):
-        psfit.solve(problem, source, BiCADMM(exact=True))
+    result = psfit.solve(problem, source, BiCADMM(exact=True))
+
+    def objective(pair):
+        X, y = A[:, pair] - A[:, pair].mean(axis=0), b - b.mean()
+        x = np.linalg.solve(2 * X.T @ X + np.eye(2), 2 * X.T @ y)
+        return np.square(X @ x - y).sum() + 0.5 * x @ x
+
+    pairs = [pair for pair in itertools.combinations(range(6), 2) if pair[0] // 2 != pair[1] // 2]
+    assert result.objective == pytest.approx(min(objective(list(pair)) for pair in pairs), rel=1e-9)
+    assert result.objective - result.lower_bound <= 1e-4 * result.objective
     domain = problem.domain(problem.items(6, 1), 2, torch.device("cpu"))
     assert not domain.counts_only
     assert domain.allows(torch.tensor([True, False, False, True, False, False]))

@@ -7,18 +7,22 @@ except ImportError:
 
 from psfit.dask.estimators import (
     DaskModel,
+    DaskSparseGammaRegression,
     DaskSparseLinearRegression,
     DaskSparseLogisticRegression,
     DaskSparsePoissonRegression,
     DaskSparseSoftmaxRegression,
     DaskSparseSVC,
+    DaskSparseTweedieRegression,
 )
 
 __all__ = [
     "DaskModel",
+    "DaskSparseGammaRegression",
     "DaskSparseLinearRegression",
     "DaskSparseLogisticRegression",
     "DaskSparsePoissonRegression",
     "DaskSparseSVC",
     "DaskSparseSoftmaxRegression",
+    "DaskSparseTweedieRegression",
 ]

@@ -13,11 +13,13 @@ from psfit.dask.fit import fit_on_dask
 from psfit.dask.partitions import is_collection, make_partitions
 from psfit.dask.predictions import predict_collection
 from psfit.estimators import (
+    SparseGammaRegression,
     SparseLinearRegression,
     SparseLogisticRegression,
     SparsePoissonRegression,
     SparseSoftmaxRegression,
     SparseSVC,
+    SparseTweedieRegression,
 )
 from psfit.estimators.batches import METHODS
 from psfit.estimators.docstrings import split
@@ -40,7 +42,15 @@ class DaskModel(SparseModel):
     # The estimator for data in memory.
     _plain: type[SparseModel]
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | int | None = None) -> "DaskModel":
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        target: str | int | None = None,
+        offset: Any = None,
+    ) -> "DaskModel":
         """Fit the model where the partitions are: each process that holds some becomes a node of the algorithm.
 
         Parameters
@@ -51,9 +61,11 @@ class DaskModel(SparseModel):
             Divided like X.
         sample_weight : as y, optional
             Weights of the samples' losses.
-        target : None
-            Only files have it, see the plain estimators.
+        target, offset : None
+            Not for dask collections; see the plain estimators.
         """
+        if offset is not None:
+            raise ValueError("offset is not taken for dask collections; fit the plain estimator to data in memory")
         if target is not None:
             raise ValueError(f"target={target!r} names a column of a file; pass y, divided like X")
         self._rules()["client"]("client", self.client)
@@ -122,3 +134,5 @@ DaskSparseLogisticRegression = _make_estimator(SparseLogisticRegression)
 DaskSparsePoissonRegression = _make_estimator(SparsePoissonRegression)
 DaskSparseSVC = _make_estimator(SparseSVC)
 DaskSparseSoftmaxRegression = _make_estimator(SparseSoftmaxRegression)
+DaskSparseGammaRegression = _make_estimator(SparseGammaRegression)
+DaskSparseTweedieRegression = _make_estimator(SparseTweedieRegression)

@@ -8,6 +8,8 @@ except ImportError:
 from psfit.spark.estimators import (
     SparkEstimator,
     SparkModel,
+    SparkSparseGammaRegression,
+    SparkSparseGammaRegressionModel,
     SparkSparseLinearRegression,
     SparkSparseLinearRegressionModel,
     SparkSparseLogisticRegression,
@@ -18,11 +20,15 @@ from psfit.spark.estimators import (
     SparkSparseSoftmaxRegressionModel,
     SparkSparseSVC,
     SparkSparseSVCModel,
+    SparkSparseTweedieRegression,
+    SparkSparseTweedieRegressionModel,
 )
 
 __all__ = [
     "SparkEstimator",
     "SparkModel",
+    "SparkSparseGammaRegression",
+    "SparkSparseGammaRegressionModel",
     "SparkSparseLinearRegression",
     "SparkSparseLinearRegressionModel",
     "SparkSparseLogisticRegression",
@@ -33,4 +39,6 @@ __all__ = [
     "SparkSparseSVCModel",
     "SparkSparseSoftmaxRegression",
     "SparkSparseSoftmaxRegressionModel",
+    "SparkSparseTweedieRegression",
+    "SparkSparseTweedieRegressionModel",
 ]

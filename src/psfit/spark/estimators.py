@@ -18,11 +18,13 @@ from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import DataFrame
 
 from psfit.estimators import (
+    SparseGammaRegression,
     SparseLinearRegression,
     SparseLogisticRegression,
     SparsePoissonRegression,
     SparseSoftmaxRegression,
     SparseSVC,
+    SparseTweedieRegression,
 )
 from psfit.estimators.docstrings import PARAMETERS, split
 from psfit.estimators.model import SparseModel
@@ -200,3 +202,5 @@ SparkSparseLogisticRegression, SparkSparseLogisticRegressionModel = _make_pair(S
 SparkSparsePoissonRegression, SparkSparsePoissonRegressionModel = _make_pair(SparsePoissonRegression)
 SparkSparseSVC, SparkSparseSVCModel = _make_pair(SparseSVC)
 SparkSparseSoftmaxRegression, SparkSparseSoftmaxRegressionModel = _make_pair(SparseSoftmaxRegression)
+SparkSparseGammaRegression, SparkSparseGammaRegressionModel = _make_pair(SparseGammaRegression)
+SparkSparseTweedieRegression, SparkSparseTweedieRegressionModel = _make_pair(SparseTweedieRegression)
