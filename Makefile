@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # A Python that has the exact peers of benchmarks/proof, which need older libraries.
 PEERS_PYTHON ?= $(BIN)/python
 
-.PHONY: demo test engines lint docs bench dist clean
+.PHONY: demo test test-long engines lint docs bench dist clean
 
 demo: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/torchrun --standalone --nproc-per-node 4 -m psfit demo --out demo-output
@@ -14,6 +14,10 @@ demo: $(READY)
 # A worker that is done takes tests from the others; each has one thread (tests/conftest.py).
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --durations 30
+
+# Tests that take long: examples of the engines, many clients.
+test-long: $(READY)
+	$(BIN)/python -m pytest -m long --durations 30
 
 # The engines and tools that PsFiT plugs into; `make test` leaves their tests out where they are not installed.
 engines: $(VENV)/.engines

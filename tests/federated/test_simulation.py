@@ -38,7 +38,7 @@ def divide(X, y, clients):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("secure", [True, False])
-@pytest.mark.parametrize("clients", [4, 16])
+@pytest.mark.parametrize("clients", [4, pytest.param(16, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", ["squared", "logistic", "softmax"])
 def test_a_federation_gives_the_pooled_answer(kind, clients, secure):
     X, y, name, classes = make_problem(kind, np.random.default_rng(3), clients, rows=320 // clients)

@@ -102,6 +102,7 @@ def test_a_killed_worker_ends_with_a_clear_error(storage, tmp_path):
         fit_on_ray(estimator, frames(JOBS["squared"].y), 2, label="y", run_config=storage)
 
 
+@pytest.mark.long
 def test_ray_that_is_shut_down_in_mid_fit_leaves_no_process(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", SHUT_DOWN, str(tmp_path)], capture_output=True, text=True, env=environment(), timeout=400
@@ -111,6 +112,7 @@ def test_ray_that_is_shut_down_in_mid_fit_leaves_no_process(tmp_path):
     wait_for_end([int(pid) for pid in line.split()[1:]])
 
 
+@pytest.mark.long
 def test_the_example_fits_a_dataset(tmp_path):
     done = run([sys.executable, str(HERE.parents[1] / "examples/ray_dataset.py"), str(tmp_path)])
     assert done.returncode == 0, done.stderr

@@ -218,6 +218,7 @@ def test_a_session_that_stops_in_mid_fit_leaves_no_process(spark, tmp_path):
     wait_for_end(processes)
 
 
+@pytest.mark.long
 def test_the_example_tunes_a_pipeline(tmp_path):
     program = [sys.executable, str(HERE.parents[1] / "examples/spark_pipeline.py"), str(tmp_path / "pipeline")]
     done = run(program)
