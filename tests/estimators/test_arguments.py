@@ -75,6 +75,7 @@ OF_CHOICES = COMMON | {
 OF_SOME = {
     "loss": NOT_WORDS,
     "huber_delta": NOT_POSITIVE,
+    "power": [*NOT_NUMBERS, None, 0, 0.99, 2.01, 3],
     "class_weight": ["even", 3, [1], {1: "a"}, {1: -1.0}, {1: float("nan")}, {1: None}, {1: [2]}, np.ones(2), True],
 }
 OF_SOLVER = {
@@ -161,7 +162,7 @@ def test_a_problem_names_its_settings():
 
 @pytest.mark.parametrize(("function", "rules"), [(sparse_path, OF_PATH), (stability_selection, OF_STABILITY)])
 def test_functions_name_their_arguments(function, rules):
-    data = {"X", "y", "sample_weight", "target"}
+    data = {"X", "y", "sample_weight", "target", "offset"}
     assert set(rules) == set(inspect.signature(function).parameters) - data
     for name, bad in cases(rules):
         require_named(name, bad, lambda name=name, bad=bad: function(X, Y, **{name: bad}))
