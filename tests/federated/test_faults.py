@@ -171,6 +171,16 @@ def test_clients_that_stay_away_end_the_run_by_name(problem):
         transport.close()
 
 
+def test_a_process_that_ends_by_itself_is_named_at_once(problem):
+    transport = PipeTransport(make_members(problem[0], SETTINGS))
+    try:
+        transport.processes["b"].kill()
+        with pytest.raises(RuntimeError, match=r"the process of client 'b' ended by itself with exit code -9"):
+            transport.receive(30.0)
+    finally:
+        transport.close()
+
+
 def test_clients_refuse_runs_that_they_do_not_trust(problem):
     from psfit.federated import Identity, Roster, Worker
 

@@ -38,7 +38,9 @@ class PipeTransport:
 
     def __init__(self, members: Mapping[str, Member]) -> None:
         self.members = dict(members)
+        # An empty reply tells that the process of a client has ended by itself.
         self.replies: queue.Queue[tuple[str, bytes]] = queue.Queue()
+        self._killed: set[str] = set()
         self.processes: dict[str, multiprocessing.process.BaseProcess] = {}
         self._pipes: dict[str, Connection] = {}
         PROCESSES.set_forkserver_preload(PRELOADED)
@@ -51,11 +53,13 @@ class PipeTransport:
         process = PROCESSES.Process(target=_serve_pipe, args=(there, self.members[name]), daemon=True)
         process.start()
         there.close()
+        self._killed.discard(name)
         self.processes[name], self._pipes[name] = process, here
         threading.Thread(target=self._read, args=(name, here), daemon=True).start()
 
     def kill(self, name: str) -> None:
         """Kill the process of a client at once."""
+        self._killed.add(name)
         self.processes[name].kill()
         self.processes[name].join()
 
@@ -76,6 +80,13 @@ class PipeTransport:
             name, data = self.replies.get(timeout=timeout)
         except queue.Empty:
             return None
+        if not data:
+            process = self.processes[name]
+            process.join(1.0)
+            raise RuntimeError(
+                f"the process of client {name!r} ended by itself with exit code {process.exitcode}; its own message is "
+                "above"
+            )
         return name, Message.unpack(data)
 
     def _read(self, name: str, pipe: Connection) -> None:
@@ -83,7 +94,8 @@ class PipeTransport:
             while True:
                 self.replies.put((name, pipe.recv_bytes()))
         except (EOFError, OSError):
-            return
+            if name not in self._killed and pipe is self._pipes.get(name):
+                self.replies.put((name, b""))
 
 
 def _serve_pipe(pipe: Connection, member: Member) -> None:
