@@ -1,6 +1,6 @@
 """A sparse regression on a Dask DataFrame from Parquet files; no process reads all of them.
 
-pip install 'psfit[dask]'
+pip install 'psfit-toolbox[dask]'
 python examples/dask_parquet.py
 python examples/dask_parquet.py tcp://scheduler:8786     # a cluster whose workers see the same folder
 """

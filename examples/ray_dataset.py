@@ -1,6 +1,6 @@
 """A sparse classifier on a Ray Dataset: two workers of Ray Train, predictions by Ray Data.
 
-pip install 'psfit[ray]'
+pip install 'psfit-toolbox[ray]'
 python examples/ray_dataset.py
 ray job submit -- python examples/ray_dataset.py         # on a cluster
 """

@@ -1,6 +1,6 @@
 """A pipeline of Spark in which CrossValidator chooses how many features a sparse classifier may use.
 
-pip install 'psfit[spark]'          # and Java 17 or newer
+pip install 'psfit-toolbox[spark]'          # and Java 17 or newer
 python examples/spark_pipeline.py
 spark-submit --master spark://...:7077 examples/spark_pipeline.py
 """

@@ -60,7 +60,7 @@ collect_ignore = [extra for extra in EXTRAS if is_missing(extra)]
 def pytest_terminal_summary(terminalreporter):
     for extra in collect_ignore:
         program = EXTRAS[extra][1]
-        needs = f"psfit[{extra}]" + (f" and {program}" if program else "")
+        needs = f"psfit-toolbox[{extra}]" + (f" and {program}" if program else "")
         terminalreporter.write_line(f"left out: tests/{extra}, which need {needs}")
 
 

@@ -1,9 +1,9 @@
-"""PsFiT on Dask: estimators for dask DataFrames, arrays and delayed partitions (``pip install 'psfit[dask]'``)."""
+"""PsFiT on Dask: estimators for dask DataFrames, arrays and delayed partitions (``pip install 'psfit-toolbox[dask]'``)."""
 
 try:
     import distributed  # noqa: F401
 except ImportError:
-    raise ImportError("psfit.dask needs dask.distributed: pip install 'psfit[dask]'") from None
+    raise ImportError("psfit.dask needs dask.distributed: pip install 'psfit-toolbox[dask]'") from None
 
 from psfit.dask.estimators import (
     DaskModel,

@@ -1,9 +1,9 @@
-"""An optimizer for pysindy: equations from data, with a limit on the terms of each (``pip install 'psfit[sindy]'``)."""
+"""An optimizer for pysindy: equations from data, with a limit on the terms of each (``pip install 'psfit-toolbox[sindy]'``)."""
 
 try:
     import pysindy  # noqa: F401
 except ImportError:
-    raise ImportError("psfit.sindy needs pysindy: pip install 'psfit[sindy]'") from None
+    raise ImportError("psfit.sindy needs pysindy: pip install 'psfit-toolbox[sindy]'") from None
 
 from psfit.sindy.optimizer import SparseEquations
 

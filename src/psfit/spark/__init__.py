@@ -1,9 +1,11 @@
-"""PsFiT on Spark: estimators and models of pyspark.ml, for its pipelines (``pip install 'psfit[spark]'``, and Java)."""
+"""PsFiT on Spark: estimators and models of pyspark.ml, for its pipelines (``pip install 'psfit-toolbox[spark]'``, and Java)."""
 
 try:
     import pyspark  # noqa: F401
 except ImportError:
-    raise ImportError("psfit.spark needs pyspark 4: pip install 'psfit[spark]' (Spark itself needs Java)") from None
+    raise ImportError(
+        "psfit.spark needs pyspark 4: pip install 'psfit-toolbox[spark]' (Spark itself needs Java)"
+    ) from None
 
 from psfit.spark.estimators import (
     SparkEstimator,
