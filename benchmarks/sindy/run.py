@@ -1,7 +1,7 @@
 """How often the true terms of known systems are found, and how long it takes, beside pysindy's own optimizers.
 
-``python benchmarks/sindy/run.py`` (``pip install 'psfit-toolbox[sindy]'``) makes trajectories of the Lorenz, Hopf and MHD
-systems, adds noise, and fits a library of all polynomials of degree 5 (56, 21 and 462 terms). Each method fits its
+``python benchmarks/sindy/run.py`` (``pip install 'psfit-toolbox[sindy]'``) makes trajectories of the Lorenz, Hopf and
+MHD systems, adds noise, and fits a library of all polynomials of degree 5 (56, 21 and 462 terms). Each method fits its
 whole range of limits or thresholds, and the one with the smallest AIC on a second trajectory is taken, for each
 equation by itself. The support accuracy is (found and true) / (found or true), over all equations. MIOSR needs Gurobi
 with a licence and is left out.

@@ -1,4 +1,7 @@
-"""PsFiT on Dask: estimators for dask DataFrames, arrays and delayed partitions (``pip install 'psfit-toolbox[dask]'``)."""
+"""PsFiT on Dask: estimators for dask DataFrames, arrays and delayed partitions.
+
+They need ``pip install 'psfit-toolbox[dask]'``.
+"""
 
 try:
     import distributed  # noqa: F401

@@ -1,4 +1,7 @@
-"""An optimizer for pysindy: equations from data, with a limit on the terms of each (``pip install 'psfit-toolbox[sindy]'``)."""
+"""An optimizer for pysindy: equations from data, with a limit on the terms of each.
+
+It needs ``pip install 'psfit-toolbox[sindy]'``.
+"""
 
 try:
     import pysindy  # noqa: F401

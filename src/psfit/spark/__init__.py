@@ -1,4 +1,7 @@
-"""PsFiT on Spark: estimators and models of pyspark.ml, for its pipelines (``pip install 'psfit-toolbox[spark]'``, and Java)."""
+"""PsFiT on Spark: estimators and models of pyspark.ml, for its pipelines.
+
+They need ``pip install 'psfit-toolbox[spark]'``, and Java.
+"""
 
 try:
     import pyspark  # noqa: F401
