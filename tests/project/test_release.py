@@ -107,7 +107,7 @@ def test_the_wheel_works_where_the_repository_is_not(built, tmp_path):
     # Without the environment on the path, the commands to try next name its Python.
     lines = [line for line in said.splitlines() if line.startswith("  fresh/bin/python -m psfit ")]
     assert len(lines) == 5
-    assert "442 samples" in _run(["bash", "-c", lines[0]], tmp_path)
+    assert "442 rows" in _run(["bash", "-c", lines[0]], tmp_path)
 
 
 def test_the_conda_recipe_needs_what_the_package_needs():

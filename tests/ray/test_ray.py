@@ -69,6 +69,7 @@ def frames(y, features=X):
     return ray.data.from_pandas([table[a:b] for a, b in CUTS])
 
 
+@pytest.mark.long
 def test_answers_and_predictions_are_those_of_torchrun(storage, tmp_path):
     answers = torchrun_answers(tmp_path)
     for name in NAMES:
@@ -96,6 +97,7 @@ def test_broken_blocks_and_unknown_columns_end_with_a_clear_error(storage):
         fit_on_ray(SparseLinearRegression(3), dataset, 2, label="y", features="x", run_config=storage)
 
 
+@pytest.mark.long
 def test_a_killed_worker_ends_with_a_clear_error(storage, tmp_path):
     estimator = SparseLinearRegression(3, solver=LONG, callback=die_at_work(tmp_path / "dead"))
     with pytest.raises(PeerLostError, match=r"rank \d was lost during the fit|lost contact with rank"):

@@ -5,6 +5,7 @@ Arguments: the folder of the clients. It ends when its standard input does.
 
 import gc
 import json
+import multiprocessing.process
 import os
 import runpy
 import selectors
@@ -94,6 +95,8 @@ class Server:
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(folder)
+        # Where multiprocessing believes that this program was started.
+        multiprocessing.process.ORIGINAL_DIR = folder
         return arguments if name == "python" else [str(Path(sys.executable).parent / name), *arguments]
 
     def _reap(self) -> None:

@@ -17,9 +17,6 @@ def make_partitions(X: Any, y: Any, sample_weight: Any) -> list[Delayed]:
     """One delayed `Partition` for each partition of X."""
     if y is None:
         raise ValueError("y must be passed: a dask collection divided like X")
-    others = [values for values in (y, sample_weight) if values is not None]
-    if _are_columns_of(X, others):
-        return _divide_together(X, others)
     X = _in_one_column_block(X)
     parts = [_divide(X, "X")]
     for name, values in (("y", y), ("sample_weight", sample_weight)):
@@ -30,23 +27,6 @@ def make_partitions(X: Any, y: Any, sample_weight: Any) -> list[Delayed]:
                 f"{name} has {len(parts[-1])} partitions where X has {len(parts[0])}; divide them alike (repartition)"
             )
     return [delayed(_pair, pure=False)(*each) for each in zip(*parts, strict=True)]
-
-
-def _are_columns_of(X: Any, others: list[Any]) -> bool:
-    """Whether X is a dask DataFrame and the others are Series with as many partitions as it has."""
-    series = all(hasattr(values, "to_frame") and hasattr(values, "npartitions") for values in others)
-    return series and hasattr(X, "assign") and all(values.npartitions == X.npartitions for values in others)
-
-
-def _divide_together(X: Any, others: list[Any]) -> list[Delayed]:
-    """Partitions of one table with all columns: dask may read X and y of the same files in different parts."""
-    names = [f"psfit column {number}" for number in range(len(others))]
-    whole = X.assign(**dict(zip(names, others, strict=True)))
-    return [delayed(_split, pure=False)(part, names) for part in _divide(whole, "X")]
-
-
-def _split(table: Any, names: list[str]) -> Partition:
-    return Partition(table.drop(columns=names), *(table[name] for name in names))
 
 
 def _pair(X: Any, y: Any, weight: Any = None) -> Partition:
@@ -67,7 +47,8 @@ def _divide(values: Any, name: str) -> list[Delayed]:
             f"{name} is a {type(values).__name__}; pass a dask DataFrame or array, or a list of delayed partitions (or "
             "fit the plain estimator to data in memory)"
         )
-    parts = values.to_delayed()
+    # Optimised by itself, a column of some files may be read in fewer parts than the table that it belongs to.
+    parts = values.to_delayed(optimize_graph=False)
     return list(parts.ravel() if hasattr(parts, "ravel") else parts)
 
 
