@@ -148,6 +148,7 @@ def test_a_killed_worker_ends_the_fit_and_the_next_one_works(client, tmp_path):
     assert again.objective_ == pytest.approx(SparseLinearRegression(3).fit(X, Y).objective_, rel=1e-9)
 
 
+@pytest.mark.long
 def test_a_cluster_that_closes_in_mid_fit_leaves_no_process(tmp_path):
     cluster = start_cluster()
     with Client(cluster) as client:

@@ -197,6 +197,7 @@ def test_a_killed_worker_ends_the_fit_and_the_next_one_works(spark, tmp_path):
     )
 
 
+@pytest.mark.long
 def test_a_session_that_stops_in_mid_fit_leaves_no_process(spark, tmp_path):
     estimator = SparkSparseLinearRegression("features", "squared", kappa=3, solver=LONG, grid=CPU)
     plain = estimator._make_plain().set_params(callback=work_slowly(tmp_path))
