@@ -63,7 +63,7 @@ def gallery(name: str, options: list[str], folder: Path) -> str:
     ("name", "options", "said"),
     [
         ("digits", ["--pictures", "300", "--kappas", "2", "6"], "6 pixels"),
-        ("diabetes_interactions", ["--splits", "1", "--most", "3"], "all patients, with certificates"),
+        ("diabetes_interactions", ["--splits", "2", "--most", "3"], "all patients, with certificates"),
         ("insurance_claims", ["--policies", "4000", "--most", "2"], "kappa 1: D^2 0.1"),
         ("stable_features", ["--resamples", "4"], "worst radius is most like worst perimeter"),
         ("diabetes_signs", ["--splits", "2", "--most", "4"], "bmi, bp, s1, s5; against theory: s1"),
