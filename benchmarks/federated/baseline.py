@@ -23,7 +23,7 @@ TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 LOCAL_STEPS = 5
 ROUNDS = 200
 # Learning rates, in units of one over a bound on the curvature; the best by the objective is reported.
-RATES = (0.3, 1.0, 3.0, 10.0, 30.0)
+RATES = (1.0, 3.0, 10.0, 30.0)
 
 Sites = dict[int, tuple[Any, np.ndarray]]
 

@@ -87,11 +87,6 @@ class Domain:
         """Whether supports are restricted only by a limit and by decided items. Bounds know no other rule."""
         return self.group is None and self.heredity is None
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether supports are restricted only by a limit, and coefficients by nothing."""
-        return self.counts_only and self.box is None and not self.decided
-
     def with_groups(self, group: Tensor, most: Tensor) -> "Domain":
         """The supports with at most ``most (groups,)`` items of each group; ``group (size,)`` is -1 for no group."""
         return replace(self, group=group, most=most)
