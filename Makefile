@@ -34,7 +34,7 @@ docs: $(READY)
 
 # The peers are installed on the first run; real data sets are added with --data (see the scripts).
 bench: $(READY)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	$(INSTALL) 'psfit-toolbox[bench]'
 	$(BIN)/python benchmarks/models/run.py --output benchmarks/results
 	$(BIN)/python benchmarks/quality/run.py --output benchmarks/results
 	$(BIN)/python benchmarks/peers/run.py --high --exact --output benchmarks/results
@@ -53,13 +53,17 @@ dist: $(READY)
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
 
+# Only the modules that are used are compiled, when they are imported first: most of these packages never are.
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
+
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) --editable '.[dev]'
 	touch $@
 
+# By its name PsFiT stays as it is installed; only what the extra needs is added.
 $(VENV)/.engines: $(READY)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[engines]'
+	$(INSTALL) 'psfit-toolbox[engines]'
 	touch $@
 
 clean:
