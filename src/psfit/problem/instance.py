@@ -26,8 +26,8 @@ class Instance:
     ----------
     source : Source
         This rank's samples; the matrix is standardised and ends with the intercept's constant column, if any.
-    ridge : Tensor (n, 1), float64
-        Weight of ``x_j^2 / 2`` in the objective; zero for the intercept.
+    unit_ridge : Tensor (n, 1), float64
+        Weight of ``x_j^2 / 2`` in the objective at a gamma of one; zero for the intercept.
     mean_target : float
         Weighted mean of the targets.
     watch : Watch
@@ -44,7 +44,7 @@ class Instance:
     grid: Grid
     source: Source
     items: Items
-    ridge: Tensor
+    unit_ridge: Tensor
     coordinates: Coordinates
     sizes: Sizes
     mean_target: float
@@ -53,6 +53,15 @@ class Instance:
     all_features: int = 0
     box: CoefficientBox | None = None
     extra: int = 0
+
+    @cached_property
+    def ridge(self) -> Tensor:
+        """Weight ``(n, 1)`` of ``x_j^2 / 2`` in the objective; zero for the intercept.
+
+        Without a ridge it is the smallest normal number: it is lost in every sum, but quotients by it are defined.
+        """
+        least = torch.finfo(torch.float64).tiny
+        return torch.where(self.unit_ridge > 0, (self.unit_ridge / self.problem.gamma).clamp(min=least), 0.0)
 
     @property
     def samples(self) -> int:
@@ -186,7 +195,7 @@ class Instance:
             self,
             source=Source(matrix, self.source.target, self.source.weight, self.source.bounds),
             items=self.items.restrict(features),
-            ridge=self.ridge[keep],
+            unit_ridge=self.unit_ridge[keep],
             coordinates=self.coordinates.restrict(features, keep),
             kept=features if self.kept is None else self.kept[features],
             all_features=self.all_features if self.kept is not None else self.items.features,
@@ -244,5 +253,4 @@ class Instance:
 
     def at_gamma(self, gamma: float) -> "Instance":
         """The same problems with another ridge; the data, and the forms made from them, are shared."""
-        ridge = self.ridge * (self.problem.gamma / gamma)
-        return replace(self, problem=replace(self.problem, gamma=gamma), ridge=ridge)
+        return replace(self, problem=replace(self.problem, gamma=gamma))
