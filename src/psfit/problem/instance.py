@@ -17,6 +17,9 @@ from psfit.problem.domain import Domain
 from psfit.problem.items import Items
 from psfit.problem.problem import Problem
 
+# The least ridge of a coordinate, as a share of the curvature of the loss in it.
+LEAST_RIDGE = 1e-12
+
 
 @dataclass(frozen=True)
 class Instance:
@@ -58,9 +61,12 @@ class Instance:
     def ridge(self) -> Tensor:
         """Weight ``(n, 1)`` of ``x_j^2 / 2`` in the objective; zero for the intercept.
 
-        Without a ridge it is the smallest normal number: it is lost in every sum, but quotients by it are defined.
+        However large gamma is, it is at least a tiny share of the curvature that the loss has in one coordinate. This
+        does not change the objective by more than rounding does. But without it, columns that depend on each other
+        would have coefficients that rounding alone decides, and no bound could be proved.
         """
-        least = torch.finfo(torch.float64).tiny
+        curvature = self.problem.loss.typical_curvature(self.mean_target, self.source.outputs)
+        least = LEAST_RIDGE * curvature * self.coordinates.column_norm**2
         return torch.where(self.unit_ridge > 0, (self.unit_ridge / self.problem.gamma).clamp(min=least), 0.0)
 
     @property
