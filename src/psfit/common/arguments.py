@@ -133,4 +133,3 @@ GAMMA = number(
     "a positive number of at least 2.3e-308 (infinity means no ridge)",
     lambda value: bool(np.finfo(float).tiny <= value),
 )
-GAMMAS = GAMMA | several("a sequence of such numbers", GAMMA)

@@ -1,4 +1,4 @@
-"""Settings of the solver as parameters of an estimator, ``solver__effort`` and so on, for scikit-learn's searches."""
+"""Settings of the solver as parameters of an estimator: ``effort`` and so on, and all of them as ``solver__effort``."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -7,6 +7,19 @@ from typing import Any
 from psfit.admm.bicadmm import BiCADMM
 
 PREFIX = "solver__"
+
+
+def make_solver(solver: BiCADMM | None, given: Mapping[str, Any]) -> BiCADMM:
+    """The solver of an estimator that also takes some settings itself; None means that a setting is not given."""
+    own = {name: value for name, value in given.items() if value is not None}
+    if solver is None:
+        return BiCADMM(**own)
+    for name, value in own.items():
+        raise ValueError(
+            f"{name}={value!r} and solver= are both given; leave {name} out, or say it to the solver: "
+            f"BiCADMM({name}={value!r}, ...)"
+        )
+    return solver
 
 
 def solver_settings(solver: BiCADMM | None) -> dict[str, Any]:

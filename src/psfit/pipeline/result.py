@@ -67,6 +67,8 @@ class Result:
         The constraints on the coefficients besides kappa, in words.
     counted : str
         What kappa counts, where constraints change that.
+    gamma, standardize : float, bool
+        The inverse weight of the ridge, and whether it applies to columns divided by their standard deviations.
     """
 
     coef: np.ndarray
@@ -94,6 +96,8 @@ class Result:
     starts: tuple[Contribution, ...] = field(repr=False, default=())
     constraints: tuple[str, ...] = ()
     counted: str = ""
+    gamma: float = 1.0
+    standardize: bool = False
 
     @property
     def objective(self) -> float:

@@ -41,6 +41,8 @@ class Instance:
         Bounds on the coefficients of all outputs.
     extra : int
         How many items are in every support without being counted by the user's limit; the limits here count all items.
+    seed : int
+        Of the random numbers of searches.
     """
 
     problem: Problem
@@ -56,6 +58,7 @@ class Instance:
     all_features: int = 0
     box: CoefficientBox | None = None
     extra: int = 0
+    seed: int = 0
 
     @cached_property
     def ridge(self) -> Tensor:
