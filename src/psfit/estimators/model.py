@@ -56,8 +56,8 @@ class SparseModel(Constrained, BaseEstimator):
     sparsity : {"element", "feature"}, default="element"
         With several outputs: whether kappa limits entries (of each target, or over all classes) or whole rows.
     effort : {"low", "medium", "high"} or None, default=None
-        How long to search for the features: see `BiCADMM`, like the next five. None means what `solver` says; each of
-        the six can be given here or there, not in both places.
+        How long to search for the features, see `BiCADMM`. None means what `solver` says; this holds for the next five,
+        too. A setting that `solver` has changed cannot be given here as well.
     tol : float or None, default=None
         Relative tolerance of the iteration.
     max_iter : int or None, default=None
@@ -117,6 +117,7 @@ class SparseModel(Constrained, BaseEstimator):
             add_parameters(cls.__init__)
         gather(cls)
 
+    @add_parameters
     def __init__(self, kappa: int | float | None = None, **shared: Unpack[ModelArguments]) -> None:
         self.kappa = kappa
         self._store(complete_arguments(shared, ModelArguments, type(self).__name__))
