@@ -16,6 +16,7 @@ from psfit.estimators.results import Selection
 from psfit.estimators.settings import AUTO, GAMMAS, Settings, read_gammas
 from psfit.estimators.shared_arguments import SelectionArguments, complete_arguments
 from psfit.estimators.warning import warn
+from psfit.problem.automatic_gamma import spread_gammas
 
 
 def _is_splitter(cv: Any) -> bool:
@@ -33,10 +34,6 @@ RULES: dict[str, Rule] = {
 }
 
 
-# The automatic gammas as multiples of that of the plain estimators.
-FACTORS = (1.0, 0.1, 0.01)
-
-
 class SelectingModel(SparseModel):
     """A model that chooses its limit kappa itself, and gamma.
 
@@ -45,8 +42,9 @@ class SelectingModel(SparseModel):
     kappas : iterable of int or None, default=None
         The limits to choose from; None means 1, 2, ... up to the number of features, 50 at most.
     gammas : float, sequence of float or "auto", default="auto"
-        Inverse weights of the ridge to choose from. "auto" are the automatic gamma of the plain estimators and smaller
-        ones, for columns divided by their standard deviations; without folds it is that gamma alone.
+        Inverse weights of the ridge to choose from. "auto" are three, for columns divided by their standard deviations:
+        ridges of 0.1 %, 1 % and 10 % of the curvature of the loss. Of those that are equally good, up to a tenth of a
+        standard error, the smallest gamma is chosen. Without folds it is the automatic gamma of the plain estimators.
     criterion : {"cv", "aic", "bic", "ebic", "gic"}, default="cv"
         Cross-validation, or an information criterion on one path over all samples (for losses that are likelihoods).
     cv : int, splitter, iterable or None, default=None
@@ -116,8 +114,7 @@ class SelectingModel(SparseModel):
             raise ValueError(f"one_standard_error needs folds; criterion={self.criterion!r} has no standard errors")
         given = read_gammas(self.gammas)
         posed = self._pose(Given(X, y, sample_weight, target, offset))
-        factors = FACTORS if self.criterion == "cv" else FACTORS[:1]
-        gammas = [posed.problem.gamma * factor for factor in factors] if given is None else given
+        gammas = self._list_gammas(posed) if given is None else given
         kappas = posed.read_limits(self.kappas)
         posed.grid.require_same(
             criterion=self.criterion,
@@ -148,10 +145,16 @@ class SelectingModel(SparseModel):
         gammas = read_gammas(self.gammas)
         return replace(super()._settings(parameters), gamma=AUTO if gammas is None else gammas[0])
 
+    def _list_gammas(self, posed: Posed) -> list[float]:
+        """The automatic gammas: several for folds, one for a criterion, which does not see the ridge."""
+        gamma = posed.problem.gamma
+        return spread_gammas(posed.problem.loss, gamma) if self.criterion == "cv" else [gamma]
+
     def _choose(self, posed: Posed, kappas: Sequence[int], gammas: Sequence[float], groups: Any) -> Choice:
         """Try all limits and gammas."""
         # Models that were cut short cannot be compared.
-        candidates = Candidates(kappas, gammas, replace(self._make_solver(), interruptible=False))
+        careful = read_gammas(self.gammas) is None
+        candidates = Candidates(kappas, gammas, replace(self._make_solver(), interruptible=False), careful)
         with show_progress(self.verbose, posed.grid, self.callback) as report:
             if self.criterion != "cv":
                 return choose_by_criterion(posed, candidates, self.criterion, report)

@@ -19,6 +19,8 @@ SHARE = 1e-3
 OTHER_SHARE = 1e-4
 # The curvature is at least this share of the loss's typical curvature, and at most all of it.
 LEAST_CURVATURE = 1e-6
+# The shares that cross-validation tries.
+SHARES = (1e-3, 1e-2, 1e-1)
 # Fewer digits than rounding can change, so that the number does not depend on how samples are divided.
 DIGITS = 6
 
@@ -35,7 +37,19 @@ def automatic_gamma(loss: Loss, source: Source, fit_intercept: bool, grid: Grid)
     curvature = (weight * loss.broad_curvature(eta.expand_as(target), source.target)).sum(dim=0)
     mean = float((grid.nodes.total(curvature) / total).mean())
     typical = loss.typical_curvature(float((means[0] / total).mean()), target.shape[1])
-    share = SHARE if loss.quadratic else OTHER_SHARE
-    gamma = 1 / (share * min(max(mean, LEAST_CURVATURE * typical), typical) * float(total))
+    gamma = 1 / (_share_of(loss) * min(max(mean, LEAST_CURVATURE * typical), typical) * float(total))
     (agreed,) = grid.agree(torch.tensor([gamma], dtype=torch.float64))
-    return float(f"{float(agreed):.{DIGITS}g}")
+    return _round(float(agreed))
+
+
+def spread_gammas(loss: Loss, gamma: float) -> list[float]:
+    """The gammas that cross-validation tries, from the automatic one."""
+    return [_round(gamma * _share_of(loss) / share) for share in SHARES]
+
+
+def _share_of(loss: Loss) -> float:
+    return SHARE if loss.quadratic else OTHER_SHARE
+
+
+def _round(gamma: float) -> float:
+    return float(f"{gamma:.{DIGITS}g}")
