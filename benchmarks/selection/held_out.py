@@ -3,8 +3,8 @@
 ``python benchmarks/selection/held_out.py`` uses the data sets that come with scikit-learn; with ``--data FOLDER`` also
 those of the documentation that are found there as ``.npz`` files (arrays ``X`` and ``y``). Every method gets the same
 random splits, three quarters of the samples to fit and the rest to score: R^2 for numbers, the accuracy for classes.
-All methods choose their own settings on the samples to fit. The peers get standardised columns; PsFiT gets the columns
-as they are. Rows are merged into the table that exists, so parts can be made one after the other.
+All methods choose their own settings on the samples to fit. The models of scikit-learn get standardised columns, PsFiT
+and abess get them as they are. Rows are merged into the table that exists, so parts can be made one after the other.
 """
 
 import argparse
@@ -158,7 +158,7 @@ def _write_rows(file: Path, rows: dict[tuple[str, int, str], dict[str, Any]]) ->
 
 def make_page(rows: list[dict[str, Any]]) -> str:
     """The table of means over the splits."""
-    lines = ["# Held-out scores of default settings", "", __doc__.split("\n\n", 2)[2].strip(), ""]
+    lines = ["# Held-out scores of default settings", "", __doc__.split("\n\n", 1)[1].strip(), ""]
     lines += ["| data | method | score | features | splits | CPU s |", "|---|---|---:|---:|---:|---:|"]
     verdicts = []
     names = sorted({row["set"] for row in rows}, key=lambda name: (name not in TABLE, [*TABLE, name].index(name)))
