@@ -23,8 +23,8 @@ def fit(
     gamma: Annotated[
         str,
         typer.Option(
-            help="Inverse weight of the ridge, like C in scikit-learn: a number, inf for no ridge, or auto, which hardly "
-            "shrinks and does not depend on the units of columns."
+            help="Inverse weight of the ridge, like C in scikit-learn: a number, inf for no ridge, or auto, which "
+            "hardly shrinks and does not depend on the units of columns."
         ),
     ] = "auto",
     standardize: options.Standardize = False,

@@ -43,8 +43,8 @@ def path(
     gammas: Annotated[
         str,
         typer.Option(
-            help="Inverse weights of the ridge, separated by commas; or auto: one that hardly shrinks, with --cv three to "
-            "choose from, for columns divided by their standard deviations."
+            help="Inverse weights of the ridge, separated by commas; or auto: one that hardly shrinks, with --cv three "
+            "to choose from, for columns divided by their standard deviations."
         ),
     ] = "auto",
     standardize: options.Standardize = False,

@@ -2,8 +2,8 @@
 
 In such a column a loss of mean second derivative h has the curvature ``W h``, W the total weight of the samples. The
 ridge is a small share of it, so it has the same effect for any number of samples, any units and any loss. It costs
-little: a share s raises the squared loss on a support by about ``s^2`` of what the features explain. But it is far above
-rounding, so that nearly equal columns have moderate coefficients, and bounds can use it.
+little: a share s raises the squared loss on a support by about ``s^2`` of what the features explain. But it is far
+above rounding, so that nearly equal columns have moderate coefficients, and bounds can use it.
 """
 
 import torch
