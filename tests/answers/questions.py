@@ -50,7 +50,8 @@ class Fit(Question):
     groups: str | None = "categories"
 
     def solve(self, place: Place) -> dict[str, Any]:
-        model = self.model(self.kappa, grid=place.grid(**self.grid), groups=self.groups, **self.options)
+        options = {"gamma": 1.0} | self.options
+        model = self.model(self.kappa, grid=place.grid(**self.grid), groups=self.groups, **options)
         given = self.given(place)
         if self.earlier is not None:
             model.set_params(kappa=self.earlier, warm_start=True).fit(**given)
@@ -66,7 +67,7 @@ class Choice(Question):
     kappas: tuple[int, ...]
 
     def solve(self, place: Place) -> dict[str, Any]:
-        model = self.model(self.kappas, grid=place.grid(**self.grid), **self.options)
+        model = self.model(self.kappas, grid=place.grid(**self.grid), **{"gammas": 1.0} | self.options)
         return outcome.of_choice(model.fit(**self.given(place)))
 
 
@@ -78,7 +79,8 @@ class Along(Question):
 
     def solve(self, place: Place) -> dict[str, Any]:
         given = self.given(place)
-        path = psfit.sparse_path(kappas=self.kappas, grid=place.grid(**self.grid), **given, **self.options)
+        options = {"gammas": 1.0} | self.options
+        path = psfit.sparse_path(kappas=self.kappas, grid=place.grid(**self.grid), **given, **options)
         return outcome.of_path(path)
 
 
@@ -95,7 +97,7 @@ class Halves(Question):
             random_state=0,
             grid=place.grid(**self.grid),
             **self.given(place),
-            **self.options,
+            **{"gamma": 1.0} | self.options,
         )
         return outcome.of_stability(chosen)
 

@@ -17,8 +17,9 @@ PLAIN = [name for name in MODELS if not name.endswith("CV")]
 CHOOSING = [name for name in MODELS if name.endswith("CV")]
 
 NOT_NUMBERS = ["a", "1", [2], (2,), {}, np.ones(2), np.array(1.0), 1j, float("nan"), True, np.bool_(True), b"1"]
-NOT_POSITIVE = [*NOT_NUMBERS, None, 0, -1.0, float("inf"), 10**400, np.longdouble("1e4000")]
-NOT_RIDGES = [*NOT_POSITIVE, 1e-320, 5e-324]
+NOT_ABOVE_ZERO = [*NOT_NUMBERS, None, 0, -1.0, 10**400]
+NOT_POSITIVE = [*NOT_ABOVE_ZERO, float("inf"), np.longdouble("1e4000")]
+NOT_RIDGES = [*NOT_ABOVE_ZERO, 1e-320, 5e-324, float("-inf")]
 # Sequences are allowed where several may be given.
 SINGLE_RIDGES = [value for value in NOT_RIDGES if not isinstance(value, (list, tuple)) and np.ndim(value) == 0]
 NOT_COUNTS = [*NOT_NUMBERS, 0, -3, 1.5, float("inf")]
@@ -52,6 +53,14 @@ OF_CONSTRAINTS = {
     "heredity": ["firm", 3, True, ["strong"]],
     "parents": [3, "a", ["a"], {"a": []}, {"a": 1.5}, {1.5: "a"}, {"a": None}],
 }
+OF_BOTH = {
+    "effort": [word for word in NOT_WORDS if word is not None],
+    "tol": [value for value in [*NOT_POSITIVE, 1, 2.0] if value is not None],
+    "max_iter": [*NOT_COUNTS, "9", 9.0],
+    "time_limit": [*NOT_NUMBERS, 0, -1.0],
+    "n_jobs": [*NOT_COUNTS, -2, "2"],
+    "random_state": [*NOT_NUMBERS, -1, 0.5],
+}
 COMMON = {
     **OF_CONSTRAINTS,
     "fit_intercept": NOT_TRUTHS,
@@ -63,15 +72,33 @@ COMMON = {
     "verbose": [None, "1", [1], -1, 1.0, np.ones(1)],
     "callback": NOT_OBJECTS,
 }
-OF_MODELS = COMMON | {"kappa": [*NOT_COUNTS, 4.5, 9, 10**400], "gamma": NOT_RIDGES, "warm_start": NOT_TRUTHS}
-OF_CHOICES = COMMON | {
-    "kappas": ["12", 3, [], [0], [1.5], [True], ["1"], [None], [[1]], np.ones((2, 2)), [np.inf], [np.nan], [10**400]],
-    "gammas": [*SINGLE_RIDGES, [], ["1"], [1.0, -1.0], [[1.0]], np.ones((2, 2))],
-    "criterion": NOT_WORDS,
-    "cv": ["a", 1, 0, -2, 2.5, True, "5"],
-    "scoring": [3, ["accuracy"], ("accuracy",), {"accuracy"}, True, 1.0],
-    "one_standard_error": NOT_TRUTHS,
-}
+OF_MODELS = COMMON | OF_BOTH | {"kappa": [*NOT_COUNTS, 4.5, 9, 10**400], "gamma": NOT_RIDGES, "warm_start": NOT_TRUTHS}
+OF_CHOICES = (
+    COMMON
+    | OF_BOTH
+    | {
+        "kappas": [
+            "12",
+            3,
+            [],
+            [0],
+            [1.5],
+            [True],
+            ["1"],
+            [None],
+            [[1]],
+            np.ones((2, 2)),
+            [np.inf],
+            [np.nan],
+            [10**400],
+        ],
+        "gammas": [*SINGLE_RIDGES, [], ["1"], [1.0, -1.0], [[1.0]], np.ones((2, 2))],
+        "criterion": NOT_WORDS,
+        "cv": ["a", 1, 0, -2, 2.5, True, "5"],
+        "scoring": [3, ["accuracy"], ("accuracy",), {"accuracy"}, True, 1.0],
+        "one_standard_error": NOT_TRUTHS,
+    }
+)
 OF_SOME = {
     "loss": NOT_WORDS,
     "huber_delta": NOT_POSITIVE,
@@ -93,6 +120,8 @@ OF_SOLVER = {
     "precision": NOT_WORDS,
     "record_objective": NOT_TRUTHS,
     "interruptible": NOT_TRUTHS,
+    "n_jobs": OF_BOTH["n_jobs"],
+    "random_state": OF_BOTH["random_state"],
 }
 OF_GRID = {
     "nodes": NOT_COUNTS,
@@ -107,7 +136,7 @@ OF_STABILITY = {name: bad for name, bad in OF_PATH.items() if name not in ("cert
     "gamma": NOT_RIDGES,
     "resamples": [*NOT_COUNTS, None, 3, 1],
     "threshold": [*NOT_NUMBERS, None, 0.5, 1.1],
-    "random_state": [*NOT_NUMBERS, -1, 0.5],
+    "random_state": OF_BOTH["random_state"],
 }
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from psfit.admm.local import BY_NAME, LocalSolver
-from psfit.common.arguments import BOOLEAN, NONE, POSITIVE, Rule, check, instance, integer, number, one_of
+from psfit.common.arguments import BOOLEAN, NONE, POSITIVE, Rule, check, instance, integer, number, one_of, satisfying
 
 Penalty = float | Literal["auto"]
 
@@ -30,6 +30,8 @@ RULES: dict[str, Rule] = {
     "precision": one_of("auto", "highest"),
     "record_objective": BOOLEAN,
     "interruptible": BOOLEAN,
+    "n_jobs": integer(1) | satisfying("-1", lambda value: value == -1 and not isinstance(value, float)) | NONE,
+    "random_state": integer(0) | NONE,
 }
 
 
@@ -75,6 +77,10 @@ class Settings:
     interruptible : bool, default=False
         Whether Ctrl-C and SIGTERM end the fit with the best answer so far; its status says so. Otherwise they end the
         program, as usual. A second Ctrl-C always ends the program.
+    n_jobs : int or None, default=None
+        Most threads of a fit on a CPU; -1 means all cores, None as many as torch uses. Ranks may differ.
+    random_state : int or None, default=None
+        Seed of the random numbers of searches; None means 0, so that the same call has the same answer.
     """
 
     rho_c: Penalty = "auto"
@@ -93,6 +99,8 @@ class Settings:
     precision: Literal["auto", "highest"] = "auto"
     record_objective: bool = False
     interruptible: bool = False
+    n_jobs: int | None = None
+    random_state: int | None = None
 
     def __post_init__(self) -> None:
         for name, value in check(self, RULES).items():

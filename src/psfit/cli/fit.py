@@ -8,7 +8,7 @@ import typer
 import psfit
 from psfit.cli import constraints, options
 from psfit.cli.output import Printer, coefficient_lines, exit_if_stopped, file_facts, model_facts
-from psfit.cli.parsing import file_source, parse_kappa, table_rules
+from psfit.cli.parsing import file_source, parse_gamma, parse_kappa, table_rules
 from psfit.cli.report import write_report
 from psfit.common.output_files import require_writable
 
@@ -21,8 +21,12 @@ def fit(
         typer.Option(help="Most nonzero coefficients, or their share below 1; a tenth of the features if not given."),
     ] = None,
     gamma: Annotated[
-        float, typer.Option(help="Inverse weight of the ridge, like C in scikit-learn; large means little shrinkage.")
-    ] = 1.0,
+        str,
+        typer.Option(
+            help="Inverse weight of the ridge, like C in scikit-learn: a number, inf for no ridge, or auto, which "
+            "hardly shrinks and does not depend on the units of columns."
+        ),
+    ] = "auto",
     standardize: options.Standardize = False,
     intercept: options.Intercept = True,
     sparsity: options.SparsityOption = options.Sparsity.element,  # type: ignore[attr-defined]
@@ -109,7 +113,7 @@ def fit(
         )
         estimator = make_estimator(loss.value).set_params(
             kappa=parse_kappa(kappa),
-            gamma=gamma,
+            gamma=parse_gamma(gamma),
             fit_intercept=intercept,
             standardize=standardize,
             sparsity=sparsity.value,

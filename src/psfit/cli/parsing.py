@@ -107,6 +107,16 @@ def parse_kappa(kappa: str | None) -> int | float | None:
         raise ValueError(f"--kappa: {kappa!r} is neither a count nor a share between 0 and 1") from None
 
 
+def parse_gamma(gamma: str) -> float | str:
+    """A number, also "inf", or "auto"."""
+    if gamma == "auto":
+        return gamma
+    try:
+        return float(gamma)
+    except ValueError:
+        raise ValueError(f"--gamma: {gamma!r} is neither a number, nor inf (no ridge), nor auto") from None
+
+
 def parse_limits(kappas: str | None) -> list[int] | None:
     """Read numbers and ranges such as ``1:50`` or ``10:200:10`` (last one included), separated by commas."""
     if kappas is None:
@@ -129,9 +139,11 @@ def parse_limits(kappas: str | None) -> list[int] | None:
     return found
 
 
-def parse_numbers(option: str, text: str) -> list[float]:
-    """Read numbers separated by commas."""
+def parse_gammas(text: str) -> list[float] | str:
+    """Read numbers separated by commas, or "auto"."""
+    if text == "auto":
+        return text
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise ValueError(f"{option}: {text!r} must be numbers separated by commas") from None
+        raise ValueError(f"--gammas: {text!r} must be numbers separated by commas, or auto") from None

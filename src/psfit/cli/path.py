@@ -19,7 +19,7 @@ from psfit.cli.output import (
     require_picture,
     save_picture,
 )
-from psfit.cli.parsing import file_source, parse_limits, parse_numbers, table_rules
+from psfit.cli.parsing import file_source, parse_gammas, parse_limits, table_rules
 from psfit.cli.report import write_report
 from psfit.common.output_files import require_writable, write_lines
 from psfit.common.progress import Progress
@@ -40,7 +40,13 @@ def path(
         str | None,
         typer.Option(help="Limits: numbers and ranges such as 1:50 or 10:200:10; 1 to 50 if not given."),
     ] = None,
-    gammas: Annotated[str, typer.Option(help="Inverse weights of the ridge, separated by commas.")] = "1",
+    gammas: Annotated[
+        str,
+        typer.Option(
+            help="Inverse weights of the ridge, separated by commas; or auto: one that hardly shrinks, with --cv three "
+            "to choose from, for columns divided by their standard deviations."
+        ),
+    ] = "auto",
     standardize: options.Standardize = False,
     intercept: options.Intercept = True,
     sparsity: options.SparsityOption = options.Sparsity.element,  # type: ignore[attr-defined]
@@ -131,7 +137,7 @@ def path(
         constrained = constraints.read_constraints(
             include, exclude_features, count_included, lower, upper, positive, groups, kappa_counts, at_most, heredity
         )
-        tried = {"kappas": parse_limits(kappas), "gammas": parse_numbers("--gammas", gammas)}
+        tried = {"kappas": parse_limits(kappas), "gammas": parse_gammas(gammas)}
         shared = {
             "fit_intercept": intercept,
             "standardize": standardize,

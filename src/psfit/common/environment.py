@@ -17,7 +17,7 @@ def environment() -> dict[str, str]:
     """Name and value of each fact, as text."""
     return {
         "machine": _processor(),
-        "cores": str(_cores()),
+        "cores": str(count_cores()),
         "threads": str(torch.get_num_threads()),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "python": platform.python_version(),
@@ -26,7 +26,7 @@ def environment() -> dict[str, str]:
     }
 
 
-def _cores() -> int:
+def count_cores() -> int:
     """The cores that this process may use; macOS does not tell, so there it is all cores."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

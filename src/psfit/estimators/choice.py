@@ -23,8 +23,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The limits and gammas to choose from, and the solver for them."""
+    """The limits and gammas to choose from, the solver for them, and whether nearly equal gammas count as equal."""
 
     kappas: Sequence[int]
     gammas: Sequence[float]
     solver: BiCADMM
+    careful: bool = False

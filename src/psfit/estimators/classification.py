@@ -5,15 +5,11 @@ from typing import Any, Unpack
 import numpy as np
 from sklearn.base import ClassifierMixin
 
-from psfit.admm.bicadmm import BiCADMM
-from psfit.comm import Grid, GridSpec
 from psfit.common.arguments import NONE, Rule, number, one_of, satisfying
-from psfit.common.progress import Callback
-from psfit.estimators.constraints import ConstraintArguments
 from psfit.estimators.model import SparseModel
 from psfit.estimators.reading import as_array
 from psfit.estimators.registry import losses_of
-from psfit.problem import Sparsity
+from psfit.estimators.shared_arguments import ModelArguments
 
 FACTOR = number("a number that is not negative", lambda value: 0 <= value < np.inf)
 CLASS_WEIGHT = satisfying(
@@ -35,33 +31,10 @@ class Classifier(ClassifierMixin, SparseModel):
         self,
         kappa: int | float | None = None,
         *,
-        gamma: float = 1.0,
-        fit_intercept: bool = True,
-        standardize: bool = False,
         class_weight: dict[Any, float] | str | None = None,
-        sparsity: Sparsity = "element",
-        solver: BiCADMM | None = None,
-        grid: GridSpec | Grid | None = None,
-        certify: bool = True,
-        warm_start: bool = False,
-        verbose: int = 0,
-        callback: Callback | None = None,
-        **constraints: Unpack[ConstraintArguments],
+        **shared: Unpack[ModelArguments],
     ) -> None:
-        super().__init__(
-            kappa,
-            gamma=gamma,
-            fit_intercept=fit_intercept,
-            standardize=standardize,
-            sparsity=sparsity,
-            solver=solver,
-            grid=grid,
-            certify=certify,
-            warm_start=warm_start,
-            verbose=verbose,
-            callback=callback,
-            **constraints,
-        )
+        super().__init__(kappa, **shared)
         self.class_weight = class_weight
 
     @classmethod
@@ -149,35 +122,11 @@ class SparseSVC(Classifier):
         self,
         kappa: int | float | None = None,
         *,
-        gamma: float = 1.0,
-        fit_intercept: bool = True,
-        standardize: bool = False,
         loss: str = "squared_hinge",
         class_weight: dict[Any, float] | str | None = None,
-        sparsity: Sparsity = "element",
-        solver: BiCADMM | None = None,
-        grid: GridSpec | Grid | None = None,
-        certify: bool = True,
-        warm_start: bool = False,
-        verbose: int = 0,
-        callback: Callback | None = None,
-        **constraints: Unpack[ConstraintArguments],
+        **shared: Unpack[ModelArguments],
     ) -> None:
-        super().__init__(
-            kappa,
-            gamma=gamma,
-            fit_intercept=fit_intercept,
-            standardize=standardize,
-            class_weight=class_weight,
-            sparsity=sparsity,
-            solver=solver,
-            grid=grid,
-            certify=certify,
-            warm_start=warm_start,
-            verbose=verbose,
-            callback=callback,
-            **constraints,
-        )
+        super().__init__(kappa, class_weight=class_weight, **shared)
         self.loss = loss
 
     @classmethod

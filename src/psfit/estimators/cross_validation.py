@@ -88,7 +88,8 @@ def _select(candidates: Candidates, scores: np.ndarray, label: str, one_standard
     spread = scores.std(axis=0, ddof=1) if splits > 1 else np.zeros(scores.shape[1])
     errors = (spread / np.sqrt(splits)).reshape(shape)
     mean = scores.mean(axis=0).reshape(shape)
-    return Selection.of(candidates.kappas, candidates.gammas, mean, errors, label, one_standard_error)
+    tried = candidates.kappas, candidates.gammas
+    return Selection.of(*tried, mean, errors, label, one_standard_error, candidates.careful)
 
 
 def name_of(setting: Any) -> str:

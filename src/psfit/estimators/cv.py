@@ -1,13 +1,9 @@
 """The models that choose their limit by cross-validation or an information criterion."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Unpack
 
-from psfit.admm.bicadmm import BiCADMM
-from psfit.comm import Grid, GridSpec
-from psfit.common.progress import Callback
 from psfit.estimators.classification import SparseLogisticRegression, SparseSoftmaxRegression, SparseSVC
-from psfit.estimators.constraints import ConstraintArguments
 from psfit.estimators.regression import (
     SparseGammaRegression,
     SparseLinearRegression,
@@ -15,7 +11,7 @@ from psfit.estimators.regression import (
     SparseTweedieRegression,
 )
 from psfit.estimators.selecting import SelectingModel
-from psfit.problem import Sparsity
+from psfit.estimators.shared_arguments import SelectionArguments
 
 
 class SparseLinearRegressionCV(SelectingModel, SparseLinearRegression):
@@ -25,40 +21,11 @@ class SparseLinearRegressionCV(SelectingModel, SparseLinearRegression):
         self,
         kappas: Iterable[int] | None = None,
         *,
-        gammas: float | Sequence[float] = 1.0,
-        criterion: str = "cv",
-        cv: Any = None,
-        scoring: Any = None,
-        one_standard_error: bool = False,
-        fit_intercept: bool = True,
-        standardize: bool = False,
         loss: str = "squared",
         huber_delta: float = 1.35,
-        sparsity: Sparsity = "element",
-        solver: BiCADMM | None = None,
-        grid: GridSpec | Grid | None = None,
-        certify: bool = True,
-        verbose: int = 0,
-        callback: Callback | None = None,
-        **constraints: Unpack[ConstraintArguments],
+        **shared: Unpack[SelectionArguments],
     ) -> None:
-        super().__init__(
-            kappas,
-            gammas=gammas,
-            criterion=criterion,
-            cv=cv,
-            scoring=scoring,
-            one_standard_error=one_standard_error,
-            fit_intercept=fit_intercept,
-            standardize=standardize,
-            sparsity=sparsity,
-            solver=solver,
-            grid=grid,
-            certify=certify,
-            verbose=verbose,
-            callback=callback,
-            **constraints,
-        )
+        super().__init__(kappas, **shared)
         self.loss = loss
         self.huber_delta = huber_delta
 
@@ -78,39 +45,10 @@ class SparseTweedieRegressionCV(SelectingModel, SparseTweedieRegression):
         self,
         kappas: Iterable[int] | None = None,
         *,
-        gammas: float | Sequence[float] = 1.0,
-        criterion: str = "cv",
-        cv: Any = None,
-        scoring: Any = None,
-        one_standard_error: bool = False,
         power: float = 1.5,
-        fit_intercept: bool = True,
-        standardize: bool = False,
-        sparsity: Sparsity = "element",
-        solver: BiCADMM | None = None,
-        grid: GridSpec | Grid | None = None,
-        certify: bool = True,
-        verbose: int = 0,
-        callback: Callback | None = None,
-        **constraints: Unpack[ConstraintArguments],
+        **shared: Unpack[SelectionArguments],
     ) -> None:
-        super().__init__(
-            kappas,
-            gammas=gammas,
-            criterion=criterion,
-            cv=cv,
-            scoring=scoring,
-            one_standard_error=one_standard_error,
-            fit_intercept=fit_intercept,
-            standardize=standardize,
-            sparsity=sparsity,
-            solver=solver,
-            grid=grid,
-            certify=certify,
-            verbose=verbose,
-            callback=callback,
-            **constraints,
-        )
+        super().__init__(kappas, **shared)
         self.power = power
 
 
@@ -119,39 +57,10 @@ class _SelectingClassifier(SelectingModel):
         self,
         kappas: Iterable[int] | None = None,
         *,
-        gammas: float | Sequence[float] = 1.0,
-        criterion: str = "cv",
-        cv: Any = None,
-        scoring: Any = None,
-        one_standard_error: bool = False,
-        fit_intercept: bool = True,
-        standardize: bool = False,
         class_weight: dict[Any, float] | str | None = None,
-        sparsity: Sparsity = "element",
-        solver: BiCADMM | None = None,
-        grid: GridSpec | Grid | None = None,
-        certify: bool = True,
-        verbose: int = 0,
-        callback: Callback | None = None,
-        **constraints: Unpack[ConstraintArguments],
+        **shared: Unpack[SelectionArguments],
     ) -> None:
-        super().__init__(
-            kappas,
-            gammas=gammas,
-            criterion=criterion,
-            cv=cv,
-            scoring=scoring,
-            one_standard_error=one_standard_error,
-            fit_intercept=fit_intercept,
-            standardize=standardize,
-            sparsity=sparsity,
-            solver=solver,
-            grid=grid,
-            certify=certify,
-            verbose=verbose,
-            callback=callback,
-            **constraints,
-        )
+        super().__init__(kappas, **shared)
         self.class_weight = class_weight
 
 
@@ -170,39 +79,9 @@ class SparseSVCCV(_SelectingClassifier, SparseSVC):
         self,
         kappas: Iterable[int] | None = None,
         *,
-        gammas: float | Sequence[float] = 1.0,
-        criterion: str = "cv",
-        cv: Any = None,
-        scoring: Any = None,
-        one_standard_error: bool = False,
-        fit_intercept: bool = True,
-        standardize: bool = False,
         loss: str = "squared_hinge",
         class_weight: dict[Any, float] | str | None = None,
-        sparsity: Sparsity = "element",
-        solver: BiCADMM | None = None,
-        grid: GridSpec | Grid | None = None,
-        certify: bool = True,
-        verbose: int = 0,
-        callback: Callback | None = None,
-        **constraints: Unpack[ConstraintArguments],
+        **shared: Unpack[SelectionArguments],
     ) -> None:
-        super().__init__(
-            kappas,
-            gammas=gammas,
-            criterion=criterion,
-            cv=cv,
-            scoring=scoring,
-            one_standard_error=one_standard_error,
-            fit_intercept=fit_intercept,
-            standardize=standardize,
-            class_weight=class_weight,
-            sparsity=sparsity,
-            solver=solver,
-            grid=grid,
-            certify=certify,
-            verbose=verbose,
-            callback=callback,
-            **constraints,
-        )
+        super().__init__(kappas, class_weight=class_weight, **shared)
         self.loss = loss

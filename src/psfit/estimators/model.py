@@ -17,14 +17,15 @@ from psfit.comm import Grid, GridSpec
 from psfit.common.arguments import Rule
 from psfit.common.progress import Callback
 from psfit.data.raw_form import RawForm
-from psfit.estimators.constraints import Constrained, ConstraintArguments
+from psfit.estimators.constraints import Constrained
 from psfit.estimators.display import prints, show_progress
 from psfit.estimators.docstrings import gather
 from psfit.estimators.export import as_sklearn, write_coefficients, write_onnx
 from psfit.estimators.posing import Given, Learned, Posed, pose_samples
 from psfit.estimators.predictors import compute_predictors
 from psfit.estimators.settings import RULES, Settings, start_grid
-from psfit.estimators.solver_settings import solver_settings, split_solver_settings
+from psfit.estimators.shared_arguments import SOLVER_DEFAULTS, ModelArguments, add_parameters, complete_arguments
+from psfit.estimators.solver_settings import make_solver, solver_settings, split_solver_settings
 from psfit.estimators.statements import coefficient_frame, summarise
 from psfit.estimators.warning import warn
 from psfit.pipeline.result import Result
@@ -41,16 +42,32 @@ class SparseModel(Constrained, BaseEstimator):
         The limit on nonzero coefficients. An integer is the limit itself, a float its share of all coefficients; None
         is a tenth of the features (at least one) for each output. With several targets, or one-against-rest problems,
         each has its own limit; see `sparsity`.
-    gamma : float, default=1.0
+    gamma : float or "auto", default="auto"
         Inverse weight of the ridge ``||x||^2 / (2 gamma)``, against losses summed over samples: a large gamma
-        shrinks little; a small one shrinks more, and the certificate is tighter.
+        shrinks little; a small one shrinks more, and the certificate is tighter. Infinity means no ridge. "auto" is a
+        ridge that hardly shrinks: a thousandth of the curvature that the squared loss has in a column divided by its
+        standard deviation, a ten-thousandth for the other losses. The number is in `gamma_`.
     fit_intercept : bool, default=True
         Fit an intercept; it has no ridge and is not counted.
     standardize : bool, default=False
         Apply the ridge to columns divided by their standard deviations (about zero without an intercept), so that it
-        does not depend on their units. Coefficients are reported in the units of X in both cases.
+        does not depend on their units. Coefficients are reported in the units of X in both cases. With
+        ``gamma="auto"`` the ridge is always of this kind.
     sparsity : {"element", "feature"}, default="element"
         With several outputs: whether kappa limits entries (of each target, or over all classes) or whole rows.
+    effort : {"low", "medium", "high"} or None, default=None
+        How long to search for the features, see `BiCADMM`. None means what `solver` says; this holds for the next five,
+        too. A setting that `solver` has changed cannot be given here as well.
+    tol : float or None, default=None
+        Relative tolerance of the iteration.
+    max_iter : int or None, default=None
+        Most iterations.
+    time_limit : float or None, default=None
+        Seconds after which the fit ends with the best answer so far.
+    n_jobs : int or None, default=None
+        Most threads on a CPU; -1 means all cores, None as many as torch uses.
+    random_state : int or None, default=None
+        Seed of the random numbers of searches; None means 0, so that the same call has the same answer.
     solver : BiCADMM or None, default=None
         Configuration of the algorithm: tolerance, limits of iterations and time, effort, exact mode, checkpoints. None
         means ``BiCADMM()``.
@@ -79,42 +96,35 @@ class SparseModel(Constrained, BaseEstimator):
 
     # A name in the registry of losses; some estimators have it as a parameter.
     loss: str
+    kappa: int | float | None
+    gamma: float | str
+    fit_intercept: bool
+    standardize: bool
+    sparsity: Sparsity
+    solver: BiCADMM | None
+    grid: GridSpec | Grid | None
+    certify: bool
+    warm_start: bool
+    verbose: int
+    callback: Callback | None
 
     result_: Result
     learned_: Learned
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
+        if "__init__" in vars(cls):
+            add_parameters(cls.__init__)
         gather(cls)
 
-    def __init__(
-        self,
-        kappa: int | float | None = None,
-        *,
-        gamma: float = 1.0,
-        fit_intercept: bool = True,
-        standardize: bool = False,
-        sparsity: Sparsity = "element",
-        solver: BiCADMM | None = None,
-        grid: GridSpec | Grid | None = None,
-        certify: bool = True,
-        warm_start: bool = False,
-        verbose: int = 0,
-        callback: Callback | None = None,
-        **constraints: Unpack[ConstraintArguments],
-    ) -> None:
+    @add_parameters
+    def __init__(self, kappa: int | float | None = None, **shared: Unpack[ModelArguments]) -> None:
         self.kappa = kappa
-        self.gamma = gamma
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.sparsity = sparsity
-        self.solver = solver
-        self.grid = grid
-        self.certify = certify
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.callback = callback
-        self._store_constraints(constraints)
+        self._store(complete_arguments(shared, ModelArguments, type(self).__name__))
+
+    def _store(self, arguments: Mapping[str, Any]) -> None:
+        for name, value in arguments.items():
+            setattr(self, name, value)
 
     def fit(
         self,
@@ -162,6 +172,7 @@ class SparseModel(Constrained, BaseEstimator):
         """Check the arguments, read the data and pose the problem on them; this does not change the estimator."""
         parameters = self.get_params(deep=False)
         grid = start_grid(self._rules(), parameters, given.X)
+        grid.run_together(self._make_solver)
         return pose_samples(self._settings(parameters), type(self).__name__, given, grid)
 
     def _settings(self, parameters: Mapping[str, Any]) -> Settings:
@@ -177,11 +188,17 @@ class SparseModel(Constrained, BaseEstimator):
         # Ctrl-C ends a fit whose progress is printed.
         keyboard = self.verbose > 0
         with show_progress(self.verbose, posed.grid, self.callback) as callback:
-            result = solve(problem, posed.source, self.solver, posed.grid, start, self.certify, callback, raw, keyboard)
+            result = solve(
+                problem, posed.source, self._make_solver(), posed.grid, start, self.certify, callback, raw, keyboard
+            )
         result = replace(result, constraints=posed.constraints.words)
         if prints(self.verbose, posed.grid):
             print(result)
         return result
+
+    def _make_solver(self) -> BiCADMM:
+        """The solver with the settings that the estimator was given itself."""
+        return make_solver(self.solver, {name: getattr(self, name) for name in SOLVER_DEFAULTS})
 
     def _start(self, posed: Posed) -> tuple[Tensor, Tensor] | None:
         """The previous answer, if a warm start is asked for and its shape fits."""
@@ -270,6 +287,13 @@ class SparseModel(Constrained, BaseEstimator):
     def objective_(self) -> float:
         """The objective, summed over independent problems."""
         return self.result_.objective
+
+    @property
+    def gamma_(self) -> float:
+        """The gamma of the fit. If it was automatic or chosen, ``gamma=model.gamma_`` gives the same model, with
+        ``standardize=True`` if ``result_.standardize`` says so.
+        """
+        return self.result_.gamma
 
     @property
     def lower_bound_(self) -> float:

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from psfit.admm.bicadmm import BiCADMM
 from psfit.common.arguments import integer, number
 from psfit.common.progress import Callback
 from psfit.estimators.display import show_progress
@@ -74,8 +73,8 @@ def near_optimal(
     result, problem = model.result_, posed.problem
     if len(result.kappa) != 1 or len(problem.kappa) != 1:
         raise ValueError(f"the model has {len(result.kappa)} independent targets; fit each of them alone")
-    problem = replace(problem, kappa=result.kappa)
-    solver = replace(model.solver or BiCADMM(), exact=True, checkpoint=None)
+    problem = replace(problem, kappa=result.kappa, gamma=result.gamma)
+    solver = replace(model._make_solver(), exact=True, checkpoint=None)
     solver = solver if time_limit is None else replace(solver, time_limit=time_limit)
     answer = tuple(torch.from_numpy(part).to(posed.source.matrix.device) for part in (result.coef, result.intercept))
     with show_progress(verbose, posed.grid, callback) as report:

@@ -10,12 +10,13 @@ from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.common.progress import Callback
 from psfit.common.status import CLOSED_GAP
-from psfit.estimators.constraints import ConstraintArguments, add_parameters, complete_arguments, given_arguments
+from psfit.estimators.constraints import ConstraintArguments, given_arguments
 from psfit.estimators.display import prints, show_progress
 from psfit.estimators.posing import Given, Posed, pose_samples
 from psfit.estimators.registry import check_loss
 from psfit.estimators.results import SparsePath
-from psfit.estimators.settings import RULES, Settings, read_gammas, start_grid
+from psfit.estimators.settings import AUTO, RULES, Settings, read_gammas, start_grid
+from psfit.estimators.shared_arguments import add_parameters, complete_arguments
 from psfit.estimators.warning import count_unfinished, warn
 from psfit.pipeline.path import Points, solve_path
 from psfit.problem import Sparsity
@@ -28,7 +29,7 @@ def sparse_path(
     y: Any = None,
     kappas: Iterable[int] | None = None,
     *,
-    gammas: float | Sequence[float] = 1.0,
+    gammas: float | str | Sequence[float] = "auto",
     loss: str = "squared",
     sample_weight: Any = None,
     target: str | int | None = None,
@@ -53,8 +54,8 @@ def sparse_path(
         As in `SparseModel.fit`: arrays, tables, tensors, sparse matrices or files.
     kappas : iterable of int, optional
         The limits; by default 1, 2, ... up to the number of features, 50 at most.
-    gammas : float or sequence of float, default=1.0
-        Inverse weights of the ridge; each has a path of its own.
+    gammas : float, sequence of float or "auto", default="auto"
+        Inverse weights of the ridge; each has a path of its own. "auto" is one gamma, as in the estimators.
     loss : {"squared", "huber", "logistic", "softmax", "squared_hinge", "hinge", "poisson", "gamma", "tweedie"}
         The loss, or a registered one; "logistic" becomes softmax for more than two classes.
     fit_intercept, standardize, sparsity, solver, grid, certify, verbose, callback :
@@ -70,9 +71,11 @@ def sparse_path(
     """
     start = time.perf_counter()
     problem: dict[str, Any] = {"fit_intercept": fit_intercept, "standardize": standardize, "sparsity": sparsity}
-    completed = complete_arguments(constraints, "sparse_path")
-    settings = Settings(check_loss(loss), **problem, parameters=completed)
+    completed = complete_arguments(constraints, ConstraintArguments, "sparse_path")
     ridges = read_gammas(gammas)
+    # Paths replace the gamma of the problem, unless it is automatic.
+    gamma = AUTO if ridges is None else ridges[0]
+    settings = Settings(check_loss(loss), gamma=gamma, **problem, parameters=completed)
     arguments = {"solver": solver, "grid": grid, "certify": certify, "verbose": verbose, "callback": callback}
     posed = pose_samples(
         settings,
@@ -81,6 +84,8 @@ def sparse_path(
         start_grid(RULES, problem | arguments | completed, X),
     )
     limits = posed.read_limits(kappas)
+    ridges = [posed.problem.gamma] if ridges is None else ridges
+    problem["standardize"] = posed.problem.standardize
     with show_progress(verbose, posed.grid, callback) as report:
         paths = solve_path(
             posed.problem,

@@ -30,10 +30,11 @@ from psfit.estimators.reading import (
     to_tensor,
 )
 from psfit.estimators.registry import LOSSES, entry_for
-from psfit.estimators.settings import Settings
+from psfit.estimators.settings import AUTO, Settings
 from psfit.estimators.targets import Counts, Target
 from psfit.losses import Loss, add_offset
 from psfit.problem import Problem
+from psfit.problem.automatic_gamma import automatic_gamma
 
 # The most limits of a path if none are given.
 MOST_KAPPAS = 50
@@ -133,6 +134,9 @@ def pose_samples(settings: Settings, owner: str, given: Given, grid: Grid) -> Po
             require_logarithms(offset, settings.fit_intercept, grid)
         loss, target = add_offset(loss, target, to_tensor(offset, grid, torch.float64))
     source = Source(matrix, target, to_tensor(effective.reshape(-1, 1), grid, torch.float64))
+    if settings.gamma == AUTO:
+        gamma = automatic_gamma(loss, source, settings.fit_intercept, grid)
+        settings = replace(settings, gamma=gamma, standardize=True)
     problem, constraints = grid.run_together(lambda: _make_problem(settings, loss, features, source.outputs))
     surroundings = environment() | {"device": str(grid.device), "ranks": str(grid.world.size)}
     learned = Learned(features, found, surroundings, read.kept)

@@ -5,15 +5,11 @@ from typing import Any, Unpack
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from psfit.admm.bicadmm import BiCADMM
-from psfit.comm import Grid, GridSpec
 from psfit.common.arguments import POSITIVE, Rule, number, one_of
-from psfit.common.progress import Callback
-from psfit.estimators.constraints import ConstraintArguments
 from psfit.estimators.model import SparseModel
 from psfit.estimators.reading import as_array
 from psfit.estimators.registry import losses_of
-from psfit.problem import Sparsity
+from psfit.estimators.shared_arguments import ModelArguments
 
 POWER = number(
     "a number from 1 to 2, since other powers have no convex loss with a log link (0 is SparseLinearRegression)",
@@ -66,34 +62,11 @@ class SparseLinearRegression(_Regressor):
         self,
         kappa: int | float | None = None,
         *,
-        gamma: float = 1.0,
-        fit_intercept: bool = True,
-        standardize: bool = False,
         loss: str = "squared",
         huber_delta: float = 1.35,
-        sparsity: Sparsity = "element",
-        solver: BiCADMM | None = None,
-        grid: GridSpec | Grid | None = None,
-        certify: bool = True,
-        warm_start: bool = False,
-        verbose: int = 0,
-        callback: Callback | None = None,
-        **constraints: Unpack[ConstraintArguments],
+        **shared: Unpack[ModelArguments],
     ) -> None:
-        super().__init__(
-            kappa,
-            gamma=gamma,
-            fit_intercept=fit_intercept,
-            standardize=standardize,
-            sparsity=sparsity,
-            solver=solver,
-            grid=grid,
-            certify=certify,
-            warm_start=warm_start,
-            verbose=verbose,
-            callback=callback,
-            **constraints,
-        )
+        super().__init__(kappa, **shared)
         self.loss = loss
         self.huber_delta = huber_delta
 
@@ -166,36 +139,9 @@ class SparseTweedieRegression(_LogLinkRegressor):
     loss = "tweedie"
 
     def __init__(
-        self,
-        kappa: int | float | None = None,
-        *,
-        gamma: float = 1.0,
-        power: float = 1.5,
-        fit_intercept: bool = True,
-        standardize: bool = False,
-        sparsity: Sparsity = "element",
-        solver: BiCADMM | None = None,
-        grid: GridSpec | Grid | None = None,
-        certify: bool = True,
-        warm_start: bool = False,
-        verbose: int = 0,
-        callback: Callback | None = None,
-        **constraints: Unpack[ConstraintArguments],
+        self, kappa: int | float | None = None, *, power: float = 1.5, **shared: Unpack[ModelArguments]
     ) -> None:
-        super().__init__(
-            kappa,
-            gamma=gamma,
-            fit_intercept=fit_intercept,
-            standardize=standardize,
-            sparsity=sparsity,
-            solver=solver,
-            grid=grid,
-            certify=certify,
-            warm_start=warm_start,
-            verbose=verbose,
-            callback=callback,
-            **constraints,
-        )
+        super().__init__(kappa, **shared)
         self.power = power
 
     @classmethod

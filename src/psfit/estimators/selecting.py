@@ -1,15 +1,11 @@
 """The base of all estimators that choose their own limit: try many limits, choose one, fit it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
-from psfit.admm.bicadmm import BiCADMM
-from psfit.comm import Grid, GridSpec
-from psfit.common.arguments import BOOLEAN, CALLABLE, GAMMAS, NONE, Rule, integer, one_of, satisfying
-from psfit.common.progress import Callback
+from psfit.common.arguments import BOOLEAN, CALLABLE, NONE, Rule, integer, one_of, satisfying
 from psfit.estimators.choice import Candidates, Choice
-from psfit.estimators.constraints import ConstraintArguments
 from psfit.estimators.criteria import CRITERIA
 from psfit.estimators.criterion_choice import choose_by_criterion
 from psfit.estimators.cross_validation import cross_validate, name_of
@@ -17,9 +13,10 @@ from psfit.estimators.display import prints, show_progress
 from psfit.estimators.model import SparseModel
 from psfit.estimators.posing import Given, Posed
 from psfit.estimators.results import Selection
-from psfit.estimators.settings import read_gammas
+from psfit.estimators.settings import AUTO, GAMMAS, Settings, read_gammas
+from psfit.estimators.shared_arguments import SelectionArguments, complete_arguments
 from psfit.estimators.warning import warn
-from psfit.problem import Sparsity
+from psfit.problem.automatic_gamma import spread_gammas
 
 
 def _is_splitter(cv: Any) -> bool:
@@ -38,14 +35,16 @@ RULES: dict[str, Rule] = {
 
 
 class SelectingModel(SparseModel):
-    """A model that chooses its limit kappa itself, and gamma if several are given.
+    """A model that chooses its limit kappa itself, and gamma.
 
     Parameters
     ----------
     kappas : iterable of int or None, default=None
         The limits to choose from; None means 1, 2, ... up to the number of features, 50 at most.
-    gammas : float or sequence of float, default=1.0
-        Inverse weights of the ridge to choose from.
+    gammas : float, sequence of float or "auto", default="auto"
+        Inverse weights of the ridge to choose from. "auto" are three, for columns divided by their standard deviations:
+        ridges of 0.1 %, 1 % and 10 % of the curvature of the loss. Of those that are equally good, up to a tenth of a
+        standard error, the smallest gamma is chosen. Without folds it is the automatic gamma of the plain estimators.
     criterion : {"cv", "aic", "bic", "ebic", "gic"}, default="cv"
         Cross-validation, or an information criterion on one path over all samples (for losses that are likelihoods).
     cv : int, splitter, iterable or None, default=None
@@ -60,8 +59,8 @@ class SelectingModel(SparseModel):
 
     Attributes
     ----------
-    kappa_, gamma_ : int, float
-        The chosen values, with which the model was fitted to all samples.
+    kappa_ : int
+        The chosen limit, with which the model was fitted to all samples; so is `gamma_`.
     cv_results_ : dict
         Scores of all models on all splits, in the form of scikit-learn's searches; the time of a
         path is divided evenly among its models. Only with folds.
@@ -72,50 +71,25 @@ class SelectingModel(SparseModel):
     has the full search, and a certificate.
     """
 
-    # `fit` chooses them. The problem is posed before, and these values only fill the place of the choice.
+    # `fit` chooses them.
     kappa = None
-    gamma = 1.0
+    gamma = AUTO
     warm_start = False
 
+    kappas: Iterable[int] | None
+    gammas: float | str | Sequence[float]
+    criterion: str
+    cv: Any
+    scoring: Any
+    one_standard_error: bool
+
     kappa_: int
-    gamma_: float
     selection_: Selection
     cv_results_: dict[str, Any]
 
-    def __init__(
-        self,
-        kappas: Iterable[int] | None = None,
-        *,
-        gammas: float | Sequence[float] = 1.0,
-        criterion: str = "cv",
-        cv: Any = None,
-        scoring: Any = None,
-        one_standard_error: bool = False,
-        fit_intercept: bool = True,
-        standardize: bool = False,
-        sparsity: Sparsity = "element",
-        solver: BiCADMM | None = None,
-        grid: GridSpec | Grid | None = None,
-        certify: bool = True,
-        verbose: int = 0,
-        callback: Callback | None = None,
-        **constraints: Unpack[ConstraintArguments],
-    ) -> None:
+    def __init__(self, kappas: Iterable[int] | None = None, **shared: Unpack[SelectionArguments]) -> None:
         self.kappas = kappas
-        self.gammas = gammas
-        self.criterion = criterion
-        self.cv = cv
-        self.scoring = scoring
-        self.one_standard_error = one_standard_error
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.sparsity = sparsity
-        self.solver = solver
-        self.grid = grid
-        self.certify = certify
-        self.verbose = verbose
-        self.callback = callback
-        self._store_constraints(constraints)
+        self._store(complete_arguments(shared, SelectionArguments, type(self).__name__))
 
     def fit(
         self,
@@ -138,8 +112,9 @@ class SelectingModel(SparseModel):
         """
         if self.one_standard_error and self.criterion != "cv":
             raise ValueError(f"one_standard_error needs folds; criterion={self.criterion!r} has no standard errors")
-        gammas = read_gammas(self.gammas)
+        given = read_gammas(self.gammas)
         posed = self._pose(Given(X, y, sample_weight, target, offset))
+        gammas = self._list_gammas(posed) if given is None else given
         kappas = posed.read_limits(self.kappas)
         posed.grid.require_same(
             criterion=self.criterion,
@@ -165,10 +140,21 @@ class SelectingModel(SparseModel):
     def _rules(cls) -> dict[str, Rule]:
         return super()._rules() | RULES
 
+    def _settings(self, parameters: Mapping[str, Any]) -> Settings:
+        # The choice replaces gamma, unless it is automatic.
+        gammas = read_gammas(self.gammas)
+        return replace(super()._settings(parameters), gamma=AUTO if gammas is None else gammas[0])
+
+    def _list_gammas(self, posed: Posed) -> list[float]:
+        """The automatic gammas: several for folds, one for a criterion, which does not see the ridge."""
+        gamma = posed.problem.gamma
+        return spread_gammas(posed.problem.loss, gamma) if self.criterion == "cv" else [gamma]
+
     def _choose(self, posed: Posed, kappas: Sequence[int], gammas: Sequence[float], groups: Any) -> Choice:
         """Try all limits and gammas."""
         # Models that were cut short cannot be compared.
-        candidates = Candidates(kappas, gammas, replace(self.solver or BiCADMM(), interruptible=False))
+        careful = read_gammas(self.gammas) is None
+        candidates = Candidates(kappas, gammas, replace(self._make_solver(), interruptible=False), careful)
         with show_progress(self.verbose, posed.grid, self.callback) as report:
             if self.criterion != "cv":
                 return choose_by_criterion(posed, candidates, self.criterion, report)
@@ -176,7 +162,7 @@ class SelectingModel(SparseModel):
 
     def _keep_choice(self, choice: Choice) -> None:
         self.selection_ = choice.selection
-        self.kappa_, self.gamma_ = choice.selection.kappa, choice.selection.gamma
+        self.kappa_ = choice.selection.kappa
         self.__dict__.pop("cv_results_", None)
         if choice.cv_results is not None:
             self.cv_results_ = choice.cv_results

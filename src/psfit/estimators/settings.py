@@ -7,14 +7,19 @@ from typing import Any
 from torch import Tensor
 
 from psfit.admm.bicadmm import BiCADMM
+from psfit.admm.settings import RULES as SOLVER_RULES
 from psfit.comm import Grid, GridSpec, build_grid
-from psfit.common.arguments import BOOLEAN, CALLABLE, GAMMA, GAMMAS, NONE, Rule, instance, integer, number, one_of
+from psfit.common.arguments import BOOLEAN, CALLABLE, GAMMA, NONE, Rule, instance, integer, number, one_of, several
 from psfit.estimators.constraints import RULES as CONSTRAINT_RULES
+from psfit.estimators.shared_arguments import SOLVER_DEFAULTS
 from psfit.problem import Sparsity
 
+# The value of gamma, or of gammas, that stands for the automatic ones.
+AUTO = "auto"
+GAMMAS = GAMMA | one_of(AUTO) | several("a sequence of such numbers", GAMMA)
 RULES: dict[str, Rule] = {
     "kappa": integer(1, floats=True) | number("a share between 0 and 1", lambda value: 0 < value < 1) | NONE,
-    "gamma": GAMMA,
+    "gamma": GAMMA | one_of(AUTO),
     "fit_intercept": BOOLEAN,
     "standardize": BOOLEAN,
     "sparsity": one_of("element", "feature"),
@@ -24,6 +29,7 @@ RULES: dict[str, Rule] = {
     "warm_start": BOOLEAN,
     "verbose": BOOLEAN | integer(0),
     "callback": CALLABLE | NONE,
+    **{name: SOLVER_RULES[name] | NONE for name in SOLVER_DEFAULTS},
     **CONSTRAINT_RULES,
 }
 
@@ -38,7 +44,7 @@ class Settings:
 
     loss: str
     kappa: int | float | None = None
-    gamma: float = 1.0
+    gamma: float | str = AUTO
     fit_intercept: bool = True
     standardize: bool = False
     sparsity: Sparsity = "element"
@@ -56,7 +62,9 @@ def start_grid(rules: Mapping[str, Rule], arguments: Mapping[str, Any], X: Any) 
     return grid
 
 
-def read_gammas(gammas: float | Sequence[float]) -> list[float]:
-    """The gammas of a path as a list."""
+def read_gammas(gammas: float | str | Sequence[float]) -> list[float] | None:
+    """The gammas of a path as a list; None if they are automatic, so that they depend on the data."""
     given = GAMMAS("gammas", gammas)
+    if given == AUTO:
+        return None
     return given if isinstance(given, list) else [given]

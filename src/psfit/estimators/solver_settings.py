@@ -1,12 +1,28 @@
-"""Settings of the solver as parameters of an estimator, ``solver__effort`` and so on, for scikit-learn's searches."""
+"""Settings of the solver as parameters of an estimator: ``effort`` and so on, and all of them as ``solver__effort``."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from psfit.admm.bicadmm import BiCADMM
 
 PREFIX = "solver__"
+
+
+def make_solver(solver: BiCADMM | None, given: Mapping[str, Any]) -> BiCADMM:
+    """The solver of an estimator that also takes some settings itself; None means that a setting is not given.
+
+    A setting that the solver has with another value than its default cannot be given as well.
+    """
+    base, usual = solver or BiCADMM(), BiCADMM()
+    own = {name: value for name, value in given.items() if value is not None}
+    for name, value in own.items():
+        there = getattr(base, name)
+        if there not in (getattr(usual, name), value):
+            raise ValueError(
+                f"{name}={value!r}, but solver=BiCADMM({name}={there!r}); give {name} in one of the two places"
+            )
+    return replace(base, **own)
 
 
 def solver_settings(solver: BiCADMM | None) -> dict[str, Any]:

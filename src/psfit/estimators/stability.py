@@ -13,13 +13,14 @@ from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.common.arguments import NONE, integer, number, satisfying
 from psfit.common.progress import Callback
-from psfit.estimators.constraints import ConstraintArguments, add_parameters, complete_arguments
+from psfit.estimators.constraints import ConstraintArguments
 from psfit.estimators.display import add_label, require_complete, show_progress
 from psfit.estimators.folds import Folds
 from psfit.estimators.posing import Given, Posed, pose_samples
 from psfit.estimators.registry import check_loss
 from psfit.estimators.results import Stability
 from psfit.estimators.settings import RULES, Settings, start_grid
+from psfit.estimators.shared_arguments import add_parameters, complete_arguments
 from psfit.estimators.warning import count_unfinished, warn
 from psfit.pipeline.path import Points
 from psfit.pipeline.subsamples import Subsamples
@@ -36,7 +37,7 @@ def stability_selection(
     y: Any = None,
     kappas: Iterable[int] | None = None,
     *,
-    gamma: float = 1.0,
+    gamma: float | str = "auto",
     loss: str = "squared",
     resamples: int = 100,
     threshold: float = 0.75,
@@ -88,7 +89,7 @@ def stability_selection(
     random_state = SEED("random_state", random_state)
     problem: dict[str, Any] = {"gamma": gamma, "fit_intercept": fit_intercept}
     problem |= {"standardize": standardize, "sparsity": sparsity}
-    completed = complete_arguments(constraints, "stability_selection")
+    completed = complete_arguments(constraints, ConstraintArguments, "stability_selection")
     settings = Settings(check_loss(loss), **problem, parameters=completed)
     arguments = {"solver": solver, "grid": grid, "verbose": verbose, "callback": callback}
     posed = pose_samples(

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 
@@ -84,6 +85,10 @@ class Loss(ABC):
     @abstractmethod
     def typical_curvature(self, mean_target: float, outputs: int) -> float:
         """A typical second derivative: the unit in which penalties are chosen."""
+
+    def constant_predictor(self, mean_target: Tensor) -> Tensor:
+        """About the best predictors ``(c,)`` without features, from the mean targets ``(c,)``; zero if not known."""
+        return mean_target if self.of_residual else torch.zeros_like(mean_target)
 
     def coupling(self, eta: Tensor, b: Tensor) -> Tensor:
         """``u (m, c)`` of a joint loss, whose second derivative is ``diag(curvature + u^2) - u u'``."""

@@ -9,6 +9,9 @@ from torch import Tensor
 from psfit.losses.newton_prox import NewtonProxLoss, is_last
 from psfit.losses.special import negative_entropy
 
+# The largest mean of targets that counts: beyond it, one class has hardly any samples.
+LARGEST_MEAN = 1 - 1e-9
+
 
 @dataclass(frozen=True)
 class Logistic(NewtonProxLoss):
@@ -55,6 +58,10 @@ class Logistic(NewtonProxLoss):
 
     def nearest_slope(self, a: Tensor, b: Tensor) -> Tensor:
         return b * (a * b).clamp(-1, 0)
+
+    def constant_predictor(self, mean_target: Tensor) -> Tensor:
+        # Targets are -1 and 1.
+        return 2 * mean_target.clamp(-LARGEST_MEAN, LARGEST_MEAN).atanh()
 
     def typical_curvature(self, mean_target: float, outputs: int) -> float:
         return 0.25

@@ -79,6 +79,9 @@ class OffsetLoss(Loss):
         plain = self.plain.box(b.real)
         return None if plain is None else Box(plain.low, plain.high, plain.centre - b.imag, plain.bend)
 
+    def constant_predictor(self, mean_target: Tensor) -> Tensor:
+        return self.plain.constant_predictor(mean_target)
+
     def typical_curvature(self, mean_target: float, outputs: int) -> float:
         return self.plain.typical_curvature(mean_target, outputs)
 

@@ -44,5 +44,8 @@ class Poisson(Loss):
     def nearest_slope(self, a: Tensor, b: Tensor) -> Tensor:
         return torch.maximum(a, -b)
 
+    def constant_predictor(self, mean_target: Tensor) -> Tensor:
+        return mean_target.clamp(min=torch.finfo(mean_target.dtype).tiny).log()
+
     def typical_curvature(self, mean_target: float, outputs: int) -> float:
         return max(mean_target, 1e-3)

@@ -75,5 +75,8 @@ class Softmax(NewtonProxLoss):
         y = (a + b).clamp(min=0)
         return y / y.sum(dim=1, keepdim=True) - b
 
+    def constant_predictor(self, mean_target: Tensor) -> Tensor:
+        return mean_target.clamp(min=torch.finfo(mean_target.dtype).tiny).log()
+
     def typical_curvature(self, mean_target: float, outputs: int) -> float:
         return (outputs - 1) / outputs**2

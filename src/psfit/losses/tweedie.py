@@ -128,6 +128,9 @@ class Tweedie(NewtonProxLoss):
             return a.clamp(max=1)
         return torch.where(b > 0, a, a.clamp(min=0))
 
+    def constant_predictor(self, mean_target: Tensor) -> Tensor:
+        return mean_target.clamp(min=torch.finfo(mean_target.dtype).tiny).log()
+
     def typical_curvature(self, mean_target: float, outputs: int) -> float:
         return max(mean_target**self.up, 1e-3)
 

@@ -16,6 +16,7 @@ from psfit.common.progress import Callback
 from psfit.common.status import CUT_SHORT, Status
 from psfit.data import Source
 from psfit.data.raw_form import RawForm
+from psfit.kernels.cpu.threads import limit_threads
 from psfit.pipeline.checks import require_finite
 from psfit.pipeline.run import run
 from psfit.pipeline.task import Task, agree_on_task
@@ -92,7 +93,7 @@ def run_path(
     """The paths of a task that all ranks have agreed on; its problem has the last of the limits."""
     task = replace(task, problem=replace(task.problem, gamma=gammas[0]))
     watch = task.start_watch(callback, keyboard=keyboard)
-    with watch.catch_signals():
+    with limit_threads(task.solver.n_jobs), watch.catch_signals():
         inst = task.pose(watch, raw)
         with task.end_other_ranks_on_error():
             return [_solve_gamma(inst.at_gamma(gamma), limits, task) for gamma in gammas]

@@ -15,6 +15,10 @@ REFIT_TOLERANCE = 1e-6
 # Objectives of starts that differ by less than this share are equal.
 SAME = 1e-9
 
+# Losses without a minimum where classes can be separated, and the mean loss below which they are.
+SEPARABLE = ("logistic", "softmax")
+SEPARATED = 1e-6
+
 
 @dataclass(frozen=True)
 class Result:
@@ -67,6 +71,8 @@ class Result:
         The constraints on the coefficients besides kappa, in words.
     counted : str
         What kappa counts, where constraints change that.
+    gamma, standardize : float, bool
+        The inverse weight of the ridge, and whether it applies to columns divided by their standard deviations.
     """
 
     coef: np.ndarray
@@ -94,6 +100,8 @@ class Result:
     starts: tuple[Contribution, ...] = field(repr=False, default=())
     constraints: tuple[str, ...] = ()
     counted: str = ""
+    gamma: float = 1.0
+    standardize: bool = False
 
     @property
     def objective(self) -> float:
@@ -115,7 +123,17 @@ class Result:
         """Why the answer may not be what was asked for, each with a remedy; empty for a good fit."""
         doubtful = self.status in CUT_SHORT and not self.gap <= CLOSED_GAP
         ended = f"{self.status.name}: {self.status.value}" if doubtful else ""
-        return tuple(text for text in (ended, self._describe_refit()) if text)
+        return tuple(text for text in (ended, self._describe_separation(), self._describe_refit()) if text)
+
+    def _describe_separation(self) -> str:
+        """Whether classes are separated without a ridge; empty if not."""
+        separable = self.loss in SEPARABLE and np.isinf(self.gamma)
+        if not separable or not (self.objectives <= SEPARATED * self.samples).any():
+            return ""
+        return (
+            "the features separate the classes perfectly, so that without a ridge (gamma=inf) the coefficients have no "
+            "limit, and their sizes mean nothing; use gamma='auto'"
+        )
 
     def _describe_refit(self) -> str:
         """What is wrong with the refit; empty if nothing is."""

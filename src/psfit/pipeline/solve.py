@@ -9,6 +9,7 @@ from psfit.comm import Grid, GridSpec
 from psfit.common.progress import Callback
 from psfit.data import Source
 from psfit.data.raw_form import RawForm
+from psfit.kernels.cpu.threads import limit_threads
 from psfit.pipeline.checks import require_finite, require_same_answers
 from psfit.pipeline.result import Result
 from psfit.pipeline.run import Outcome, run
@@ -59,7 +60,7 @@ def solve(
     task = agree_on_task(problem, source, solver, grid, certify, exact=exact, start=start is not None)
     watch = task.start_watch(callback, len(problem.kappa), keyboard)
     checkpoints = open_store(task.solver.checkpoint, task.solver.checkpoint_every, source, start, task.grid)
-    with watch.catch_signals(), checkpoints as store:
+    with limit_threads(task.solver.n_jobs), watch.catch_signals(), checkpoints as store:
         inst = task.pose(watch, raw)
         with task.end_other_ranks_on_error():
             return _describe(inst, run(inst, None, task, start, store))
@@ -79,6 +80,8 @@ def _describe(inst: Instance, outcome: Outcome) -> Result:
         kappa=tuple(kappa - inst.extra for kappa in problem.kappa),
         loss=problem.loss.name,
         sparsity=problem.sparsity,
+        gamma=problem.gamma,
+        standardize=problem.standardize,
         samples=inst.samples,
         nodes=grid.nodes.size,
         blocks=grid.blocks.size,

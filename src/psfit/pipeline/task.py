@@ -57,7 +57,8 @@ class Task:
 
     def pose(self, watch: Watch, raw: RawForm | None = None) -> Instance:
         """The problem on the data, in internal coordinates; a known `raw` form of the samples saves a pass."""
-        return pose(self.problem, self.source, self.grid, self.exact_products, raw, watch)
+        inst = pose(self.problem, self.source, self.grid, self.exact_products, raw, watch)
+        return replace(inst, seed=self.solver.random_state or 0)
 
     @contextmanager
     def end_other_ranks_on_error(self) -> Iterator[None]:
@@ -115,7 +116,7 @@ def _require_same_settings(task: Task, others: dict[str, object]) -> None:
         fit_intercept=problem.fit_intercept,
         standardize=problem.standardize,
         constraints=problem.constraints.signature,
-        solver=replace(solver, checkpoint=None, local=None, interruptible=False),
+        solver=replace(solver, checkpoint=None, local=None, interruptible=False, n_jobs=None),
         local=getattr(solver.local, "name", solver.local),
         checkpoint=solver.checkpoint is not None,
         certify=task.certify,

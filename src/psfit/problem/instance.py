@@ -17,6 +17,9 @@ from psfit.problem.domain import Domain
 from psfit.problem.items import Items
 from psfit.problem.problem import Problem
 
+# The least ridge of a coordinate, as a share of the curvature of the loss in it.
+LEAST_RIDGE = 1e-12
+
 
 @dataclass(frozen=True)
 class Instance:
@@ -26,8 +29,8 @@ class Instance:
     ----------
     source : Source
         This rank's samples; the matrix is standardised and ends with the intercept's constant column, if any.
-    ridge : Tensor (n, 1), float64
-        Weight of ``x_j^2 / 2`` in the objective; zero for the intercept.
+    unit_ridge : Tensor (n, 1), float64
+        Weight of ``x_j^2 / 2`` in the objective at a gamma of one; zero for the intercept.
     mean_target : float
         Weighted mean of the targets.
     watch : Watch
@@ -38,13 +41,15 @@ class Instance:
         Bounds on the coefficients of all outputs.
     extra : int
         How many items are in every support without being counted by the user's limit; the limits here count all items.
+    seed : int
+        Of the random numbers of searches.
     """
 
     problem: Problem
     grid: Grid
     source: Source
     items: Items
-    ridge: Tensor
+    unit_ridge: Tensor
     coordinates: Coordinates
     sizes: Sizes
     mean_target: float
@@ -53,6 +58,19 @@ class Instance:
     all_features: int = 0
     box: CoefficientBox | None = None
     extra: int = 0
+    seed: int = 0
+
+    @cached_property
+    def ridge(self) -> Tensor:
+        """Weight ``(n, 1)`` of ``x_j^2 / 2`` in the objective; zero for the intercept.
+
+        However large gamma is, it is at least a tiny share of the curvature that the loss has in one coordinate. This
+        does not change the objective by more than rounding does. But without it, columns that depend on each other
+        would have coefficients that rounding alone decides, and no bound could be proved.
+        """
+        curvature = self.problem.loss.typical_curvature(self.mean_target, self.source.outputs)
+        least = LEAST_RIDGE * curvature * self.coordinates.column_norm**2
+        return torch.where(self.unit_ridge > 0, (self.unit_ridge / self.problem.gamma).clamp(min=least), 0.0)
 
     @property
     def samples(self) -> int:
@@ -186,7 +204,7 @@ class Instance:
             self,
             source=Source(matrix, self.source.target, self.source.weight, self.source.bounds),
             items=self.items.restrict(features),
-            ridge=self.ridge[keep],
+            unit_ridge=self.unit_ridge[keep],
             coordinates=self.coordinates.restrict(features, keep),
             kept=features if self.kept is None else self.kept[features],
             all_features=self.all_features if self.kept is not None else self.items.features,
@@ -244,5 +262,4 @@ class Instance:
 
     def at_gamma(self, gamma: float) -> "Instance":
         """The same problems with another ridge; the data, and the forms made from them, are shared."""
-        ridge = self.ridge * (self.problem.gamma / gamma)
-        return replace(self, problem=replace(self.problem, gamma=gamma), ridge=ridge)
+        return replace(self, problem=replace(self.problem, gamma=gamma))

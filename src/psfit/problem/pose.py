@@ -70,7 +70,7 @@ def pose(
         grid=grid,
         source=posed,
         items=items,
-        ridge=_set_ridge(problem, scales),
+        unit_ridge=_set_unit_ridge(problem, scales),
         coordinates=coordinates,
         sizes=Sizes(totals.samples, totals.node_rows, totals.most_rows, room),
         mean_target=float(totals.mean_targets.mean()),
@@ -217,9 +217,9 @@ def _choose_scales(problem: Problem, items: Items, columns: _Columns, total_weig
     return items.spread_rows((items.sum_rows(scales.square()) / useful).sqrt())
 
 
-def _set_ridge(problem: Problem, scales: Tensor) -> Tensor:
-    """The weights ``(n, 1)`` of the coefficients' squares; zero for an intercept."""
-    ridge = torch.ones_like(scales) / problem.gamma
+def _set_unit_ridge(problem: Problem, scales: Tensor) -> Tensor:
+    """The weights ``(n, 1)`` of the coefficients' squares at a gamma of one; zero for an intercept."""
+    ridge = torch.ones_like(scales)
     if not problem.standardize:
         ridge = torch.where(scales > 0, ridge / scales.square(), ridge)
     return torch.cat([ridge, ridge.new_zeros(int(problem.fit_intercept))]).unsqueeze(1)

@@ -122,7 +122,10 @@ def _search_form(
     allowed = FREE_WORK + GRAM_SHARE * objective.inst.samples * n * n
 
     def restart(search: FormSearch) -> list[End]:
-        return [search.restart(best, exploration.patience, exploration.work * allowed, lambda: any(watch.reasons))]
+        def stop() -> bool:
+            return any(watch.reasons)
+
+        return [search.restart(best, exploration.patience, exploration.work * allowed, stop, objective.inst.seed)]
 
     if not watch.must_stop():
         (better,) = local.find(restart, 1)
@@ -178,7 +181,8 @@ def restart_models(objective: Objective, best: SupportFit, patience: int, most: 
 
     They end after `patience` of them in a row have failed.
     """
-    watch, generator, failures = objective.inst.watch, np.random.default_rng(0), 0
+    watch, failures = objective.inst.watch, 0
+    generator = np.random.default_rng([0, objective.inst.seed])
     local = objective.local_form(best)
     for number in range(most):
         if failures >= patience or watch.must_stop():

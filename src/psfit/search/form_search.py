@@ -181,12 +181,12 @@ class FormSearch:
                 found.append(End(chosen, value - float(gains[newcomer])))
         return found
 
-    def restart(self, best: End, patience: int, allowed: float, must_stop: Callable[[], bool]) -> End:
+    def restart(self, best: End, patience: int, allowed: float, must_stop: Callable[[], bool], seed: int = 0) -> End:
         """The best of an end and of the ends of searches from perturbations of the best.
 
         Rounds go on until `patience` restarts in a row fail, at most while the work is below `allowed`.
         """
-        generator = np.random.default_rng(0)
+        generator = np.random.default_rng([0, seed])
         failures, restarts, finals = 0, 0, Counter([_label(best)])
         limit = self.work + allowed
         while True:

@@ -75,7 +75,8 @@ def _improve_once(objective: Objective, found: SupportFit, attempts: int, many: 
     local = objective.local_form(found)
     base = local.pack(found.chosen)
     tried, asked, better = {base.tobytes()}, False, None
-    for propose, is_many in _list_proposals(base, attempts, _count_swaps(objective, local) if many else 0):
+    swaps = _count_swaps(objective, local) if many else 0
+    for propose, is_many in _list_proposals(base, attempts, swaps, objective.inst.seed):
         ends = [end for end in local.find(propose, MOST_PROPOSED) if end.chosen.tobytes() not in tried]
         tried |= {end.chosen.tobytes() for end in ends}
         better = _try(objective, local, found, ends)
@@ -87,14 +88,14 @@ def _improve_once(objective: Objective, found: SupportFit, attempts: int, many: 
 
 
 def _list_proposals(
-    base: np.ndarray, attempts: int, swaps: int
+    base: np.ndarray, attempts: int, swaps: int, seed: int
 ) -> Iterator[tuple[Callable[[FormSearch], list[End]], bool]]:
     """Ways to propose supports, in the order in which they are asked, and whether they are many single swaps."""
-    yield partial(_propose, base=base, seed=0), False
+    yield partial(_propose, base=base, attempt=0, seed=seed), False
     if swaps:
         yield partial(_propose_swaps, base=base, count=swaps), True
-    for seed in range(1, attempts):
-        yield partial(_propose, base=base, seed=seed), False
+    for attempt in range(1, attempts):
+        yield partial(_propose, base=base, attempt=attempt, seed=seed), False
 
 
 def _count_swaps(objective: Objective, local: LocalForm) -> int:
@@ -106,19 +107,19 @@ def _count_swaps(objective: Objective, local: LocalForm) -> int:
     return int(min(max(free, 4 * columns / FIT_WORK if place == "cpu" else 0.0), MANY_SWAPS))
 
 
-def _propose(search: FormSearch, base: np.ndarray, seed: int) -> list[End]:
+def _propose(search: FormSearch, base: np.ndarray, attempt: int, seed: int) -> list[End]:
     """Ends of searches around a support, without repeats, the most promising first.
 
     Few of the searches are asked for, since a model may promise much too much for supports that are far away. Single
     swaps are always among the proposals.
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng([attempt, seed])
     most = MOST_SWAPS * int(base.sum())
     perturbed = PERTURBED[: search.count_affordable(base, PERTURBED_WORK[search.form.H.device.type])]
     starts, swaps = [search.perturb(base, share, generator) for share in perturbed], [most] * len(perturbed)
     more = [count for count in MORE_SWAPS if 8 * count <= base.sum()]
     singles: list[End] = []
-    if seed == 0:
+    if attempt == 0:
         short = [*FEW_SWAPS, *more, most]
         starts, swaps = starts + [base] * len(short), swaps + short
         singles = search.single_swaps(base, SINGLE_SWAPS)

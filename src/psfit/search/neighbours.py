@@ -91,7 +91,7 @@ def restart_limits(
         for number, base in enumerate(bases):
             enough = allowed if number < FIRST_RESTARTED else exploration.work * FREE_WORK
             if search.work < before + enough:
-                base = search.restart(base, exploration.patience, allowed / 4, stop)
+                base = search.restart(base, exploration.patience, allowed / 4, stop, inst.seed)
             ends.append(base)
         return ends
 

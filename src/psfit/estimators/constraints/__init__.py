@@ -4,8 +4,6 @@ from psfit.estimators.constraints.arguments import (
     RULES,
     Constrained,
     ConstraintArguments,
-    add_parameters,
-    complete_arguments,
     given_arguments,
 )
 from psfit.estimators.constraints.resolve import Resolved, resolve
@@ -15,8 +13,6 @@ __all__ = [
     "Constrained",
     "ConstraintArguments",
     "Resolved",
-    "add_parameters",
-    "complete_arguments",
     "given_arguments",
     "resolve",
 ]

@@ -1,18 +1,15 @@
 """The arguments for constraints, which all estimators and procedures share: names, defaults, types, rules.
 
-They are written once. A constructor or function takes them as ``**constraints: Unpack[ConstraintArguments]``, and
-`add_parameters` puts them into its signature, so that scikit-learn and the help see plain keyword parameters.
+They are written once; `estimators/shared_arguments.py` puts them into signatures.
 """
 
-import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, TypedDict, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypedDict
 
 import numpy as np
 
 from psfit.common.arguments import BOOLEAN, NONE, Rule, integer, number, one_of
 
-T = TypeVar("T", bound=Callable[..., Any])
 # The value of `groups` that makes groups of the columns which PsFiT made from the texts of one column of a file.
 CATEGORIES = "categories"
 
@@ -48,14 +45,6 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-def complete_arguments(given: Mapping[str, Any], owner: str) -> dict[str, Any]:
-    """All arguments for constraints, with defaults for those that are not given; others are refused as Python does."""
-    for name in given:
-        if name not in DEFAULTS:
-            raise TypeError(f"{owner}() got an unexpected keyword argument {name!r}")
-    return DEFAULTS | dict(given)
-
-
 def given_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments for constraints among `arguments` that differ from their defaults."""
     found = {name: arguments[name] for name in DEFAULTS if name in arguments}
@@ -64,20 +53,6 @@ def given_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_default(value: Any, default: Any) -> bool:
     return value is default or (isinstance(value, (str, bool, np.bool_)) and value == default)
-
-
-def add_parameters(function: T) -> T:
-    """Show the arguments in the signature of a function whose last parameter is ``**constraints``."""
-    signature = inspect.signature(function)
-    *own, last = signature.parameters.values()
-    if last.kind is not last.VAR_KEYWORD or last.name != "constraints":
-        return function
-    types = ConstraintArguments.__annotations__
-    added = [
-        inspect.Parameter(name, last.KEYWORD_ONLY, default=DEFAULTS[name], annotation=types[name]) for name in types
-    ]
-    function.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
-    return function
 
 
 class Constrained:
@@ -112,15 +87,6 @@ class Constrained:
         For `heredity`: from each product to its factors. None finds them by name: the factors of ``"a:b"`` are ``"a"``
         and ``"b"``, as `psfit.interactions` names them.
     """
-
-    def __init_subclass__(cls, **settings: Any) -> None:
-        super().__init_subclass__(**settings)
-        if "__init__" in vars(cls):
-            add_parameters(cls.__init__)
-
-    def _store_constraints(self, given: Mapping[str, Any]) -> None:
-        for name, value in complete_arguments(given, type(self).__name__).items():
-            setattr(self, name, value)
 
 
 def _read_feature(value: Any) -> Any:

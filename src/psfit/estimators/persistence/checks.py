@@ -18,6 +18,7 @@ from psfit.estimators.criteria import CRITERIA
 from psfit.estimators.model import SparseModel
 from psfit.estimators.persistence.constraint_values import check_coefficients, read_argument
 from psfit.estimators.registry import entry_for, losses_of
+from psfit.estimators.settings import AUTO
 from psfit.estimators.targets import Target
 from psfit.losses import Loss
 from psfit.pipeline.result import Result
@@ -60,6 +61,11 @@ def is_positive(value: Any) -> bool:
     return is_number(value) and 0 < value < math.inf
 
 
+def is_gamma(value: Any) -> bool:
+    """Whether this is a number above zero, or infinity."""
+    return is_number(value) and value > 0
+
+
 def is_text(value: Any) -> bool:
     """Whether this is a text, of any length."""
     return isinstance(value, str)
@@ -100,9 +106,9 @@ def is_label(value: Any) -> bool:
 
 PARAMETERS: dict[str, Callable[[Any], bool]] = {
     "kappa": is_none_or(is_positive),
-    "gamma": is_positive,
+    "gamma": lambda value: is_gamma(value) or value == AUTO,
     "kappas": is_none_or(are_all(lambda value: is_count(value, 1))),
-    "gammas": lambda value: is_positive(value) or are_all(is_positive)(value),
+    "gammas": lambda value: is_gamma(value) or value == AUTO or are_all(is_gamma)(value),
     "sparsity": is_one_of(("element", "feature")),
     "loss": is_text,
     "huber_delta": is_positive,
@@ -111,6 +117,11 @@ PARAMETERS: dict[str, Callable[[Any], bool]] = {
     "criterion": is_one_of(("cv", *CRITERIA)),
     "cv": is_none_or(lambda value: is_count(value, 2)),
     "scoring": is_none_or(is_text),
+    "effort": is_none_or(is_one_of(("low", "medium", "high"))),
+    **dict.fromkeys(("tol", "time_limit"), is_none_or(is_positive)),
+    "max_iter": is_none_or(lambda value: is_count(value, 1)),
+    "n_jobs": is_none_or(lambda value: is_count(value, 1) or value == -1),
+    "random_state": is_none_or(is_count),
     "verbose": lambda value: _is_flag(value) or is_number(value),
     "callback": lambda value: value is None,
     **dict.fromkeys(("fit_intercept", "standardize", "certify", "warm_start", "one_standard_error"), _is_flag),
@@ -194,10 +205,16 @@ def check_labels(value: Any, count: int | None, test: Callable[[Any], bool], wha
     return made
 
 
-def check_result(model: SparseModel, stored: Any, shape: tuple[int, int], arrays: dict[str, np.ndarray]) -> Result:
-    """The result of the fit; its values must agree with each other and with the kind of model."""
+def check_result(
+    model: SparseModel, stored: Any, ridge: dict[str, Any], shape: tuple[int, int], arrays: dict[str, np.ndarray]
+) -> Result:
+    """The result of the fit; its values must agree with each other and with the kind of model.
+
+    The `ridge` is that of files that say nothing about it.
+    """
     # Files of older versions say nothing about starts and constraints.
-    stored = {"starts": [], "constraints": [], "counted": ""} | stored if isinstance(stored, dict) else stored
+    before = {"starts": [], "constraints": [], "counted": ""} | ridge
+    stored = before | stored if isinstance(stored, dict) else stored
     _check_facts(model, stored)
     kappa, coef = stored["kappa"], _coefficients(arrays, shape)
     wrong = check_coefficients(model, stored["loss"], stored["sparsity"], coef, kappa)
@@ -228,6 +245,8 @@ def _check_facts(model: SparseModel, stored: Any) -> None:
         "sparsity": is_one_of(("element", "feature")),
         "status": is_one_of(Status.__members__),
         **dict.fromkeys(("local", "counted"), is_text),
+        "gamma": is_gamma,
+        "standardize": _is_flag,
         "constraints": are_all(is_text),
         "starts": lambda value: isinstance(value, list) and all(map(_is_start, value)),
         "residual": is_number,

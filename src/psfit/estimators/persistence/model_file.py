@@ -106,7 +106,9 @@ def _make_model(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> Spars
     model = kind(**checks.check_parameters(kind, content["parameters"]))
     shape = checks.check_shape(content["shape"])
     model.learned_ = _make_learned(model, content, *shape)
-    model.result_ = checks.check_result(model, content["result"], shape, arrays)
+    # Files of earlier versions say nothing about the ridge of the fit: it was that of the parameters, or of the choice.
+    ridge = {"gamma": content["learned"].get("gamma_", model.gamma), "standardize": model.standardize}
+    model.result_ = checks.check_result(model, content["result"], ridge, shape, arrays)
     checks.require(
         ("selection" in content) == isinstance(model, SelectingModel),
         "it has a choice of the limit that its model does not have, or the other way round",
@@ -122,11 +124,12 @@ def _make_learned(model: Any, content: dict[str, Any], p: int, c: int) -> Learne
     learned, around = content["learned"], content.get("surroundings")
     labels = issubclass(LOSSES[model.loss].target, Labels)
     known = {"n_features_in_", "feature_names_in_", "classes_" if labels else "_single"}
-    known |= {"kappa_", "gamma_"} if isinstance(model, SelectingModel) else set()
-    known |= {"offset"}
+    known |= {"kappa_"} if isinstance(model, SelectingModel) else set()
+    # Files of earlier versions have the gamma that was chosen here, not in the result.
+    known |= {"offset", "gamma_"}
     checks.require(isinstance(learned, dict), "what it has learned is not an object")
     # Files of earlier versions say nothing about offsets.
-    odd = (known - {"feature_names_in_", "offset"} - learned.keys()) | (learned.keys() - known)
+    odd = (known - {"feature_names_in_", "offset", "gamma_"} - learned.keys()) | (learned.keys() - known)
     checks.require(not odd, f"a {type(model).__name__} that lacks or adds {sorted(odd)}")
     checks.require(learned["n_features_in_"] == p, f"its number of features is not {p}")
     names, table = learned.get("feature_names_in_"), content.get("schema")
@@ -134,9 +137,8 @@ def _make_learned(model: Any, content: dict[str, Any], p: int, c: int) -> Learne
         names = checks.check_labels(names, p, lambda name: isinstance(name, str), "names")
     target = _make_target(model, learned, c)
     if isinstance(model, SelectingModel):
-        fine = checks.is_count(learned["kappa_"], 1) and checks.is_positive(learned["gamma_"])
-        checks.require(fine, "the limit or the ridge that it chose is not a positive number")
-        model.kappa_, model.gamma_ = learned["kappa_"], learned["gamma_"]
+        checks.require(checks.is_count(learned["kappa_"], 1), "the limit that it chose is not a positive number")
+        model.kappa_ = learned["kappa_"]
     texts = around is None or (isinstance(around, dict) and all(map(checks.is_text, around.values())))
     checks.require(texts, "its environment is not text")
     offset = learned.get("offset", False)
@@ -233,7 +235,7 @@ def _learned_content(model: Any) -> dict[str, Any]:
     found |= {"classes_": target.classes} if isinstance(target, Labels) else {"_single": target.single}
     found |= {"offset": model.learned_.offset} if model.learned_.offset else {}
     if isinstance(model, SelectingModel):
-        found |= {"kappa_": model.kappa_, "gamma_": model.gamma_}
+        found |= {"kappa_": model.kappa_}
     return {name: _array_as_list(value) for name, value in found.items()}
 
 

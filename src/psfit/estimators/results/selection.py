@@ -9,6 +9,8 @@ import numpy as np
 from psfit.estimators.criteria import CRITERIA
 
 MEAN_LOSS = "mean loss on held-out samples"
+# Scores that differ by less than this share of a standard error are equally good.
+SAME_SCORE = 0.1
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,8 @@ class Selection:
     kappa, gamma : int, float
         The chosen values.
     best_kappa, best_gamma : int, float
-        The values with the best score. The choice may be a simpler model whose score is within one standard error.
+        The values with the best score. The choice may be a simpler model whose score is within one standard error,
+        or one with a stronger ridge and nearly the same score.
     """
 
     kappas: np.ndarray
@@ -80,8 +83,13 @@ class Selection:
         errors: np.ndarray | None,
         label: str,
         tolerant: bool,
+        careful: bool = False,
     ) -> "Selection":
-        """Choose the best score or, if `tolerant`, the simplest model within one standard error of it."""
+        """Choose the best score or, if `tolerant`, the simplest model within one standard error of it.
+
+        If it is `careful`, gammas whose best scores differ by less than a tenth of a standard error are equally good,
+        and the strongest ridge of them is chosen: it is the most reliable of these models.
+        """
         if not np.isfinite(scores).any():
             raise ValueError(f"scoring: the {label} is not a number for any of the models; use another one")
         best = _simplest(kappas, gammas, scores >= np.nanmax(scores))
@@ -89,6 +97,11 @@ class Selection:
         if tolerant and errors is not None:
             enough = scores[best] - errors[best]
             chosen = _simplest(kappas, gammas, scores >= enough)
+        elif careful and errors is not None:
+            tops = np.nanmax(scores, axis=1, initial=-np.inf)
+            equal = np.flatnonzero(tops >= scores[best] - SAME_SCORE * errors[best])
+            row = min(equal.tolist(), key=lambda g: gammas[g])
+            chosen = _simplest(kappas, gammas, (scores >= tops[row]) & (np.arange(len(gammas)) == row)[:, None])
         return cls(
             np.array(kappas),
             np.array(gammas),

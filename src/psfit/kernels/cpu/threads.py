@@ -13,12 +13,29 @@ from typing import TypeVar
 
 import torch
 
+from psfit.common.environment import count_cores
+
 T = TypeVar("T")
 
 # Threads besides the calling one, by process and number: after a fork those of the process before do not exist.
 _POOLS: dict[tuple[int, int], ThreadPoolExecutor] = {}
 # The number of threads that the user allows, while torch has one.
 _ALLOWED: ContextVar[int | None] = ContextVar("allowed", default=None)
+
+
+@contextmanager
+def limit_threads(most: int | None) -> Iterator[None]:
+    """Let torch, and so the compiled loops, use at most so many threads: -1 means all cores, None changes nothing."""
+    before = torch.get_num_threads()
+    wanted = before if most is None else count_cores() if most < 0 else most
+    if wanted == before:
+        yield
+        return
+    torch.set_num_threads(wanted)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager
