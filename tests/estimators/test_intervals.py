@@ -108,3 +108,12 @@ def test_frequencies_and_mistakes():
     hinge = psfit.SparseSVC(1, certify=False).fit(X, y > 0)
     with pytest.raises(ValueError, match="there are no intervals for the squared_hinge loss"):
         hinge.coefficients(X, y > 0)
+
+
+def test_a_choice_of_kappa_is_made_again_by_the_first_half():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(100, 4))
+    y = np.exp(0.8 * X[:, 3]) * rng.gamma(4.0, size=100)
+    model = psfit.SparseGammaRegressionCV([1, 2], gammas=[10.0], cv=2, certify=False).fit(X, y)
+    table = model.coefficients(X, y).set_index("feature")
+    assert table.loc[3, "lower"] < 0.8 < table.loc[3, "upper"]

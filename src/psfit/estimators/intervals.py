@@ -41,7 +41,7 @@ def split_intervals(model: "SparseModel", X: Any, y: Any, level: float, seed: in
     target = model.learned_.target.read(as_array(y), len(values))
     order = np.random.default_rng(seed).permutation(len(values))
     first, second = order[: len(order) // 2], order[len(order) // 2 :]
-    chooser = clone(model).set_params(verbose=0, callback=None, warm_start=False, certify=False, grid=None)
+    chooser = clone(model).set_params(verbose=0, callback=None, certify=False, grid=None)
     groups = _group_features(model)
     if groups:
         chooser.set_params(groups=groups)
