@@ -1,6 +1,15 @@
 """Examples that the help of each command ends with."""
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
+    # From a table to a report and to predictions: the help of the program itself ends with this.
+    "psfit": (
+        "psfit inspect sales.csv --target price",
+        "psfit path sales.csv --target price --id customer --categories columns --missing fill --dates all "
+        "--standardize --cv 5 --out model.psfit --report report.html",
+        "psfit score model.psfit test.csv",
+        "psfit predict model.psfit new.csv --out predictions.csv",
+        "psfit demo",
+    ),
     "inspect": (
         "psfit inspect sales.csv --target price",
         "psfit inspect model.psfit --json",
