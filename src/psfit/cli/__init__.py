@@ -81,7 +81,9 @@ def _begin(command: Callable[..., None]) -> Callable[..., None]:
 for command in (inspect, fit, path, predict, score, report, export, near_optimal, demo, bench, compile):
     app.command(epilog=epilogue(command.__name__))(_begin(command))
 for part in federated.registered_commands:
-    part.callback = None if part.callback is None else _begin(part.callback)
+    assert part.callback is not None
+    part.epilog = epilogue(f"federated {part.callback.__name__}")
+    part.callback = _begin(part.callback)
 app.add_typer(federated, name="federated")
 
 
