@@ -68,7 +68,7 @@ def _begin(command: Callable[..., None]) -> Callable[..., None]:
         with warnings.catch_warnings():
             warnings.simplefilter("always", ConvergenceWarning)
             warnings.simplefilter("always", psfit.ReadingWarning)
-            warnings.showwarning = _Warnings()  # type: ignore[assignment]
+            warnings.showwarning = _Warnings()
             try:
                 command(**given)
             except KeyboardInterrupt:
