@@ -32,16 +32,27 @@ from psfit.common.startup_interrupt import restore_ctrl_c
 from psfit.common.status import Status
 
 app = typer.Typer(
-    help="Sparse linear models under an exact limit on nonzero coefficients, over nodes and devices. "
-    "New here? Begin with: psfit demo",
+    help="Sparse linear models: at most kappa features, and a proof of how good the answer is. Data are files: tables "
+    "with text, dates and missing values, or arrays.",
+    epilog=epilogue("psfit"),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 
 
-def _print_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Print a warning in one line, without the place in the code: the user did not write that code."""
-    print(f"psfit: warning: {message}", file=sys.stderr)
+class _Warnings:
+    """Prints each warning once, in one line, without the place in the code: the user did not write that code."""
+
+    def __init__(self) -> None:
+        self.printed: set[str] = set()
+
+    def __call__(self, message: Warning | str, *_: object, **__: object) -> None:
+        # How a file was read is no cause for concern: it is said so that a wrong guess is noticed.
+        kind = "note" if isinstance(message, psfit.ReadingWarning) else "warning"
+        text = f"psfit: {kind}: {message}"
+        if text not in self.printed:
+            self.printed.add(text)
+            print(text, file=sys.stderr)
 
 
 def _begin(command: Callable[..., None]) -> Callable[..., None]:
@@ -57,8 +68,12 @@ def _begin(command: Callable[..., None]) -> Callable[..., None]:
         with warnings.catch_warnings():
             warnings.simplefilter("always", ConvergenceWarning)
             warnings.simplefilter("always", psfit.ReadingWarning)
-            warnings.showwarning = _print_warning
-            command(**given)
+            warnings.showwarning = _Warnings()
+            try:
+                command(**given)
+            except KeyboardInterrupt:
+                print("psfit: stopped by Ctrl-C; files that are not complete were not written", file=sys.stderr)
+                raise typer.Exit(EXIT_CODES[Status.INTERRUPTED]) from None
 
     return run
 
@@ -66,7 +81,9 @@ def _begin(command: Callable[..., None]) -> Callable[..., None]:
 for command in (inspect, fit, path, predict, score, report, export, near_optimal, demo, bench, compile):
     app.command(epilog=epilogue(command.__name__))(_begin(command))
 for part in federated.registered_commands:
-    part.callback = None if part.callback is None else _begin(part.callback)
+    assert part.callback is not None
+    part.epilog = epilogue(f"federated {part.callback.__name__}")
+    part.callback = _begin(part.callback)
 app.add_typer(federated, name="federated")
 
 

@@ -1,6 +1,15 @@
 """Examples that the help of each command ends with."""
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
+    # From a table to a report and to predictions: the help of the program itself ends with this.
+    "psfit": (
+        "psfit inspect sales.csv --target price",
+        "psfit path sales.csv --target price --id customer --categories columns --missing fill --dates all "
+        "--standardize --cv 5 --out model.psfit --report report.html",
+        "psfit score model.psfit test.csv",
+        "psfit predict model.psfit new.csv --out predictions.csv",
+        "psfit demo",
+    ),
     "inspect": (
         "psfit inspect sales.csv --target price",
         "psfit inspect model.psfit --json",
@@ -35,6 +44,17 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "psfit federated server job.json --clients north,south,west --folder run --authority ca.pem "
         "--certificate server.pem --key server.key --out model.psfit",
     ),
+    "federated identity": ("psfit federated identity north --out north.key",),
+    "federated roster": ("psfit federated roster north.key.public south.key.public west.key.public --out roster.json",),
+    "federated server": (
+        "psfit federated server job.json --clients north,south,west --folder run --authority ca.pem "
+        "--certificate server.pem --key server.key --out model.psfit",
+    ),
+    "federated client": (
+        "psfit federated client north.csv --identity north.key --roster roster.json --superlink server.example:9092 "
+        "--authority ca.pem --out model.psfit",
+    ),
+    "federated simulate": ("psfit federated simulate job.json north.csv south.csv west.csv --out model.psfit",),
     "demo": ("psfit demo --out psfit-demo",),
     "bench": ("psfit bench --loss squared",),
     "compile": ("psfit compile",),

@@ -175,8 +175,10 @@ def _require_ending(out: Path | None, chooses: bool) -> None:
 
 
 def _fit_choice(model: "SelectingModel", source: "psfit.FileSource", grid: "Grid") -> None:
-    """Choose and fit; if Ctrl-C stops the choice, print that and exit."""
-    phase = "the set-up"
+    """Choose and fit; if Ctrl-C stops the choice, print how far it was and exit."""
+    from psfit.estimators.display import phase_in_words
+
+    phase = Progress().phase
 
     def note(progress: Progress) -> None:
         nonlocal phase
@@ -186,7 +188,8 @@ def _fit_choice(model: "SelectingModel", source: "psfit.FileSource", grid: "Grid
         model.set_params(callback=note).fit(source)
     except KeyboardInterrupt:
         if grid.world.rank == 0:
-            message = f"stopped by Ctrl-C during {phase}; a choice needs all models, so nothing is kept"
+            place = phase_in_words(phase)
+            message = f"stopped by Ctrl-C during {place}; a choice needs all models, so nothing is kept"
             print(f"psfit: {message}", file=sys.stderr)
         raise typer.Exit(EXIT_CODES[Status.INTERRUPTED]) from None
     finally:

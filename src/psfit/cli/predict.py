@@ -31,6 +31,7 @@ def predict(
 ) -> None:
     """Predict the target of every sample, one a line, beside the id columns of the fit."""
     from psfit.estimators.predictors import Predictions, read_and_multiply
+    from psfit.estimators.statements import name_of_target
 
     require_writable("--out", out, ENDINGS)
     for given in (model, data):
@@ -53,5 +54,7 @@ def predict(
     columns = ids | columns
     if out is None:
         print_table(columns)
-    else:
-        write_table(out, columns)
+        return
+    write_table(out, columns)
+    of = "" if name_of_target(fitted) is None else f" of {name_of_target(fitted)}"
+    print(f"  {len(predicted):,} prediction{'s' * (len(predicted) != 1)}{of} in {out}")

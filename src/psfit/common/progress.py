@@ -33,6 +33,8 @@ class Progress:
         Limits of a path that have an answer, and all of them.
     explored, open : int
         Nodes of the search tree of exact mode: looked at, and waiting.
+    seconds_left : float
+        About how long it still takes, where that is known: of several folds or resamples, after the first.
     """
 
     phase: str = "the set-up"
@@ -48,6 +50,7 @@ class Progress:
     total: int = 0
     explored: int = 0
     open: int = 0
+    seconds_left: float = math.nan
 
     @property
     def gap(self) -> float:

@@ -1,4 +1,4 @@
-"""Ctrl-C while the program `psfit` imports its modules, which takes a second or two: it exits without a traceback.
+"""Ctrl-C while the program `psfit` imports its modules, which takes a second or two: it prints one line and exits.
 
 This module is imported before all others. In other programs it does nothing: they handle Ctrl-C themselves.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 INTERRUPTED = 130
+MESSAGE = b"psfit: stopped by Ctrl-C before anything was read\n"
 
 
 def is_command() -> bool:
@@ -21,6 +22,7 @@ def is_command() -> bool:
 
 def _exit_at_once(number: int, frame: FrameType | None) -> None:
     # Nothing has to be cleaned up yet; a module that is being imported could catch an exception.
+    os.write(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2, MESSAGE)
     os._exit(INTERRUPTED)
 
 

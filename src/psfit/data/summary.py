@@ -28,23 +28,31 @@ class ColumnSummary:
         return np.asarray(self.spreads <= CONSTANT * np.abs(self.means))
 
     @classmethod
-    def of(cls, matrix: DesignMatrix, grid: Grid) -> "ColumnSummary":
-        """Read every row once. All ranks must call this, with all columns of the rows they host."""
-        few = min(FEW, matrix.shape[0])
-        start = np.zeros(matrix.shape[1])
-        some, sums, _ = _sums(matrix.rows(0, few), start, grid)
+    def of(cls, matrix: DesignMatrix, grid: Grid, weights: np.ndarray | None = None) -> "ColumnSummary":
+        """Read every row once; `weights` are those of the samples, ones if there are none.
+
+        All ranks must call this, with all columns of the rows they host.
+        """
+        rows, p = matrix.shape
+        own = np.ones(rows) if weights is None else weights
+        few = min(FEW, rows)
+        # The first mean only has to be near: it takes all samples as equal.
+        some, sums, _ = _sums(matrix.rows(0, few), np.ones(few), np.zeros(p), grid)
         about = sums / some
-        samples, sums, squares = _sums(matrix, about, grid)
-        shift = sums / samples
-        spreads = np.sqrt(np.maximum(squares / samples - shift**2, 0.0))
-        return cls(int(samples), about + shift, spreads)
+        weight, sums, squares = _sums(matrix, own, about, grid)
+        shift = sums / weight
+        spreads = np.sqrt(np.maximum(squares / weight - shift**2, 0.0))
+        samples = int(grid.nodes.total(torch.tensor([rows])))
+        return cls(samples, about + shift, spreads)
 
 
-def _sums(matrix: DesignMatrix, about: np.ndarray, grid: Grid) -> tuple[float, np.ndarray, np.ndarray]:
-    """The number of samples of all nodes, sums and sums of squares of the columns about a point."""
-    rows, p = matrix.shape
-    ones = torch.ones(rows, 1, dtype=torch.float64, device=matrix.device)
+def _sums(
+    matrix: DesignMatrix, weights: np.ndarray, about: np.ndarray, grid: Grid
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """The weight of all nodes, weighted sums and sums of squares of the columns about a point."""
+    p = matrix.shape[1]
+    own = torch.from_numpy(weights.astype(float)).reshape(-1, 1).to(matrix.device)
     where = torch.from_numpy(about).to(matrix.device)
-    local = grid.run_together(lambda: torch.cat(matrix.column_moments(ones, where)).cpu())
-    total = grid.nodes.total(torch.cat([local, torch.tensor([float(rows)], dtype=torch.float64)])).cpu().numpy()
+    local = grid.run_together(lambda: torch.cat(matrix.column_moments(own, where)).cpu())
+    total = grid.nodes.total(torch.cat([local, own.sum().reshape(1).cpu()])).cpu().numpy()
     return float(total[-1]), total[:p], total[p:-1]

@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 from psfit.common.progress import Callback
 from psfit.data.raw_form import RawForm
 from psfit.estimators.choice import Candidates, Choice
-from psfit.estimators.display import add_label, require_complete
+from psfit.estimators.display import label_round, require_complete
 from psfit.estimators.folds import Folds
 from psfit.estimators.posing import Posed
 from psfit.estimators.results.selection import MEAN_LOSS, Selection
@@ -35,7 +35,8 @@ def cross_validate(
     scorer = find_scorer(scoring)
     # Where missing values are filled, every split fills them as its own training samples suggest.
     together = [slice(None)] if posed.gaps is None else [slice(k, k + 1) for k in range(len(folds.train))]
-    rounds = [_score_splits(posed, candidates, folds, part, scorer, callback) for part in together]
+    begin = time.perf_counter()
+    rounds = [_score_splits(posed, candidates, folds, part, scorer, callback, begin) for part in together]
     scores = np.concatenate([one.scores for one in rounds])
     seconds = [second for one in rounds for second in one.seconds]
     scoring_seconds = sum(one.scoring_seconds for one in rounds) / scores.size
@@ -61,9 +62,15 @@ class _Round:
 
 
 def _score_splits(
-    posed: Posed, candidates: Candidates, folds: Folds, part: slice, scorer: Any, callback: Callback | None
+    posed: Posed,
+    candidates: Candidates,
+    folds: Folds,
+    part: slice,
+    scorer: Any,
+    callback: Callback | None,
+    begin: float,
 ) -> _Round:
-    """Fit and score all candidates on some of the splits."""
+    """Fit and score all candidates on some of the splits; the first one began at the time `begin`."""
     own = Folds(folds.train[part], folds.test[part])
     start = time.perf_counter()
     posed = posed.fill_again(own.train[0].cpu().numpy())
@@ -72,8 +79,7 @@ def _score_splits(
     paths, seconds = [], []
     for split in range(len(own.train)):
         start = time.perf_counter()
-        number = (part.start or 0) + split + 1
-        report = add_label(callback, f"fold {number} of {len(folds.train)}")
+        report = label_round(callback, "fold", (part.start or 0) + split + 1, len(folds.train), begin)
         path = parts.path(split, candidates.kappas, candidates.gammas, report)
         paths.append(require_complete(path))
         seconds.append(time.perf_counter() - start + shared)

@@ -58,11 +58,23 @@ def show_progress(verbose: int, grid: Grid, callback: Callback | None = None) ->
         yield _call_both(callback, _PlainLines(verbose > 1))
 
 
-def add_label(callback: Callback | None, label: str) -> Callback | None:
-    """The callback for one of several fits: it puts a label before the phases."""
+def label_round(callback: Callback | None, name: str, number: int, total: int, start: float) -> Callback | None:
+    """The callback for fit `number` of `total`, of which the first began at `start`.
+
+    It puts the number before the phases, and knows the time of all fits so far, and about how long the others take.
+    """
     if callback is None:
         return None
-    return lambda progress: callback(replace(progress, phase=f"{label}, {progress.phase}"))
+    now = time.perf_counter()
+    expected = (now - start) / (number - 1) * (total - number + 1) if number > 1 else math.nan
+
+    def report(progress: Progress) -> bool | None:
+        spent = time.perf_counter() - now
+        left = max(expected - spent, 0.0) if number > 1 else math.nan
+        phase = f"{name} {number} of {total}, {progress.phase}"
+        return callback(replace(progress, phase=phase, seconds=now - start + spent, seconds_left=left))
+
+    return report
 
 
 def require_complete(paths: list[Points]) -> list[Points]:
@@ -149,9 +161,10 @@ class _PlainLines:
 
 def describe(progress: Progress, detailed: bool = False) -> str:
     """One line with what is known; `detailed` adds the residuals of the iteration."""
-    parts = [f"{progress.seconds:7.1f} s  {_in_words(progress.phase)}"]
+    parts = [f"{progress.seconds:7.1f} s  {phase_in_words(progress.phase)}"]
     if progress.total:
-        parts.append(f"limit {progress.done} of {progress.total}{_time_left(progress)}")
+        parts.append(f"limit {progress.done} of {progress.total}")
+    parts += _time_left(progress)
     if not math.isnan(progress.objective):
         parts.append(f"best {progress.objective:.8g}")
         if math.isfinite(progress.lower_bound):
@@ -167,15 +180,15 @@ def describe(progress: Progress, detailed: bool = False) -> str:
     return " | ".join(parts)
 
 
-def _in_words(phase: str) -> str:
+def phase_in_words(phase: str) -> str:
     """A phase as a person understands it; a label before it, such as that of a fold, stays."""
     label, comma, own = phase.rpartition(", ")
     return f"{label}{comma}{WORDS.get(own, own)}"
 
 
-def _time_left(progress: Progress) -> str:
-    """About how long the limits of a path still take, if some of them are done."""
-    if not 0 < progress.done < progress.total:
-        return ""
-    seconds = progress.seconds * (progress.total - progress.done) / progress.done
-    return f", about {seconds:.0f} s left" if seconds >= 1 else ""
+def _time_left(progress: Progress) -> list[str]:
+    """About how long the folds, or the limits of a path, still take, if some of them are done."""
+    seconds = progress.seconds_left
+    if math.isnan(seconds) and 0 < progress.done < progress.total:
+        seconds = progress.seconds * (progress.total - progress.done) / progress.done
+    return [f"about {seconds:.0f} s left"] if seconds >= 1 else []

@@ -7,7 +7,6 @@ from typing import Any, Unpack
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -18,6 +17,7 @@ from psfit.common.arguments import Rule
 from psfit.common.progress import Callback
 from psfit.data.raw_form import RawForm
 from psfit.estimators.constraints import Constrained
+from psfit.estimators.description import Described
 from psfit.estimators.display import prints, show_progress
 from psfit.estimators.docstrings import gather
 from psfit.estimators.export import as_sklearn, write_coefficients, write_onnx
@@ -26,14 +26,13 @@ from psfit.estimators.predictors import compute_predictors
 from psfit.estimators.settings import RULES, Settings, start_grid
 from psfit.estimators.shared_arguments import SOLVER_DEFAULTS, ModelArguments, add_parameters, complete_arguments
 from psfit.estimators.solver_settings import make_solver, solver_settings, split_solver_settings
-from psfit.estimators.statements import coefficient_frame, summarise
 from psfit.estimators.warning import warn
 from psfit.pipeline.result import Result
 from psfit.pipeline.solve import solve
 from psfit.problem import Problem, Sparsity
 
 
-class SparseModel(Constrained, BaseEstimator):
+class SparseModel(Constrained, Described):
     """Base of all estimators: a loss, a limit kappa on the nonzero coefficients, a ridge.
 
     Parameters
@@ -221,19 +220,6 @@ class SparseModel(Constrained, BaseEstimator):
         """``X coef + intercept``, shape ``(m, c)``, plus the offset if the model was fitted with one."""
         check_is_fitted(self)
         return compute_predictors(self, self.learned_, self.result_, X, offset)
-
-    def coefficients(self, X: Any = None) -> Any:
-        """The nonzero coefficients as a DataFrame, the largest first.
-
-        For odds and rates it has their ratio, the exponential of the coefficient. With samples `X` it also has the
-        `spread` of each feature (its standard deviation), the `standardised` coefficient (times the spread) and the
-        share of the variance of the predictor that is `lost` without the feature, the others unchanged.
-        """
-        return coefficient_frame(self, X)
-
-    def summary(self) -> str:
-        """What was fitted, how good it is within its limit, and its largest coefficients, as text."""
-        return summarise(self)
 
     def set_params(self, **params: Any) -> "SparseModel":
         """Set parameters, also those of the solver: ``set_params(solver__effort="high")``."""

@@ -5,6 +5,7 @@ ranks.
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Any
 
@@ -138,7 +139,8 @@ def pose_samples(settings: Settings, owner: str, given: Given, grid: Grid) -> Po
         gamma = automatic_gamma(loss, source, settings.fit_intercept, grid)
         settings = replace(settings, gamma=gamma, standardize=True)
     problem, constraints = grid.run_together(lambda: _make_problem(settings, loss, features, source.outputs))
-    surroundings = environment() | {"device": str(grid.device), "ranks": str(grid.world.size)}
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    surroundings = environment() | {"device": str(grid.device), "ranks": str(grid.world.size), "date": now}
     learned = Learned(features, found, surroundings, read.kept)
     return Posed(problem, source, grid, y, weights, learned, constraints, offset, read.gaps)
 

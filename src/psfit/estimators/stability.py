@@ -14,7 +14,7 @@ from psfit.comm import Grid, GridSpec
 from psfit.common.arguments import NONE, integer, number, satisfying
 from psfit.common.progress import Callback
 from psfit.estimators.constraints import ConstraintArguments
-from psfit.estimators.display import add_label, require_complete, show_progress
+from psfit.estimators.display import label_round, require_complete, show_progress
 from psfit.estimators.folds import Folds
 from psfit.estimators.posing import Given, Posed, pose_samples
 from psfit.estimators.registry import check_loss
@@ -132,12 +132,13 @@ def _fit_halves(
     callback: Callback | None,
 ) -> Iterator[Points]:
     """A path for each half and for its complement, which share passes over the data."""
+    begin = time.perf_counter()
     for pair, half in enumerate(halves):
         masks = torch.from_numpy(np.stack([half, ~half]))
         Folds(masks, masks).require_enough(posed)
         parts = Subsamples.of(posed.problem, posed.source, posed.grid, masks, solver)
         for side in range(2):
-            report = add_label(callback, f"half {2 * pair + side + 1} of {resamples}")
+            report = label_round(callback, "half", 2 * pair + side + 1, resamples, begin)
             (points,) = require_complete(parts.path(side, limits, [posed.problem.gamma], report))
             yield points
 

@@ -1,5 +1,7 @@
 """What a fitted model says: its coefficients as a table, without units where samples are given; and a summary."""
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -7,9 +9,12 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from psfit.comm import GridSpec
+from psfit.common.notebook import Bar, HtmlTable, render_card
 from psfit.data import DesignMatrix
 from psfit.data.summary import ColumnSummary
+from psfit.estimators.intervals import CAVEAT, split_intervals
 from psfit.estimators.predictors import read_matrix
+from psfit.estimators.results.stability import Stability
 from psfit.estimators.targets import Labels
 
 if TYPE_CHECKING:
@@ -21,18 +26,46 @@ if TYPE_CHECKING:
 MOST_ROWS = 20
 
 
-def coefficient_rows(model: "SparseModel", X: Any = None) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Evidence:
+    """What users know besides the model: samples, their targets, and a stability selection of the same features.
+
+    With X and y there are intervals; `level` and `seed` are theirs.
+    """
+
+    X: Any = None
+    y: Any = None
+    stability: Stability | None = None
+    level: float = 0.95
+    seed: int | None = 0
+
+    def __post_init__(self) -> None:
+        if self.y is not None and self.X is None:
+            raise ValueError("y was passed without X; pass both, or X alone")
+        if self.stability is not None and not isinstance(self.stability, Stability):
+            kind = type(self.stability).__name__
+            raise TypeError(f"stability is a {kind}, but must be what psfit.stability_selection returns")
+
+
+NOTHING = Evidence()
+
+
+def coefficient_rows(model: "SparseModel", known: Evidence = NOTHING) -> list[dict[str, Any]]:
     """A row for each nonzero coefficient, the largest effects first.
 
     With samples X, `spread` is the standard deviation of the feature, `standardised` the coefficient times the spread,
-    and `lost` what the predictor loses of its variance without the feature, the other coefficients unchanged.
+    and `lost` what the predictor loses of its variance without the feature, the other coefficients unchanged. With a
+    stability selection, `frequency` is the share of its resamples that chose the feature. With targets y, `lower` and
+    `upper` are the ends of an interval; see `intervals.py`.
     """
     check_is_fitted(model)
     result, target = model.result_, model.learned_.target
     names = getattr(model, "feature_names_in_", np.arange(result.coef.shape[0]))
     labels = [str(label) for label in target.classes] if isinstance(target, Labels) else []
     several = result.coef.shape[1] > 1
-    facts = None if X is None else _measure(model, X)
+    facts = None if known.X is None else _measure(model, known.X)
+    chosen = None if known.stability is None else _frequencies(known.stability, names)
+    intervals = None if known.y is None else split_intervals(model, known.X, known.y, known.level, known.seed)
     rows = []
     for j in result.support.tolist():
         for k in np.flatnonzero(result.coef[j]).tolist():
@@ -45,9 +78,25 @@ def coefficient_rows(model: "SparseModel", X: Any = None) -> list[dict[str, Any]
             if facts is not None:
                 spreads, lost = facts
                 row |= {"spread": float(spreads[j]), "standardised": value * float(spreads[j]), "lost": lost[j][k]}
+            if chosen is not None:
+                row["frequency"] = chosen[j]
+            if intervals is not None:
+                row |= dict(zip(("lower", "upper"), intervals.get(j, (math.nan, math.nan)), strict=True))
             rows.append(row)
     size = "coefficient" if facts is None else "standardised"
     return sorted(rows, key=lambda row: -abs(row[size]))
+
+
+def _frequencies(stability: Stability, names: np.ndarray) -> list[float]:
+    """How often each feature of the model was chosen; the features must be the same."""
+    scores = stability.scores
+    known = np.arange(len(scores)) if stability.feature_names is None else stability.feature_names
+    if len(known) != len(names) or not np.array_equal(np.asarray(known, dtype=str), np.asarray(names, dtype=str)):
+        raise ValueError(
+            f"stability is about {len(known)} features that are not the {len(names)} of the model; run "
+            "stability_selection on the samples of the fit"
+        )
+    return [float(score) for score in scores]
 
 
 def _measure(model: "SparseModel", X: Any) -> tuple[np.ndarray, dict[int, list[float]]]:
@@ -67,24 +116,26 @@ def _measure(model: "SparseModel", X: Any) -> tuple[np.ndarray, dict[int, list[f
     return summary.spreads, lost
 
 
-def coefficient_frame(model: "SparseModel", X: Any = None) -> "pd.DataFrame":
-    """The same as a DataFrame."""
-    rows = coefficient_rows(model, X)
+def coefficient_frame(model: "SparseModel", known: Evidence = NOTHING) -> "pd.DataFrame":
+    """The same as a DataFrame; its ``attrs["caveat"]`` says what intervals mean."""
+    rows = coefficient_rows(model, known)
     try:
         import pandas as pd
     except ImportError:
         raise ImportError("a table needs pandas: pip install pandas; `coef_` has the numbers") from None
-    return pd.DataFrame(rows)
+    frame = pd.DataFrame(rows)
+    if known.y is not None:
+        frame.attrs["caveat"] = CAVEAT
+    return frame
 
 
-def summarise(model: "SparseModel") -> str:
+def summarise(model: "SparseModel", known: Evidence = NOTHING) -> str:
     """What was fitted, how good it is within its limit, and its coefficients, as text."""
     check_is_fitted(model)
-    schema = model.learned_.features.schema
-    rows = coefficient_rows(model)
+    rows = coefficient_rows(model, known)
     lines = [str(model.result_)]
-    if schema is not None and schema.target_name is not None:
-        lines.append(f"  target     {schema.target_name}")
+    if name_of_target(model) is not None:
+        lines.append(f"  target     {name_of_target(model)}")
     lines.append("")
     heads = list(rows[0]) if rows else []
     table = [heads, *([_text(row[head]) for head in heads] for row in rows[:MOST_ROWS])]
@@ -93,7 +144,31 @@ def summarise(model: "SparseModel") -> str:
     if len(rows) > MOST_ROWS:
         lines.append(f"  and {len(rows) - MOST_ROWS} smaller coefficients")
     lines.append(f"  intercept  {', '.join(map(_text, model.result_.intercept.tolist()))}")
-    return "\n".join(lines)
+    return "\n".join(lines + ([CAVEAT] if known.y is not None else []))
+
+
+def name_of_target(model: "SparseModel") -> str | None:
+    """The column of the target, if the model was fitted to a file or a table that holds it."""
+    schema = model.learned_.features.schema
+    return None if schema is None else schema.target_name
+
+
+def model_html(model: "SparseModel", parameters: str) -> str:
+    """A fitted model for notebooks: what it says, then scikit-learn's HTML of its parameters, folded."""
+    rows = coefficient_rows(model)
+    heads = list(rows[0]) if rows else []
+    largest = max((abs(row["coefficient"]) for row in rows), default=0.0) or 1.0
+    cells = [
+        [Bar(_text(row[head]), row[head] / largest) if head == "coefficient" else _text(row[head]) for head in heads]
+        for row in rows[:MOST_ROWS]
+    ]
+    name = name_of_target(model)
+    facts = [("target", name)] if name is not None else []
+    facts += [*model.result_.facts(), ("intercept", ", ".join(map(_text, model.result_.intercept.tolist())))]
+    left = len(rows) - len(cells)
+    notes = [f"{left} smaller coefficients are not shown; `coefficients()` has them."] if left > 0 else []
+    card = render_card(type(model).__name__, facts, HtmlTable(heads, cells), notes=notes)
+    return f"{card}<details><summary>Parameters</summary>{parameters}</details>"
 
 
 def _text(value: Any) -> str:

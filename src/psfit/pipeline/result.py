@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from psfit.admm.record import Record
+from psfit.common.notebook import render_card
 from psfit.common.status import CLOSED_GAP, CUT_SHORT, Status, relative_gap
 from psfit.search.explore import RESTARTS, Contribution
 
@@ -152,7 +153,8 @@ class Result:
         if len(self.kappa) == 1 and self.certain_in >= self.kappa[0]:
             text += "; no other support is better"
         elif self.certain_in or self.certain_out:
-            text += f"; every better support has {self.certain_in} known items and none of {self.certain_out} others"
+            known = f"{self.certain_in} known item{'s' * (self.certain_in != 1)}"
+            text += f"; every better support has {known} and none of {self.certain_out} others"
         if self.tree_nodes:
             text += f"; {self.tree_nodes:,} tree nodes"
         if self.gap > 0.05:
@@ -184,25 +186,38 @@ class Result:
         """Sorted indices of the features with a nonzero coefficient in any output."""
         return np.flatnonzero(np.any(self.coef != 0, axis=1))
 
-    def __str__(self) -> str:
+    @property
+    def _title(self) -> str:
         p, c = self.coef.shape
+        outputs = f" x {c} outputs" if c > 1 else ""
+        return (
+            f"Sparse {self.loss} fit: {self.samples:,} samples x {p:,} features{outputs}, "
+            f"{self.nodes} node{'s' * (self.nodes > 1)} x {self.blocks} block{'s' * (self.blocks > 1)}"
+        )
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What is known about the answer, in words, each with a name."""
         shown = ", ".join(str(j) for j in self.support[:12]) + (", ..." if len(self.support) > 12 else "")
         limit = str(self.kappa[0]) if len(set(self.kappa)) == 1 else str(list(self.kappa))
-        unit = self.counted or ("rows" if self.sparsity == "feature" and c > 1 else "nonzero coefficients")
+        several = self.sparsity == "feature" and self.coef.shape[1] > 1
+        unit = self.counted or ("rows" if several else "nonzero coefficients")
+        unit = unit.removesuffix("s") if limit == "1" and " " not in unit.replace("nonzero ", "") else unit
         each = f" in each of {len(self.kappa)} problems" if len(self.kappa) > 1 else ""
-        outputs = f" x {c} outputs" if c > 1 else ""
         reading, refit, found = self._describe_reading(), self._describe_refit(), self._describe_starts()
-        return "\n".join(
-            [
-                f"Sparse {self.loss} fit: {self.samples:,} samples x {p:,} features{outputs}, "
-                f"{self.nodes} node{'s' * (self.nodes > 1)} x {self.blocks} block{'s' * (self.blocks > 1)}",
-                f"  objective  {self.objective:.8g}",
-                f"  proved     {self._describe_proof()}",
-                f"  support    {len(self.support)} features, at most {limit} {unit}{each}: {shown}",
-                *(f"  subject to {text}" for text in self.constraints),
-                *([f"  found by   {found}"] if found else []),
-                f"  iterations {self.n_iter} in {self.seconds:.2f} s, local solver {self.local}{reading}",
-                f"  status     {self.status.name}: {self.status.value}",
-                *([f"  refit      {refit}"] if refit else []),
-            ]
-        )
+        count = f"{len(self.support)} feature{'s' * (len(self.support) != 1)}"
+        return [
+            ("objective", f"{self.objective:.8g}"),
+            ("proved", self._describe_proof()),
+            ("support", f"{count}, at most {limit} {unit}{each}: {shown}"),
+            *(("subject to", text) for text in self.constraints),
+            *([("found by", found)] if found else []),
+            ("iterations", f"{self.n_iter} in {self.seconds:.2f} s, local solver {self.local}{reading}"),
+            ("status", f"{self.status.name}: {self.status.value}"),
+            *([("refit", refit)] if refit else []),
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join([self._title, *(f"  {name:<10} {text}" for name, text in self.facts())])
+
+    def _repr_html_(self) -> str:
+        return render_card(self._title, self.facts())

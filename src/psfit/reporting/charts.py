@@ -24,9 +24,10 @@ HUES = (
     "#7a869a",
     "#d070b0",
 )
-WIDTH = 6.8
+# In inches: on a phone, where a page is about as wide, letters of ten points can still be read.
+WIDTH = 5.2
 # A legend with no more entries and letters than this fits into one line above a chart.
-MOST_ENTRIES, MOST_LETTERS = 4, 54
+MOST_ENTRIES, MOST_LETTERS = 3, 40
 
 
 def svg_chart(name: str, label: str, height: float, draw: Callable[[Any], Any]) -> Markup:

@@ -8,8 +8,8 @@ from markupsafe import Markup
 
 from psfit.data.summary import ColumnSummary
 from psfit.reporting.charts import svg_chart
+from psfit.reporting.coefficient_plots import draw_coefficients
 from psfit.reporting.formats import number
-from psfit.reporting.plots import plot_coefficients
 
 # A chart with more rows is hard to read; the table has all of them.
 MOST_ROWS = 40
@@ -28,10 +28,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Headings with their meanings, and rows of cells."""
+    """Headings with their meanings, and rows of cells; `minor` columns are left out where there is little room."""
 
     head: list[tuple[str, str]]
     rows: list[list[Cell]]
+    minor: tuple[str, ...] = ()
 
 
 def number_cell(value: float, digits: int = 6) -> Cell:
@@ -78,7 +79,8 @@ class Coefficients:
         if self.columns is not None:
             head += [("mean", "of the feature"), ("spread", "standard deviation of the feature")]
             head += [("effect", "coefficient times spread")] if single else []
-        return Table(head, [self._row("(intercept)", self.intercept, None), *map(self._feature, self.order)])
+        rows = [self._row("(intercept)", self.intercept, None), *map(self._feature, self.order)]
+        return Table(head, rows, () if self.columns is None else ("mean", "spread"))
 
     def _feature(self, j: int) -> list[Cell]:
         return self._row(self.names[j], self.coef[j], j)
@@ -107,7 +109,7 @@ class Coefficients:
             "coefficients",
             f"Chart of the {self.measure}s in the table below, the largest first",
             height,
-            lambda axes: plot_coefficients(values, names, self.outputs, self.measure, axes),
+            lambda axes: draw_coefficients(values, names, self.outputs, self.measure, axes),
         )
         rest = len(self.order) - len(shown)
         return {"svg": picture, "rest": rest, "shown": len(shown), "measure": self.measure}

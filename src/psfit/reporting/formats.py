@@ -20,7 +20,8 @@ def plural(count: int, noun: str) -> str:
 
 def number(value: float, digits: int = 6) -> str:
     """A number for people: a true minus sign, commas between thousands, and an exponent only if needed."""
-    size = abs(value)
+    # Rounding may add a digit: 99.96 has three digits before the point if only two are shown.
+    size = abs(float(f"{value:.{digits}g}"))
     if min(1e4, 10.0**digits) <= size < 1e9:
         # All digits before the point; the digits that remain go after it.
         whole = f"{value:,.{max(0, digits - len(str(int(size))))}f}"

@@ -1,5 +1,6 @@
 """The page: collects all that is written about a model or a path, and fills the template."""
 
+from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from psfit.reporting.formats import join_names, number, percent, plural
 from psfit.reporting.names import class_names, feature_names, output_names
 from psfit.reporting.near_optimal import near_optimal_content
 from psfit.reporting.paths import path_content
+from psfit.reporting.performance_charts import performance_content
 from psfit.reporting.plots import plot_convergence, plot_selection, plot_target
 from psfit.reporting.recipe import model_recipe
 from psfit.reporting.samples import DataSummary
@@ -47,8 +49,14 @@ def render_page(
             f"model is a {type(subject).__name__}, but must be a fitted PsFiT model or a SparsePath; print a Result "
             "instead"
         )
+    learned = subject.learned if isinstance(subject, SparsePath) else subject.learned_
+    schema = learned.features.schema
+    target = None if schema is None else schema.target_name
     shared = {
-        "data": None if data is None else _data_content(data),
+        "target": target,
+        "fitted": (learned.surroundings or {}).get("date"),
+        "today": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "data": None if data is None else _data_content(data, target or "target"),
         "command": command,
         "close": None if close is None else near_optimal_content(close),
     }
@@ -221,12 +229,12 @@ def _selection_content(selection: Selection) -> dict[str, Any]:
     return {"svg": drawn, "table": Table(head, rows), "chosen": chosen, "why": why}
 
 
-def _data_content(data: DataSummary) -> dict[str, Any]:
-    """Samples, target and scores."""
+def _data_content(data: DataSummary, known: str) -> dict[str, Any]:
+    """Samples, target and scores; `known` is the name of the target."""
     columns = data.columns
     targets = []
     for k, target in enumerate(data.targets):
-        name = "the target" if len(data.targets) == 1 else f"target {k}"
+        name = f"{known} {k}" if len(data.targets) > 1 else f"the {known}" if known == "target" else known
         edges, counts = target.edges, target.counts
         drawn = None
         if k < MOST_CHARTS and target.spread > 0:
@@ -237,6 +245,9 @@ def _data_content(data: DataSummary) -> dict[str, Any]:
                 partial(plot_target, edges, counts),
             )
         targets.append({"name": name, "mean": target.mean, "spread": target.spread, "svg": drawn})
+    scores = dict(data.scores or {})
+    if len(data.rankings) == 1:
+        scores |= {"ROC AUC": data.rankings[0].area, "average precision": data.rankings[0].average_precision}
     shares = [f"{100 * count / columns.samples:.1f}\u00a0%" for _, count in data.classes]
     confusion = data.confusion if data.confusion is not None and len(data.confusion) <= MOST_CLASSES else None
     return {
@@ -245,7 +256,9 @@ def _data_content(data: DataSummary) -> dict[str, Any]:
         "constant": int(columns.constant.sum()),
         "targets": targets,
         "classes": [(label, f"{count:,}", part) for (label, count), part in zip(data.classes, shares, strict=True)],
-        "scores": [(name, number(value, 4)) for name, value in (data.scores or {}).items()],
+        "scores": [(name, number(value, 4)) for name, value in scores.items()],
+        "of_fit": data.of_fit,
+        "charts": performance_content(data, known),
         "confusion": None if confusion is None else confusion.tolist(),
         "labels": [label for label, _ in data.classes],
     }

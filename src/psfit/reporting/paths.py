@@ -129,4 +129,4 @@ def _path_table(path: SparsePath, names: list[str]) -> Table:
                 ]
             )
             before = now
-    return Table(head, rows)
+    return Table(head, rows, ("lower bound",))

@@ -3,12 +3,12 @@
 matplotlib is imported only when something is drawn, because that takes time.
 """
 
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from psfit.pipeline.result import Result
+from psfit.reporting.coefficient_plots import plot_coefficients as plot_coefficients
 from psfit.reporting.drawing import label_of, pyplot
 from psfit.reporting.frequency_plots import plot_near_optimal as plot_near_optimal
 from psfit.reporting.frequency_plots import plot_stability as plot_stability
@@ -18,8 +18,6 @@ from psfit.reporting.prediction_plots import plot_roc as plot_roc
 
 # The most features that a legend names: those that enter first.
 MOST_NAMED = 12
-# Colours for the signs of coefficients that most people can distinguish.
-POSITIVE, NEGATIVE = "#3b7dd8", "#dd7230"
 
 
 class PathLike(Protocol):
@@ -136,48 +134,6 @@ def plot_objectives(path: PathLike, ax: Any = None) -> Any:
                 path.kappas, path.lower_bounds[g], path.objectives[g], color=f"C{g % 10}", alpha=0.2, lw=0
             )
     return _finish_kappa_plot(axes, "objective", f"Objective along the {path.loss} path; shaded: what is not excluded")
-
-
-def plot_coefficients(
-    coef: np.ndarray, names: Sequence[str], outputs: Sequence[str], label: str = "coefficient", ax: Any = None
-) -> Any:
-    """Coefficients ``(rows, c)``: bars for one output, else squares whose area is the size and whose colour the sign.
-
-    Parameters
-    ----------
-    names : sequence of str, (rows,)
-        What to write beside the rows, from the top.
-    outputs : sequence of str, (c,)
-        What to write above the columns.
-    label : str
-        What the numbers are.
-    """
-    rows, columns = coef.shape
-    size = (6.4, 1.1 + 0.24 * rows)
-    axes = ax if ax is not None else pyplot().subplots(figsize=size, layout="constrained")[1]
-    if columns == 1:
-        values = coef[:, 0]
-        axes.barh(range(rows), values, height=0.7, color=[POSITIVE if value > 0 else NEGATIVE for value in values])
-        axes.axvline(0.0, color="black", lw=0.8)
-        axes.set_xlabel(label)
-        axes.grid(True, axis="x", alpha=0.3)
-    else:
-        row, column = np.nonzero(coef)
-        values = coef[row, column]
-        # The largest square fills its row.
-        areas = 13.0**2 * np.abs(values) / np.abs(coef).max()
-        colors = [POSITIVE if value > 0 else NEGATIVE for value in values]
-        axes.scatter(column, row, s=areas, marker="s", c=colors, lw=0)
-        turned = 0 if sum(len(label_of(output)) + 2 for output in outputs) <= 60 else 90
-        axes.set_xticks(range(columns), [label_of(output) for output in outputs], rotation=turned)
-        axes.xaxis.tick_top()
-        axes.set_xlim(-0.6, columns - 0.4)
-        axes.set_xlabel(f"area: size of the {label}; blue: positive, orange: negative")
-        axes.grid(True, alpha=0.2)
-        axes.set_axisbelow(True)
-    axes.set_yticks(range(rows), [label_of(name) for name in names])
-    axes.set_ylim(rows - 0.4, -0.6)
-    return axes
 
 
 def plot_target(edges: np.ndarray, counts: np.ndarray, ax: Any = None) -> Any:

@@ -27,10 +27,20 @@ from psfit.estimators.registry import LOSSES
 from psfit.estimators.results import SparsePath
 from psfit.estimators.targets import Labels
 from psfit.reporting.names import class_names
+from psfit.reporting.performance import (
+    Calibration,
+    Ranking,
+    Residuals,
+    calibrate_classes,
+    compare_numbers,
+    rank_classes,
+)
 
 # Bins of the target, from three standard deviations below the mean to three above. The smallest and the largest
 # target are not shown: they are values of single samples, which do not leave a node.
 BINS = np.linspace(-3.0, 3.0, 25)
+# If the objective of as many samples agrees with that of the fit to this share, they are the samples of the fit.
+SAME = 1e-5
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,12 @@ class DataSummary:
         The model's scores on these samples, by name; None for a path.
     confusion : ndarray (classes, classes) or None
         Samples of each class (rows) by the class that the model predicts.
+    rankings, calibrations : tuple
+        For classes: ROC and precision-recall curves, and how right the probabilities are.
+    residuals : tuple of Residuals
+        For numbers, one for each target.
+    of_fit : bool or None
+        Whether these are the samples, with their weights, that the model was fitted to; None for a path.
     """
 
     columns: ColumnSummary
@@ -67,6 +83,10 @@ class DataSummary:
     classes: tuple[tuple[str, int], ...] = ()
     scores: dict[str, float] | None = None
     confusion: np.ndarray | None = None
+    rankings: tuple[Ranking, ...] = ()
+    calibrations: tuple[Calibration, ...] = ()
+    residuals: tuple[Residuals, ...] = ()
+    of_fit: bool | None = None
 
 
 def describe(
@@ -173,13 +193,55 @@ def _add_scores(
     if not weight > 0:
         raise ValueError("sample_weight is zero everywhere; at least one sample must have a positive weight")
     scores = {"mean loss": float(total / weight)}
+    same = _is_of_fit(model, summary.columns.samples, matrix, y, weights, losses, grid)
     if isinstance(target, Labels):
         size = len(target.classes)
         pairs = target.codes(y) * size + target.codes(predicted)
         confusion = sum_over_nodes(grid, np.bincount(pairs, minlength=size * size)).reshape(size, size)
         right = sum_over_nodes(grid, np.array([weights @ (predicted == y)]))[0]
-        return replace(summary, scores={"accuracy": float(right / weight)} | scores, confusion=confusion)
-    return replace(summary, scores=_errors(y, predicted, weights, float(weight), grid) | scores)
+        return replace(
+            summary,
+            scores={"accuracy": float(right / weight)} | scores,
+            confusion=confusion,
+            rankings=rank_classes(target, y, predictors, weights, grid),
+            calibrations=calibrate_classes(target, y, predictors, weights, grid),
+            of_fit=same,
+        )
+    return replace(
+        summary,
+        scores=_errors(y, predicted, weights, float(weight), grid) | scores,
+        residuals=compare_numbers(y, predicted, weights, grid),
+        of_fit=same,
+    )
+
+
+def _is_of_fit(
+    model: SparseModel,
+    samples: int,
+    matrix: DesignMatrix,
+    y: np.ndarray,
+    weights: np.ndarray,
+    losses: np.ndarray,
+    grid: Grid,
+) -> bool:
+    """Whether the model's objective on these samples is that of its fit; other samples would have another one."""
+    result, settings = model.result_, model.get_params(deep=False)
+    if samples != result.samples:
+        return False
+    try:
+        _, fitted = type(model.learned_.target).learn(y, weights, model.fit_intercept, settings, grid)
+    except ValueError:
+        # A fit refuses such targets.
+        return False
+    scales = np.ones(matrix.shape[1])
+    if model.standardize:
+        columns = ColumnSummary.of(matrix, grid, fitted)
+        # Without an intercept a fit divides by the spread about zero.
+        scales = np.hypot(columns.spreads, 0.0 if model.fit_intercept else columns.means)
+    gamma = float(getattr(model, "gamma_", model.gamma))
+    ridge = float(np.square(result.coef * scales[:, None]).sum()) / (2 * gamma)
+    objective = float(sum_over_nodes(grid, np.array([fitted @ losses.sum(axis=1)]))[0]) + ridge
+    return abs(objective - result.objective) <= SAME * max(abs(result.objective), np.finfo(float).tiny)
 
 
 def _errors(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray, weight: float, grid: Grid) -> dict[str, float]:

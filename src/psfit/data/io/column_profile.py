@@ -48,6 +48,7 @@ class ColumnProfile:
     first_infinite: int | None = None
     values: Counter[str] = field(default_factory=Counter)
     uncounted: bool = False
+    nested: str | None = None
     digest: Any = field(default_factory=hashlib.sha256)
 
     def add(self, cells: pa.Array, dialect: Dialect | None) -> np.ndarray:
@@ -104,12 +105,16 @@ class ColumnProfile:
         else:
             self.texts += present
             self.first_text = self.first_text or (self.rows, str(cells.type))
+            self.nested = str(cells.type) if pa.types.is_nested(cells.type) else self.nested
             return np.full(len(cells), np.nan)
         return np.asarray(cells.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=float)
 
     def _count_values(self, cells: pa.Array) -> None:
         simple = is_text(cells.type) or is_number(cells.type)
-        texts = level_texts(cells) if simple and len(cells) else cells.cast(pa.string())
+        if pa.types.is_nested(cells.type):
+            texts = pa.array([None if one is None else str(one) for one in cells.to_pylist()], pa.string())
+        else:
+            texts = level_texts(cells) if simple and len(cells) else cells.cast(pa.string())
         self.digest.update("\x00".join("\x01" if text is None else text for text in texts.to_pylist()).encode())
         if self.uncounted:
             return
@@ -152,6 +157,8 @@ class ColumnProfile:
             found.append("empty")
         elif len(self.values) == 1 and not self.uncounted:
             found.append("constant")
+        if self.nested is not None:
+            found.append(f"nested ({self.nested}): no fit can use it")
         every_one_differs = self.uncounted or len(self.values) == self.present
         whole = self.kind == "number" and all(value.lstrip("-").isdigit() for value in self.values)
         if self.present >= FEW_ROWS and every_one_differs and (self.kind == "text" or whole):

@@ -48,7 +48,7 @@ def find_dialect(head: str, usual: str, rules: TableRules) -> Dialect:
     """The dialect of the first lines of a file; `usual` is the separator that its ending suggests."""
     lines = [line for line in head.splitlines() if line.strip()][:MOST_LINES]
     separator = rules.separator or _find_separator(lines, usual)
-    rows = list(csv.reader(io.StringIO("\n".join(lines)), delimiter=separator))
+    rows = _read_rows(lines, separator)
     cells = [cell.strip() for row in rows[1:] for cell in row]
     decimal, thousands = rules.decimal, rules.thousands
     if decimal is None:
@@ -61,16 +61,22 @@ def find_dialect(head: str, usual: str, rules: TableRules) -> Dialect:
     return Dialect(separator, decimal, thousands, any(quoted_gap.search(line) for line in lines[1:]))
 
 
+def _read_rows(lines: list[str], separator: str) -> list[list[str]]:
+    """The cells of some lines; none if they cannot be divided, as where a cell is far too long."""
+    try:
+        return list(csv.reader(io.StringIO("\n".join(lines)), delimiter=separator))
+    except csv.Error:
+        return []
+
+
 def _find_separator(lines: list[str], usual: str) -> str:
     """The character that gives all lines the same number of cells; the usual one if several do."""
     best, most = usual, 1
     for one in sorted(SEPARATORS, key=lambda mark: mark != usual):
-        try:
-            counts = Counter(len(row) for row in csv.reader(io.StringIO("\n".join(lines)), delimiter=one))
-        except csv.Error:
-            continue
+        rows = _read_rows(lines, one)
+        counts = Counter(map(len, rows))
         width, lines_of_width = counts.most_common(1)[0] if counts else (1, 0)
-        header = len(next(csv.reader(io.StringIO(lines[0]), delimiter=one))) if lines else 1
+        header = len(rows[0]) if rows else 1
         # A damaged line is reported later, with its place; it does not decide on the separator.
         if width > most and header == width and lines_of_width >= 0.9 * counts.total():
             best, most = one, width

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import weakref
 import zipfile
+import zlib
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -99,7 +100,9 @@ def _open_stream(path: Path) -> Any:
         else:
             with path.open("rb") as stream:
                 yield stream
-    except (EOFError, gzip.BadGzipFile, zipfile.BadZipFile, pa.ArrowException, RuntimeError) as error:
+    except (EOFError, OSError, zlib.error, zipfile.BadZipFile, pa.ArrowException, RuntimeError) as error:
+        if ending not in COMPRESSIONS or isinstance(error, (FileNotFoundError, PermissionError)):
+            raise
         raise DataFileError(f"{path}: cannot be decompressed ({error}); it may be cut short") from None
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from psfit.common.notebook import Bar, HtmlTable, render_card
+
 # How many models and pairs are printed.
 SHOWN = 10
 
@@ -83,12 +85,34 @@ class NearOptimal:
                 groups.setdefault(tuple(i for i in items if i != j), []).append(j)
         return (group for group in groups.values() if len(group) > 1)
 
-    def __str__(self) -> str:
+    @property
+    def _title(self) -> str:
         proved = "no other support is" if self.complete else f"others may be: bound {self.lower_bound:.8g}"
-        lines = [
+        return (
             f"{len(self.supports):,} support(s) within {self.within:.3g} of the best objective, {proved}; "
             f"{self.tree_nodes:,} tree nodes, {self.seconds:.2f} s"
+        )
+
+    def _repr_html_(self) -> str:
+        models = [
+            [f"{row['objective']:.8g}", f"+{row['excess']:.2%}", ", ".join(row["features"])]
+            for row in self.rows()[:SHOWN]
         ]
+        often = [j for j in np.argsort(-self.frequencies, kind="stable") if self.frequencies[j] > 0][:SHOWN]
+        shares = [[self.names[j], Bar(f"{self.frequencies[j]:.0%}", float(self.frequencies[j]))] for j in often]
+        pairs = [[row["one"], row["other"], f"{row['times']:,}"] for row in self.replacements()[:SHOWN]]
+        left = len(self.supports) - len(models)
+        return render_card(
+            self._title,
+            [],
+            HtmlTable(["objective", "above the best", "features"], models),
+            HtmlTable(["feature", "in how many"], shares),
+            HtmlTable(["feature", "replaced by", "times"], pairs),
+            notes=[f"{left:,} more models are not shown; `rows()` has them."] if left > 0 else [],
+        )
+
+    def __str__(self) -> str:
+        lines = [self._title]
         for row in self.rows()[:SHOWN]:
             lines.append(f"{row['objective']:>16.8g} +{row['excess']:.2%}  {', '.join(row['features'])}")
         often = [j for j in np.argsort(-self.frequencies, kind="stable") if self.frequencies[j] > 0][:SHOWN]

@@ -5,8 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from psfit.common.notebook import Bar, HtmlTable, render_card, thin_rows
 from psfit.common.status import Status
 from psfit.estimators.posing import Learned
+
+# Rows and names of a row that are printed.
+MOST_ROWS, MOST_NAMES = 20, 8
 
 
 @dataclass(frozen=True)
@@ -125,16 +129,41 @@ class SparsePath:
             raise ImportError("a table needs pandas: pip install pandas; `rows()` gives plain lists") from None
         return pd.DataFrame(self.rows())
 
+    @property
+    def _title(self) -> str:
+        return f"Sparse {self.loss} path: {len(self.kappas)} limits, {len(self.gammas)} gamma(s), {self.seconds:.2f} s"
+
     def __str__(self) -> str:
-        lines = [
-            f"Sparse {self.loss} path: {len(self.kappas)} limits, {len(self.gammas)} gamma(s), {self.seconds:.2f} s"
-        ]
-        lines.append(f"{'gamma':>10} {'kappa':>7} {'objective':>14} {'gap':>9}")
+        lines = [self._title, f"{'gamma':>10} {'kappa':>7} {'objective':>14} {'gap':>9}"]
         rows = self.rows()
-        listed = rows if len(rows) <= 20 else [rows[k] for k in np.linspace(0, len(rows) - 1, 20).round().astype(int)]
-        for row in listed:
+        for row in (rows[k] for k in thin_rows(len(rows), MOST_ROWS)):
             lines.append(f"{row['gamma']:>10.4g} {row['kappa']:>7} {row['objective']:>14.6g} {row['gap']:>9.2g}")
         lines += [f"  subject to {text}" for text in self.constraints]
         if self.ended is not None:
             lines.append(f"  status     {self.ended.name}: {self.ended.value}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = self.rows()
+        largest = float(np.abs(self.objectives).max(initial=0.0)) or 1.0
+        cells: list[list[str | Bar]] = [
+            [
+                f"{row['kappa']}",
+                f"{row['gamma']:.4g}",
+                Bar(f"{row['objective']:.6g}", abs(row["objective"]) / largest),
+                f"{row['gap']:.2g}",
+                _list_names(row["features"]),
+            ]
+            for row in (rows[k] for k in thin_rows(len(rows), MOST_ROWS))
+        ]
+        facts = [("subject to", text) for text in self.constraints]
+        facts += [] if self.ended is None else [("status", f"{self.ended.name}: {self.ended.value}")]
+        left = len(rows) - len(cells)
+        notes = [f"{left} more limits are not shown; `rows()` has them."] if left else []
+        table = HtmlTable(["kappa", "gamma", "objective", "gap", "features"], cells)
+        return render_card(self._title, facts, table, notes=notes)
+
+
+def _list_names(names: list[Any]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(str(name) for name in names[:MOST_NAMES]) + more

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from psfit.common.notebook import Bar, HtmlTable, render_card
 from psfit.estimators.criteria import CRITERIA
 
 MEAN_LOSS = "mean loss on held-out samples"
@@ -64,9 +65,28 @@ class Selection:
             for k, kappa in enumerate(self.kappas)
         ]
 
-    def __str__(self) -> str:
+    @property
+    def _title(self) -> str:
         better = "lower" if self.smaller_is_better else "higher"
-        lines = [f"Choice of kappa = {self.kappa}, gamma = {self.gamma:g} by {self.label} ({better} is better)"]
+        return f"Choice of kappa = {self.kappa}, gamma = {self.gamma:g} by {self.label} ({better} is better)"
+
+    def _repr_html_(self) -> str:
+        rows = self.rows()
+        least = min((row["value"] for row in rows if np.isfinite(row["value"])), default=0.0)
+        most = max((row["value"] for row in rows if np.isfinite(row["value"])), default=0.0)
+        # Bars begin at zero where values are positive; else they show the place between the least and the largest.
+        start = 0.0 if least >= 0 else least
+        heads = ["kappa", "gamma", self.label] + ([] if self.errors is None else ["standard error"])
+        cells: list[list[str | Bar]] = []
+        for row in rows:
+            share = (row["value"] - start) / ((most - start) or 1.0) if np.isfinite(row["value"]) else 0.0
+            error = [] if row["standard_error"] is None else [f"{row['standard_error']:.2g}"]
+            cells.append([f"{row['kappa']}", f"{row['gamma']:.4g}", Bar(f"{row['value']:.6g}", share), *error])
+        marked = frozenset(place for place, row in enumerate(rows) if row["chosen"])
+        return render_card(self._title, [], HtmlTable(heads, cells, marked))
+
+    def __str__(self) -> str:
+        lines = [self._title]
         lines.append(f"{'gamma':>10} {'kappa':>7} {'value':>14}" + ("" if self.errors is None else f" {'+-':>9}"))
         for row in self.rows():
             error = "" if row["standard_error"] is None else f" {row['standard_error']:>9.2g}"

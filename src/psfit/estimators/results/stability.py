@@ -5,6 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from psfit.common.notebook import Bar, HtmlTable, render_card
+
+# Features that are printed.
+MOST_ROWS = 20
+
 
 @dataclass(frozen=True)
 class Stability:
@@ -59,10 +64,24 @@ class Stability:
             for j in order[self.scores[order] > 0]
         ]
 
-    def __str__(self) -> str:
-        lines = [
-            f"Stability selection: {self.resamples} resamples, {self.seconds:.2f} s; {len(self.support)} feature(s) "
+    @property
+    def _title(self) -> str:
+        count = f"{len(self.support)} feature{'s' * (len(self.support) != 1)}"
+        return (
+            f"Stability selection: {self.resamples} resamples, {self.seconds:.2f} s; {count} "
             f"chosen by {self.threshold:.0%} or more, of which at most {self.expected_false:.2g} expected false"
+        )
+
+    def __str__(self) -> str:
+        lines = [f"{row['feature']!s:>24} {row['frequency']:>7.0%}" for row in self.rows()[:MOST_ROWS]]
+        return "\n".join([self._title, *lines])
+
+    def _repr_html_(self) -> str:
+        rows = self.rows()
+        cells: list[list[str | Bar]] = [
+            [str(row["feature"]), Bar(f"{row['frequency']:.0%}", row["frequency"])] for row in rows[:MOST_ROWS]
         ]
-        lines += [f"{row['feature']!s:>24} {row['frequency']:>7.0%}" for row in self.rows()[:20]]
-        return "\n".join(lines)
+        marked = frozenset(place for place, row in enumerate(rows[:MOST_ROWS]) if row["stable"])
+        left = len(rows) - len(cells)
+        notes = [f"{left} features that were chosen more rarely are not shown; `rows()` has them."] if left > 0 else []
+        return render_card(self._title, [], HtmlTable(["feature", "chosen in"], cells, marked), notes=notes)
