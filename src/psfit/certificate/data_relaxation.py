@@ -87,6 +87,10 @@ class DataRelaxation(Relaxation):
         balance = known.reshape(1, 1).clamp(1e-3 * self.balance, 1e3 * self.balance)
         return z.unsqueeze(0), a.unsqueeze(0), balance
 
+    def restart(self, points: Tensor) -> tuple[Tensor, ...]:
+        parts = [self.start(point.view(-1, self.inst.source.outputs)) for point in points]
+        return tuple(torch.cat(columns) for columns in zip(*parts, strict=True))
+
     def bound(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
         if self.root.items.separate or len(domain.left) == 1:
             return self._batch(domain, state, enough, iterations)

@@ -95,19 +95,25 @@ class NewtonRelaxation(Relaxation):
         numbers = torch.cuda.get_device_properties(self.device).total_memory / (2 * torch.float64.itemsize)
         return max(1, min(WIDTH[kind], int(PREDICTOR_SHARE * numbers) // rows))
 
-    def restrict(self, features: Tensor, state: tuple[Tensor, ...]) -> tuple["NewtonRelaxation", tuple[Tensor, ...]]:
-        """The relaxation with some of the features, by sorted indices, and the state there."""
-        points, whole = self.inst.pick_rows(state[0].T, features).T, self.fit
+    def restrict(self, features: Tensor) -> "NewtonRelaxation":
+        """The relaxation with some of the features, by sorted indices."""
+        whole = self.fit
 
         def fit(support: Tensor) -> tuple[float, Tensor]:
             assert whole is not None
             return whole(torch.zeros_like(self.root.inside[0]).index_copy(0, features, support))
 
-        part = NewtonRelaxation(self.inst.restrict(features), self.rough, None if whole is None else fit)
-        return part, (points,)
+        return NewtonRelaxation(self.inst.restrict(features), self.rough, None if whole is None else fit)
+
+    def pick_features(self, state: tuple[Tensor, ...], features: Tensor) -> tuple[Tensor, ...]:
+        """The state of nodes with some of the features."""
+        return (self.inst.pick_rows(state[0].T, features).T,)
 
     def start(self, Z: Tensor) -> tuple[Tensor, ...]:
         return (Z.T.double(),)
+
+    def restart(self, points: Tensor) -> tuple[Tensor, ...]:
+        return (points,)
 
     def bound(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
         points, models = self.minimise(self.maker, domain, state[0], enough, iterations, rough=self.rough)

@@ -77,6 +77,10 @@ class Relaxation(ABC):
         """The state of a batch of one at coefficients `Z`."""
 
     @abstractmethod
+    def restart(self, points: Tensor) -> tuple[Tensor, ...]:
+        """The state of a batch whose first parts were ``points (B, k)``, each as one row of numbers."""
+
+    @abstractmethod
     def bound(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
         """Bounds for a batch of tree nodes, after at most this many iterations; a bound of `enough` is good enough."""
 
@@ -147,7 +151,10 @@ class QuadraticRelaxation(Relaxation):
         self.inverse = torch.cholesky_inverse(cholesky(shifted))
 
     def start(self, Z: Tensor) -> tuple[Tensor, ...]:
-        z = Z.T.unsqueeze(0)
+        return self.restart(Z.T.reshape(1, -1))
+
+    def restart(self, points: Tensor) -> tuple[Tensor, ...]:
+        z = points.view(len(points), -1, self.size)
         # The multiplier that belongs to z: u = -gradient / rho.
         return z, -self.form_bound.gradient(z) / self.rho
 

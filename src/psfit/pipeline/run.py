@@ -97,7 +97,7 @@ def _run_stages(
     status, proofs = answers.iteration.status, Proofs.none(answers)
     if task.exact:
         inst.watch.begin("the proof")
-        answers, proofs, status = close_gap(inst, answers, task.solver.gap_tol)
+        answers, proofs, status = close_gap(inst, answers, task.solver.gap_tol, store)
     elif prover is not None:
         inst.watch.begin("the proof")
         proofs = prover.prove(answers)
