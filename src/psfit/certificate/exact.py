@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from psfit.certificate.branch import Search, Tree, TreeState
+from psfit.certificate.choose import make_newton
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import trivial_bound
 from psfit.certificate.exact_form import prove_form
@@ -54,7 +55,7 @@ def has_small_form(inst: Instance) -> bool:
 def relax(inst: Instance, fit: Fit) -> tuple[NewtonRelaxation | DataRelaxation, int]:
     """The relaxation of a problem without a quadratic form, and how many steps its root may take."""
     if serves(inst):
-        return NewtonRelaxation(inst, ROUGH, fit), count_steps(inst)
+        return make_newton(inst, ROUGH, fit), count_steps(inst)
     return DataRelaxation(inst, fit), PASS_ITERATIONS
 
 

@@ -55,6 +55,15 @@ class Bounds:
         """The same, where bounds that are no numbers prove nothing."""
         return replace(self, lower=self.lower.nan_to_num(nan=-torch.inf))
 
+    def take_better(self, other: "Bounds") -> "Bounds":
+        """The rows of another batch with higher bounds, and these in the other rows; the states are always these."""
+        better = other.lower > self.lower
+        return replace(
+            self,
+            lower=torch.where(better, other.lower, self.lower),
+            scores=torch.where(better.unsqueeze(1), other.scores, self.scores),
+        )
+
     def select(self, rows: Tensor) -> "Bounds":
         """Some of the rows."""
         state = tuple(part[rows] for part in self.state)

@@ -112,7 +112,7 @@ def _prepare_kernels(inst: Instance) -> None:
         loss = inst.problem.loss
         names = ["sparsify", "summarise"]
         names += [] if loss.quadratic else ["weighted_gram", "support_sums"]
-        names += ["perspective"] if inst.costs.uses_form else ["node_models"] if loss.smooth and not loss.joint else []
+        names += ["perspective"] if inst.costs.uses_form else ["node_models"] if not loss.joint else []
         swaps = "bounded_swaps" if inst.box is not None else "swaps"
         names += ["block_swaps"] if inst.items.in_blocks else [swaps]
         cpu.prepare(names, lambda: inst.watch.begin("the compilation of kernels, once on this machine"))
