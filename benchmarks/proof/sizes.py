@@ -1,9 +1,9 @@
 """Problems of the sizes on which other exact methods report their times: 6,000 x 3,000 and 500 x 5,000, kappa 10.
 
-``python benchmarks/proof/sizes.py --output benchmarks/results`` proves generated problems of these sizes with the squared
-and the logistic loss, and writes time, gap and tree nodes to a page. ``--device cuda`` runs them on a GPU; rows of other
-devices stay on the page. OKRidge reports 27 s for the first size; for the second, L0BnB 1,175 s and BackboneLearn 206 s,
-on machines and data of their own.
+``python benchmarks/proof/sizes.py --output benchmarks/results`` proves generated problems of these sizes with the
+squared and the logistic loss, and writes time, gap and tree nodes to a page. ``--device cuda`` runs them on a GPU; rows
+of other devices stay on the page. OKRidge reports 27 s for the first size; for the second, L0BnB 1,175 s and
+BackboneLearn 206 s, on machines and data of their own.
 """
 
 import argparse

@@ -10,6 +10,7 @@ from psfit.certificate.choose import make_newton
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import trivial_bound
 from psfit.certificate.exact_form import prove_form
+from psfit.certificate.joint_relaxation import STEPS, JointRelaxation, serves_jointly
 from psfit.certificate.newton_relaxation import NewtonRelaxation, count_steps, serves
 from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import Fit
@@ -56,6 +57,8 @@ def relax(inst: Instance, fit: Fit) -> tuple[NewtonRelaxation | DataRelaxation, 
     """The relaxation of a problem without a quadratic form, and how many steps its root may take."""
     if serves(inst):
         return make_newton(inst, ROUGH, fit), count_steps(inst)
+    if serves_jointly(inst):
+        return JointRelaxation(inst, fit), STEPS
     return DataRelaxation(inst, fit), PASS_ITERATIONS
 
 

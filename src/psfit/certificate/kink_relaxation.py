@@ -4,6 +4,8 @@ The slopes of the smooth loss are slopes of the loss itself, so what they prove 
 stands in place of every kink. It takes at most half its width, times the weight of a sample, from the bound.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -17,6 +19,9 @@ from psfit.problem.instance import Instance
 FIRST_WIDTH, LEAST_WIDTH, NARROWER = 1.0, 1e-6, 0.25
 # The relaxation is solved at this relative gap.
 SOLVED = 1e-4
+# Every width may take a share of the steps. A few widths in a row that bring next to nothing are the last.
+STAGES, LEAST_STEPS = 2, 8
+STALLED, PATIENCE = 0.01, 2
 
 
 class KinkRelaxation(NewtonRelaxation):
@@ -40,18 +45,21 @@ class KinkRelaxation(NewtonRelaxation):
         return part
 
     def bound(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
-        """Narrower and narrower parabolas, until the objective itself is close to the bound."""
-        best = super().bound(domain, state, enough, iterations)
-        while self.envelope_width > LEAST_WIDTH and not self.inst.watch.must_stop():
-            missing = self._relax(domain, best.state[0]) - best.lower
-            size = best.lower.abs() + missing.abs()
-            done = (missing <= SOLVED * size) | (best.lower >= torch.as_tensor(enough, device=self.device))
-            if bool(self.inst.grid.agree(done)[0].all()):
-                break
+        """Narrower and narrower parabolas, until the objective itself is close to the bound, or nothing is gained."""
+        steps, idle = max(LEAST_STEPS, iterations // STAGES), 0
+        best = super().bound(domain, state, enough, steps)
+        while True:
+            value = self._relax(domain, best.state[0])
+            missing = value - best.lower
+            done = (missing <= SOLVED * value.abs()) | (best.lower >= torch.as_tensor(enough, device=self.device))
+            over = bool(done.all()) or self.envelope_width <= LEAST_WIDTH or idle > PATIENCE
+            if self.inst.grid.follow_first_rank(over) or self.inst.watch.must_stop():
+                return replace(best, value=value)
             self.set_width(NARROWER * self.envelope_width)
-            found = super().bound(domain, best.state, enough, iterations)
+            found = super().bound(domain, best.state, enough, steps)
+            gain = (found.lower - best.lower).clamp(min=0)
+            idle = idle + 1 if bool((gain <= STALLED * missing).all()) else 0
             best = found.take_better(best)
-        return best
 
     def bound_children(self, domain: Domain, state: tuple[Tensor, ...], enough: float) -> Bounds:
         return super().bound(domain, state, enough, self.child_iterations)

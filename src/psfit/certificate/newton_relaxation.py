@@ -121,7 +121,7 @@ class NewtonRelaxation(Relaxation):
         x, g = points.x[:, : self.samples.p], points.g[:, : self.samples.p]
         costs = estimate_costs(models.H, models.which, x, g, self.samples.ridge, shares, found.scores, domain)
         lower, scores, shares, costs = self.inst.grid.agree(found.lower, found.scores, shares, costs)
-        return Bounds(lower, scores, shares, (points.x,), costs)
+        return Bounds(lower, scores, shares, (points.x,), costs, points.value)
 
     def bound_children(self, domain: Domain, state: tuple[Tensor, ...], enough: float) -> Bounds:
         """The children of a node start from its point, and share its second derivatives in their first step."""

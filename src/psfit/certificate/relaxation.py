@@ -42,7 +42,8 @@ class Bounds:
 
     `scores` belong to the dual point of `lower` and are used for screening. `shares` are the relaxed supports and are
     used for branching, and so are the `costs` of putting items outside, if they are known: about how much the bound
-    would rise. From `state` a child resumes the iteration.
+    would rise. From `state` a child resumes the iteration. ``value (B,)``, if known, is the relaxation's own objective,
+    which no bound exceeds.
     """
 
     lower: Tensor
@@ -50,6 +51,7 @@ class Bounds:
     shares: Tensor
     state: tuple[Tensor, ...]
     costs: Tensor | None = None
+    value: Tensor | None = None
 
     def without_nan(self) -> "Bounds":
         """The same, where bounds that are no numbers prove nothing."""

@@ -105,7 +105,7 @@ class Loss(ABC):
         return self.curvature(eta, b)
 
     def envelope(self, width: float) -> "Loss | None":
-        """A smooth loss below one with kinks, by at most `width` / 2, whose slopes are slopes of it; None if unknown."""
+        """A smooth loss below one with kinks, by at most `width` / 2, whose slopes are slopes of it, if known."""
         return None
 
     def box(self, b: Tensor) -> Box | None:

@@ -60,7 +60,7 @@ class Hinge(Loss):
 
 @dataclass(frozen=True)
 class HingeEnvelope(Loss):
-    """The least of ``hinge(t) + (t - eta)^2 / (2 width)`` over t: a parabola in place of the kink. Only proofs use it."""
+    """The least of ``hinge(t) + (t - eta)^2 / (2 width)`` over t: a parabola in place of the kink, for proofs."""
 
     width: float = 1.0
     name: ClassVar[str] = "hinge_envelope"

@@ -1,7 +1,6 @@
 """Exact mode: branch and bound for each problem, until no support can be better by more than the gap."""
 
 import signal
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -15,10 +14,10 @@ from psfit.certificate.exact import has_small_form
 from psfit.certificate.newton_relaxation import serves
 from psfit.common.status import Status
 from psfit.pipeline.answers import Answers
-from psfit.pipeline.proofs import Proofs
+from psfit.pipeline.proofs import Proofs, fit_supports
 from psfit.pipeline.tree_checkpoint import TreeCheckpoint
 from psfit.problem.instance import Instance
-from psfit.search.refit import optimal_slopes, refit
+from psfit.search.refit import refit
 
 # The most numbers in the open nodes of a search tree together; on a GPU the share of its memory that they may fill.
 MOST_STORED = 250_000_000
@@ -80,16 +79,6 @@ def count_open(inst: Instance) -> float:
     if device.type == "cpu":
         return MOST_STORED / node_size
     return MEMORY_SHARE * torch.cuda.get_device_properties(device).total_memory / (8 * node_size)
-
-
-def fit_supports(inst: Instance, number: int, Z: Tensor) -> Callable[[Tensor], tuple[float, Tensor]]:
-    """A function that fits a problem on a support, starting from `Z`: the least objective, and the samples' slopes."""
-
-    def fit(support: Tensor) -> tuple[float, Tensor]:
-        found = refit(inst, number, support, Z)
-        return found.value, optimal_slopes(inst, number, support, found)
-
-    return fit
 
 
 def _improve(inst: Instance, number: int, answers: Answers, support: Tensor) -> Answers:

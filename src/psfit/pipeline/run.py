@@ -24,6 +24,9 @@ from psfit.search.refit import Fit
 SMALL = 1 << 20
 SMALL_PRODUCT = 1 << 29
 
+# The budget of a certificate with the effort "high", as a multiple of the usual one.
+PATIENCE = 4
+
 Method = OneLimit | SeveralLimits
 Search = OneLimitSearch | SeveralLimitsSearch
 
@@ -77,7 +80,8 @@ def _run_stages(
     prover: Prover | None = None
     if task.certify and not task.exact:
         gap = task.solver.certified_gap
-        prover = SeveralLimitsProver(inst, gap, limits) if limits else OneLimitProver(inst, gap)
+        patience = PATIENCE if task.effort == "high" else 1
+        prover = SeveralLimitsProver(inst, gap, limits, patience) if limits else OneLimitProver(inst, gap, patience)
 
     searches = EFFORTS[task.effort] is not None
 
