@@ -20,6 +20,14 @@ def quick_best_objective(problem, source) -> float:
     return float(all_objectives(problem, source)[1].min())
 
 
+def hinge_objectives(problem, source):
+    """The same as `all_objectives` for the hinge loss."""
+    times = source.weight[:, 0].long().numpy()
+    A, b = (np.repeat(part.double().numpy(), times, axis=0) for part in (source.matrix.values, source.target))
+    masks = np.array(list(_masks(problem, A.shape[1], 1)))
+    return masks, np.array([_fit(problem, A, b, mask) for mask in masks])
+
+
 def all_objectives(problem, source):
     """Every support as a mask ``(B, p, c)``, and its least objective ``(B,)``; the loss is smooth."""
     A, b, weight = (part.double().numpy() for part in (source.matrix.values, source.target, source.weight))
