@@ -2,7 +2,6 @@
 
 import itertools
 
-import clarabel
 import numpy as np
 from scipy import optimize, sparse, special
 
@@ -140,6 +139,9 @@ def _ridge(A, b, gamma, fit_intercept):
 
 def fit_hinge(A, b, gamma, fit_intercept, offset=0.0):
     """The support vector machine as a quadratic program in (x, intercept, slacks)."""
+    # The other losses are enumerated where this solver is missing, too.
+    import clarabel
+
     m, k = A.shape
     P = sparse.diags(np.r_[np.full(k, 1 / gamma), np.zeros(1 + m)], format="csc")
     q = np.r_[np.zeros(k + 1), np.ones(m)]

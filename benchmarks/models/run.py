@@ -42,6 +42,7 @@ KAPPAS = {
     "fashion_mnist": [784],
 }
 GAMMA = 1.0
+REPEATS = 2
 # The dense optimum is found for data of at most so many numbers, times the number of classes.
 MOST_DENSE = 50_000_000
 
@@ -123,13 +124,13 @@ def measure(split: Split, kappa: int, label: str, model: object, note: str = "")
 def measure_proof(model: SparseLogisticRegression | SparseSVC, X: object, split: Split) -> dict[str, float | None]:
     """CPU seconds of the fit without its proof, of the proof, the gap, and the one that the dense optimum would leave.
 
-    Wall times on a GPU, whose work no CPU clock shows. The least of two runs each.
+    Wall times on a GPU, whose work no CPU clock shows. The least of REPEATS runs each.
     """
     clock = time.perf_counter if isinstance(X, torch.Tensor) else time.process_time
 
     def least(certify: bool) -> float:
         times = []
-        for _ in range(2):
+        for _ in range(REPEATS):
             began = clock()
             clone(model).set_params(certify=certify).fit(X, split.y)
             times.append(clock() - began)
