@@ -9,9 +9,11 @@ from scipy import sparse
 
 from psfit.certificate.choose import choose_relaxation
 from psfit.certificate.dense_slopes import DenseSlopes
+from psfit.certificate.dual import dual_bound
 from psfit.certificate.joint_relaxation import JointRelaxation
 from psfit.certificate.kink_relaxation import KinkRelaxation
-from psfit.losses import Hinge, Softmax
+from psfit.certificate.wide_slopes import find_wide_slopes
+from psfit.losses import Hinge, Logistic, Softmax, SquaredHinge
 from psfit.pipeline.proofs import fit_supports
 
 
@@ -106,3 +108,12 @@ def test_an_unsolved_relaxation_proves_at_least_the_dense_optimum(loss):
     assert float(poor.lower) < dense * (1 - 1e-4)
     better = DenseSlopes(inst, fit).improve(poor, relaxation.root, float("inf"))
     assert dense * (1 - 1e-6) <= float(better.lower)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", [Hinge(), SquaredHinge(), Logistic()], ids=["hinge", "squared hinge", "logistic"])
+def test_slopes_of_wide_data_prove_at_least_the_dense_optimum(loss, intercept):
+    inst = posed(loss, 2, gamma=10.0, samples=24, features=150, fit_intercept=intercept)
+    dense = fit_supports(inst, 0, zero(inst))(torch.ones(inst.items.size, dtype=torch.bool))[0]
+    lower = float(dual_bound(inst, find_wide_slopes(inst), inst.domain)[0])
+    assert dense * (1 - 2e-4) <= lower

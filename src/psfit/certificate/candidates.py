@@ -12,6 +12,7 @@ from psfit.certificate.choose import make_newton
 from psfit.certificate.data_relaxation import DataRelaxation, count_iterations
 from psfit.certificate.dual import dual_bound, trivial_bound
 from psfit.certificate.newton_relaxation import count_steps, serves
+from psfit.certificate.wide_slopes import find_wide_slopes
 from psfit.problem.instance import Instance
 
 # The most rounds. A round that closes less than this share of the gap is the last.
@@ -42,6 +43,10 @@ def bound_by_candidates(inst: Instance, Z: Tensor, objective: float) -> tuple[Te
         hopeless = number >= PATIENCE and float(best) < floor
         if inst.grid.follow_first_rank(hopeless or not gain > WORTHWHILE * (objective - float(best))):
             break
+    wide = None if inst.watch.must_stop() else find_wide_slopes(inst)
+    if wide is not None:
+        value, found = dual_bound(inst, wide, inst.domain)
+        best, scores = (value, found) if float(value) > float(best) else (best, scores)
     return best, scores
 
 
