@@ -2,7 +2,6 @@
 
 import itertools
 
-import clarabel
 import numpy as np
 from scipy import optimize, sparse, special
 
@@ -16,11 +15,26 @@ def best_objective(problem, source) -> float:
 
 
 def quick_best_objective(problem, source) -> float:
-    """The same for a smooth loss with an intercept, by damped Newton steps on all supports at once."""
+    """The same for a smooth loss, by damped Newton steps on all supports at once."""
+    return float(all_objectives(problem, source)[1].min())
+
+
+def hinge_objectives(problem, source):
+    """The same as `all_objectives` for the hinge loss."""
+    times = source.weight[:, 0].long().numpy()
+    A, b = (np.repeat(part.double().numpy(), times, axis=0) for part in (source.matrix.values, source.target))
+    masks = np.array(list(_masks(problem, A.shape[1], 1)))
+    return masks, np.array([_fit(problem, A, b, mask) for mask in masks])
+
+
+def all_objectives(problem, source):
+    """Every support as a mask ``(B, p, c)``, and its least objective ``(B,)``; the loss is smooth."""
     A, b, weight = (part.double().numpy() for part in (source.matrix.values, source.target, source.weight))
     masks = np.array(list(_masks(problem, A.shape[1], b.shape[1])))
-    sizes = masks.sum((1, 2))
-    return min(float(_fit_all(problem, A, b, weight[:, 0], masks[sizes == k]).min()) for k in np.unique(sizes))
+    sizes, values = masks.sum((1, 2)), np.empty(len(masks))
+    for k in np.unique(sizes):
+        values[sizes == k] = _fit_all(problem, A, b, weight[:, 0], masks[sizes == k])
+    return masks, values
 
 
 def _masks(problem, p, c):
@@ -39,9 +53,9 @@ def _masks(problem, p, c):
 
 
 def _fit_all(problem, A, b, weight, masks):
-    """Minima ``(B,)`` on the entries of ``masks (B, p, c)`` and on the intercepts."""
+    """Minima ``(B,)`` on the entries of ``masks (B, p, c)`` and on the intercepts, if any."""
     count, p, c = masks.shape
-    free = np.ones((count, 1, c), bool)
+    free = np.full((count, 1, c), problem.fit_intercept)
     places = np.argwhere(np.concatenate([masks, free], axis=1))[:, 1:].reshape(count, -1, 2)
     rows, outputs = places[..., 0], places[..., 1]
     columns = np.hstack([A, np.ones((len(A), 1))])[:, rows].transpose(1, 0, 2)
@@ -89,6 +103,9 @@ def _second_order(problem, eta, b):
         "squared_hinge": lambda: 2.0 * (b * eta < 1),
         "poisson": lambda: np.exp(eta),
         "huber": lambda: 2.0 * (np.abs(eta - b) <= problem.loss.delta),
+        "gamma": lambda: np.exp(b - eta),
+        "tweedie": lambda: _tweedie(problem.loss.power, eta, b)[2],
+        "squared": lambda: np.full_like(eta, 2.0),
     }[name]()
     return value[..., 0], slope, bend[..., None]
 
@@ -122,6 +139,9 @@ def _ridge(A, b, gamma, fit_intercept):
 
 def fit_hinge(A, b, gamma, fit_intercept, offset=0.0):
     """The support vector machine as a quadratic program in (x, intercept, slacks)."""
+    # The other losses are enumerated where this solver is missing, too.
+    import clarabel
+
     m, k = A.shape
     P = sparse.diags(np.r_[np.full(k, 1 / gamma), np.zeros(1 + m)], format="csc")
     q = np.r_[np.zeros(k + 1), np.ones(m)]
@@ -169,4 +189,18 @@ def _pointwise(name, problem, eta, b):
         return special.huber(delta, r) * 2, 2 * np.clip(r, -delta, delta)
     if name == "softmax":
         return special.logsumexp(eta, axis=1) - (b * eta).sum(1), special.softmax(eta, axis=1) - b
+    if name == "gamma":
+        return np.exp(b - eta) - (b - eta) - 1, 1 - np.exp(b - eta)
+    if name == "tweedie":
+        return _tweedie(problem.loss.power, eta, b)[:2]
+    if name == "squared":
+        return (eta - b) ** 2, 2 * (eta - b)
     raise KeyError(name)
+
+
+def _tweedie(power, eta, b):
+    """Half the unit deviance of a mean ``exp(eta)``, its slope and its second derivative."""
+    up, down, mean = 2 - power, power - 1, np.exp(eta)
+    least = b**up * (1 / up + 1 / down)
+    value = mean**up / up + b * mean**-down / down - least
+    return value, mean**up - b * mean**-down, up * mean**up + down * b * mean**-down

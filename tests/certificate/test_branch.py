@@ -6,8 +6,7 @@ from enumeration import best_objective, quick_best_objective
 from problems import make_source
 
 from psfit import BiCADMM, GridSpec, Problem, solve
-from psfit.certificate import exact
-from psfit.certificate.exact import prove
+from psfit.certificate import Request, exact, prove
 from psfit.certificate.newton_relaxation import NewtonRelaxation
 from psfit.certificate.open_nodes import OpenNodes
 from psfit.common.status import Status
@@ -54,7 +53,7 @@ def test_a_stop_leaves_a_bound_that_holds(loss, batches):
 
     Z = torch.zeros(13, 1, dtype=torch.float64)
     start = float(inst.objective(Z))
-    proof = prove(inst, 0, Z, start, None, 1e-7, stop, 1e9)
+    proof = prove(inst, 0, Z, None, Request(start, 1e-7, stop, 1e9))
     best = quick_best_objective(problem, source)
     room = 1e-9 * abs(best)
     assert proof.lower - room <= best <= proof.upper + room

@@ -129,7 +129,7 @@ def test_the_bound_is_that_of_the_slopes():
     _, _, inst = posed(Logistic(), 0)
     relaxation = NewtonRelaxation(inst)
     points, _ = relaxation.minimise(relaxation.maker, inst.domain, relaxation.start(zero(inst))[0], float("inf"), 3)
-    proved = dual_bound(inst, relaxation.slopes(points), inst.domain)[0]
+    proved = dual_bound(inst, relaxation.slopes(points.eta), inst.domain)[0]
     short = relaxation.bound(inst.domain, relaxation.start(zero(inst)), float("inf"), 3)
     assert float(short.lower) == pytest.approx(float(proved), rel=1e-12)
 

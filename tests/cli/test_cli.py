@@ -280,10 +280,11 @@ class TestInspect:
 
     def test_a_checkpoint(self, call, numbers, tmp_path):
         options = ["--kappa", 3, "--device", "cpu", "--checkpoint", tmp_path / "kept", "--checkpoint-every", 3]
-        call("fit", tmp_path / "data.npz", *options)
+        call("fit", tmp_path / "data.npz", *options, "--exact")
         code, out, _ = call("inspect", tmp_path / "kept")
         assert code == 0
         assert "a checkpoint after iteration" in out
+        assert re.search(r"tree +\d+ nodes explored", out)
         assert json.loads(call("inspect", tmp_path / "kept", "--json")[1])["run"]["kappa"] == 3
 
     def test_mistakes(self, call, tmp_path):

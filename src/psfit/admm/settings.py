@@ -63,10 +63,13 @@ class Settings:
         The relative gap at which exact mode ends. It is also the gap at which a certificate ends the search for
         supports (with the effort "high" that gap is smaller).
     checkpoint : str, Path or None
-        A folder for checkpoints of the iteration. A run that finds its own checkpoint there continues from it; a
-        checkpoint of other data or settings is refused. Only one run at a time can use a folder.
+        A folder for checkpoints of the iteration and of the trees of exact mode. A run that finds its own checkpoint
+        there continues from it; a checkpoint of other data or settings is refused. Only one run at a time can use a
+        folder.
     checkpoint_every : int, default=50
-        Iterations between checkpoints; SIGTERM during the iteration writes one, too, and raises `StoppedError`.
+        Iterations, or batches of tree nodes, between checkpoints; a tree is written less often if that takes long.
+        SIGTERM during the iteration or a tree writes one, too, and raises `StoppedError`. A tree is also written when
+        the time limit or Ctrl-C ends it: a later run with more time goes on from there.
     portfolio : bool, default=True
         Try several penalties side by side, where the effort allows it.
     precision : {"auto", "highest"}, default="auto"

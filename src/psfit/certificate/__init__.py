@@ -2,6 +2,7 @@
 
 from psfit.certificate.branch import Standing
 from psfit.certificate.certify import Certificate, Certifier
-from psfit.certificate.exact import Proof, prove
+from psfit.certificate.exact import prove
+from psfit.certificate.tree_record import Proof, Request
 
-__all__ = ["Certificate", "Certifier", "Proof", "Standing", "prove"]
+__all__ = ["Certificate", "Certifier", "Proof", "Request", "Standing", "prove"]

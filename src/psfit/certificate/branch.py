@@ -47,6 +47,22 @@ class Tree:
     explored: int
 
 
+@dataclass(frozen=True)
+class TreeState:
+    """The open nodes of a search, the bound of those that were closed, and its best support, None if there is none.
+
+    The columns are the masks of the items inside and outside, the item to branch on, and the point.
+    """
+
+    upper: float
+    floor: float
+    explored: int
+    best: Tensor | None
+    lower: Tensor
+    depth: Tensor
+    columns: tuple[Tensor, ...]
+
+
 class Search:
     """One tree; `upper` is the objective of the incumbent and `best` its support, None before a better one is found.
 
@@ -93,6 +109,24 @@ class Search:
         """Explore from the root, whose bounds are known, until everything is proved or `stop` returns True."""
         bounds = bounds.without_nan()
         self._process(root, bounds, bounds.lower)
+        return self.explore(stop)
+
+    def resume(self, state: TreeState, stop: Callable[[Standing], bool]) -> Tree:
+        """Explore from where another search was."""
+        self.upper, self.floor, self.explored, self.best = state.upper, state.floor, state.explored, state.best
+        if len(state.lower):
+            inside, outside, item, points = state.columns
+            self.nodes.add(state.lower, state.depth, (inside, outside, item, *self.relaxation.restart(points)))
+        return self.explore(stop)
+
+    @property
+    def state(self) -> TreeState:
+        """What another search needs to go on from here."""
+        lower, depth, columns = self.nodes.rows()
+        return TreeState(self.upper, self.floor, self.explored, self.best, lower, depth, columns[:4])
+
+    def explore(self, stop: Callable[[Standing], bool]) -> Tree:
+        """Explore the open nodes until everything is proved or `stop` returns True."""
         while len(self.nodes) and not stop(Standing(self.upper, self.lower, self.explored, len(self.nodes))):
             self.floor = min(self.floor, self.nodes.close(self.enough))
             if not len(self.nodes):

@@ -8,9 +8,11 @@ join the candidates.
 import torch
 from torch import Tensor
 
+from psfit.certificate.choose import make_newton
 from psfit.certificate.data_relaxation import DataRelaxation, count_iterations
 from psfit.certificate.dual import dual_bound, trivial_bound
-from psfit.certificate.newton_relaxation import NewtonRelaxation, count_steps, serves
+from psfit.certificate.newton_relaxation import count_steps, serves
+from psfit.certificate.wide_slopes import find_wide_slopes
 from psfit.problem.instance import Instance
 
 # The most rounds. A round that closes less than this share of the gap is the last.
@@ -41,6 +43,10 @@ def bound_by_candidates(inst: Instance, Z: Tensor, objective: float) -> tuple[Te
         hopeless = number >= PATIENCE and float(best) < floor
         if inst.grid.follow_first_rank(hopeless or not gain > WORTHWHILE * (objective - float(best))):
             break
+    wide = None if inst.watch.must_stop() else find_wide_slopes(inst)
+    if wide is not None:
+        value, found = dual_bound(inst, wide, inst.domain)
+        best, scores = (value, found) if float(value) > float(best) else (best, scores)
     return best, scores
 
 
@@ -53,9 +59,9 @@ def _find_used(inst: Instance, Z: Tensor) -> Tensor:
 def _improve_slopes(inst: Instance, Z: Tensor, objective: float) -> tuple[Tensor, Tensor]:
     """Slopes ``(m, c)`` that prove a good bound for a problem with few columns, and coefficients at the end."""
     if serves(inst):
-        newton = NewtonRelaxation(inst)
-        points, _ = newton.minimise(newton.maker, newton.root, Z.T.double(), objective, count_steps(inst))
-        return newton.slopes(points), points.x.T
+        newton = make_newton(inst)
+        (x,) = newton.bound(newton.root, newton.start(Z), objective, count_steps(inst)).state
+        return newton.slopes(newton.samples.predict(x)), x.T
     relaxation = DataRelaxation(inst)
     state = relaxation.bound(relaxation.root, relaxation.start(Z), objective, count_iterations(inst)).state
     return state[1][0], state[0][0].double()

@@ -10,12 +10,13 @@ from torch import Tensor
 from psfit.certificate import extraction
 from psfit.certificate.candidates import bound_by_candidates
 from psfit.certificate.choose import choose_relaxation
+from psfit.certificate.dense_slopes import DenseSlopes
 from psfit.certificate.dual import gradient_bound, trivial_bound
 from psfit.certificate.form_ascent import ITERATIONS, raise_bound
 from psfit.certificate.form_bound import FormBound
 from psfit.certificate.newton_relaxation import serves_all_columns
 from psfit.certificate.quadratic import LimitedForm
-from psfit.certificate.relaxation import Bounds, QuadraticRelaxation, Relaxation
+from psfit.certificate.relaxation import Bounds, Fit, QuadraticRelaxation, Relaxation
 from psfit.data.form_elimination import complete
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
@@ -40,12 +41,16 @@ class Certificate:
 class Certifier:
     """Certificates for answers of one problem of an instance; what they share is made once.
 
-    Passes over the data end when their budget is used up, or when the fit must stop.
+    Passes over the data end when their budget is used up, or when the fit must stop. With some `patience` the budget is
+    so many times as large. With `fit`, which minimises on a support, a relaxation that is not solved proves at least
+    the optimum without a limit, if that is cheap.
     """
 
-    def __init__(self, inst: Instance, problem: int) -> None:
+    def __init__(self, inst: Instance, problem: int, fit: Fit | None = None, patience: int = 1) -> None:
         self.inst = inst.single(problem)
         self.outputs = inst.items.outputs_of(problem)
+        self.dense = None if fit is None else DenseSlopes(self.inst, fit)
+        self.patience = patience
         self._bounds: Bounds | None = None
 
     def certify(self, Z: Tensor, objective: float, gap: float = 0.0) -> Certificate:
@@ -76,7 +81,8 @@ class Certifier:
         """Bounds by passes over the data. They hold for all supports, so a later answer adds only a few iterations."""
         (relaxation, steps), known = self._relaxation, self._bounds
         if known is None:
-            found = relaxation.bound(domain, relaxation.start(Z), enough, steps)
+            found = relaxation.bound(domain, relaxation.start(Z), enough, self.patience * steps)
+            found = found if self.dense is None else self.dense.improve(found, domain, enough)
         elif float(known.lower) >= enough:
             found = known
         else:

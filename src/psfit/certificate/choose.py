@@ -1,13 +1,22 @@
 """Which relaxation serves a problem that has no quadratic form."""
 
 from psfit.certificate.data_relaxation import DataRelaxation, count_iterations
+from psfit.certificate.joint_relaxation import STEPS, JointRelaxation, serves_jointly
+from psfit.certificate.kink_relaxation import KinkRelaxation
 from psfit.certificate.newton_relaxation import NewtonRelaxation, count_steps, serves
-from psfit.certificate.relaxation import Relaxation
+from psfit.certificate.relaxation import Fit, Relaxation
 from psfit.problem.instance import Instance
+
+
+def make_newton(inst: Instance, rough: float = 0.0, fit: Fit | None = None) -> NewtonRelaxation:
+    """The relaxation by second-order steps, where these serve."""
+    return (NewtonRelaxation if inst.problem.loss.smooth else KinkRelaxation)(inst, rough, fit)
 
 
 def choose_relaxation(inst: Instance) -> tuple[Relaxation, int]:
     """Second-order steps where they can be made, else passes over the data; and how many of them a root may take."""
     if serves(inst):
-        return NewtonRelaxation(inst), count_steps(inst)
+        return make_newton(inst), count_steps(inst)
+    if serves_jointly(inst):
+        return JointRelaxation(inst), STEPS
     return DataRelaxation(inst), count_iterations(inst)

@@ -87,6 +87,10 @@ class DataRelaxation(Relaxation):
         balance = known.reshape(1, 1).clamp(1e-3 * self.balance, 1e3 * self.balance)
         return z.unsqueeze(0), a.unsqueeze(0), balance
 
+    def restart(self, points: Tensor) -> tuple[Tensor, ...]:
+        parts = [self.start(point.view(-1, self.inst.source.outputs)) for point in points]
+        return tuple(torch.cat(columns) for columns in zip(*parts, strict=True))
+
     def bound(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
         if self.root.items.separate or len(domain.left) == 1:
             return self._batch(domain, state, enough, iterations)
@@ -98,6 +102,7 @@ class DataRelaxation(Relaxation):
             scores=torch.cat([part.scores for part in parts]),
             shares=torch.cat([part.shares for part in parts]),
             state=tuple(torch.cat(columns) for columns in zip(*(part.state for part in parts), strict=True)),
+            value=torch.cat([part.lower if part.value is None else part.value for part in parts]),
         )
 
     def _batch(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
@@ -143,7 +148,7 @@ class DataRelaxation(Relaxation):
             # A step also returns shares, which the next step does not take.
             found = advance({name: found[name] for name in ("z", "a")})
         state = self._as_rows(found["z"]), self._as_rows(found["a"]), balance
-        return Bounds(best, scores, found["shares"], state)
+        return Bounds(best, scores, found["shares"], state, value=relaxed)
 
     def _measure(self, inst: Instance, z: Tensor, domain: Domain) -> Tensor:
         """The objective of the relaxation ``(B,)`` at coefficients ``z (n, B c)``."""

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from psfit.certificate import extraction
 from psfit.certificate.branch import Search, Standing
-from psfit.certificate.exact import MOST_ITEMS, ROOT_ITERATIONS, has_small_form, improve_extraction, relax, slope_of
+from psfit.certificate.exact import has_small_form, relax
+from psfit.certificate.exact_form import MOST_ITEMS, ROOT_ITERATIONS, improve_extraction, slope_of
 from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import Bounds, Fit, QuadraticRelaxation, Relaxation
 from psfit.problem import are_few

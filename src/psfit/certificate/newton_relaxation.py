@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from psfit.certificate.dual import prove_slopes
+from psfit.certificate.equal_rows import merge_equal_rows
 from psfit.certificate.node_models import ModelMaker
 from psfit.certificate.node_points import Points, Samples
 from psfit.certificate.relaxation import Bounds, Fit, Relaxation
@@ -32,8 +33,6 @@ WIDTH = {"cpu": 256, "cuda": 8192}
 MOST_PREDICTORS = 1 << 22
 PREDICTOR_SHARE = 1 / 24
 CHILD_STEPS = 8
-# A node is given up when its relaxation can prove at most this share of what is wanted.
-HOPELESS = 0.05
 # Models are solved to this share of the gap of their nodes.
 MODEL_SHARE = 0.05
 # The relative gap of a fit at which another method is tried.
@@ -57,7 +56,8 @@ def serves(inst: Instance) -> bool:
     loss, matrix = inst.problem.loss, inst.source.matrix
     alone = inst.items.separate and not inst.items.in_groups and inst.source.outputs == 1 and inst.grid.blocks.size == 1
     here = matrix.device.type in DEVICES and not matrix.streamed and matrix.shape[1] <= MOST_COLUMNS
-    return loss.smooth and not loss.joint and alone and here and inst.box is None
+    can_step = loss.smooth or loss.envelope(1.0) is not None
+    return can_step and not loss.joint and alone and here and inst.box is None
 
 
 def serves_all_columns(inst: Instance) -> bool:
@@ -95,36 +95,43 @@ class NewtonRelaxation(Relaxation):
         numbers = torch.cuda.get_device_properties(self.device).total_memory / (2 * torch.float64.itemsize)
         return max(1, min(WIDTH[kind], int(PREDICTOR_SHARE * numbers) // rows))
 
-    def restrict(self, features: Tensor, state: tuple[Tensor, ...]) -> tuple["NewtonRelaxation", tuple[Tensor, ...]]:
-        """The relaxation with some of the features, by sorted indices, and the state there."""
-        points, whole = self.inst.pick_rows(state[0].T, features).T, self.fit
+    def restrict(self, features: Tensor) -> "NewtonRelaxation":
+        """The relaxation with some of the features, by sorted indices."""
+        whole = self.fit
 
         def fit(support: Tensor) -> tuple[float, Tensor]:
             assert whole is not None
             return whole(torch.zeros_like(self.root.inside[0]).index_copy(0, features, support))
 
-        part = NewtonRelaxation(self.inst.restrict(features), self.rough, None if whole is None else fit)
-        return part, (points,)
+        part, own_fit = merge_equal_rows(self.inst.restrict(features), None if whole is None else fit)
+        return type(self)(part, self.rough, own_fit)
+
+    def pick_features(self, state: tuple[Tensor, ...], features: Tensor) -> tuple[Tensor, ...]:
+        """The state of nodes with some of the features."""
+        return (self.inst.pick_rows(state[0].T, features).T,)
 
     def start(self, Z: Tensor) -> tuple[Tensor, ...]:
         return (Z.T.double(),)
 
+    def restart(self, points: Tensor) -> tuple[Tensor, ...]:
+        return (points,)
+
     def bound(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
         points, models = self.minimise(self.maker, domain, state[0], enough, iterations, rough=self.rough)
-        found = prove_slopes(self.inst, self.slopes(points), domain, self.samples.dense)
+        found = prove_slopes(self.inst, self.slopes(points.eta), domain, self.samples.dense)
         shares = self.samples.shares(domain, points.x)
         x, g = points.x[:, : self.samples.p], points.g[:, : self.samples.p]
         costs = estimate_costs(models.H, models.which, x, g, self.samples.ridge, shares, found.scores, domain)
         lower, scores, shares, costs = self.inst.grid.agree(found.lower, found.scores, shares, costs)
-        return Bounds(lower, scores, shares, (points.x,), costs)
+        return Bounds(lower, scores, shares, (points.x,), costs, points.value)
 
     def bound_children(self, domain: Domain, state: tuple[Tensor, ...], enough: float) -> Bounds:
         """The children of a node start from its point, and share its second derivatives in their first step."""
         return self.bound(domain, state, enough, self.child_iterations)
 
-    def slopes(self, points: Points) -> Tensor:
-        """The slopes of the samples ``(m, B)`` at the points."""
-        return self.samples.loss.gradient(points.eta, self.samples.target).T
+    def slopes(self, eta: Tensor) -> Tensor:
+        """The slopes of the samples ``(m, B)`` at predictors ``(B, m)``."""
+        return self.samples.loss.gradient(eta, self.samples.target).T
 
     def minimise(
         self,
@@ -177,11 +184,7 @@ class NewtonRelaxation(Relaxation):
         small = gap <= torch.maximum(solved * point.value.abs(), missing.nan_to_num(posinf=0.0))
         # Slopes that are far from balanced prove less than they seem to.
         above = (best.bound >= wanted) & (best.imbalance <= BALANCED * (best.bound - wanted))
-        # No bound is above the value of the relaxation. A fit is never given up: a low value is what it looks for.
-        hopeless = (point.value <= HOPELESS * wanted) & (wanted > 0) & wanted.isfinite()
-        # The nodes of a tree must be solved before they are branched on, and fits must be exact.
-        alone = rough == 0 and solved > EXACT
-        done = small | above | (hopeless & alone) | ~point.value.isfinite()
+        done = small | above | ~point.value.isfinite()
         return self.inst.grid.agree(done)[0].logical_not().nonzero().flatten()
 
     def _damp(self, damping: Tensor, short: Tensor) -> Tensor:
@@ -220,11 +223,15 @@ class NewtonRelaxation(Relaxation):
             some = domain.select(rows)
             again = self._fit(supports[rows], some, points.x[rows], float("inf"))
             points, lower = points.put(rows, again), lower.index_copy(0, rows, self._prove(again, some))
-        values = self.inst.grid.agree(points.value)[0]
+        values = self.inst.grid.agree(self.measure(points))[0]
         unproved = (~(values - lower <= UNPROVED * values.abs()) & ~(lower >= enough)).nonzero().flatten().tolist()
         for row in unproved if self.fit is not None else []:
             values[row], lower[row] = self._fit_exactly(supports[row], values[row], lower[row])
         return values, (values - lower).clamp(min=0).nan_to_num(nan=torch.inf)
+
+    def measure(self, points: Points) -> Tensor:
+        """The objectives ``(B,)`` at points of decided supports."""
+        return points.value
 
     def _fit(self, supports: Tensor, domain: Domain, x: Tensor, enough: float) -> Points:
         """The minimisers on the supports, unless they are proved to be at least `enough`."""
@@ -234,7 +241,9 @@ class NewtonRelaxation(Relaxation):
 
     def _prove(self, points: Points, domain: Domain) -> Tensor:
         """The bounds ``(B,)`` that the slopes at the points prove."""
-        return self.inst.grid.agree(prove_slopes(self.inst, self.slopes(points), domain, self.samples.dense).lower)[0]
+        return self.inst.grid.agree(prove_slopes(self.inst, self.slopes(points.eta), domain, self.samples.dense).lower)[
+            0
+        ]
 
     def _fit_exactly(self, support: Tensor, value: Tensor, lower: Tensor) -> tuple[Tensor, Tensor]:
         """A better value and bound of a support by a method for columns that are nearly dependent."""

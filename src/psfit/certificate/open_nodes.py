@@ -67,3 +67,8 @@ class OpenNodes:
         self.lower[places] = inf
         self.count -= len(places)
         return found
+
+    def rows(self) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+        """The bounds, depths and other columns of all open nodes."""
+        places = self.lower.isfinite().nonzero().flatten()
+        return self.lower[places], self.depth[places], tuple(column[places] for column in self.columns)

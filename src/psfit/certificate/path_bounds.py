@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from psfit.certificate.choose import choose_relaxation
+from psfit.certificate.dense_slopes import DenseSlopes
 from psfit.certificate.dual import gradient_bound, trivial_bound
 from psfit.certificate.form_ascent import ITERATIONS
 from psfit.certificate.quadratic import LimitedForm
-from psfit.certificate.relaxation import QuadraticRelaxation, Relaxation
+from psfit.certificate.relaxation import Fit, QuadraticRelaxation, Relaxation
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
@@ -17,8 +18,9 @@ from psfit.problem.instance import Instance
 class PathBounds:
     """Bounds for the limits of one problem; what they need of the data is computed once."""
 
-    def __init__(self, inst: Instance, gap: float) -> None:
-        self.inst, self.gap = inst, gap
+    def __init__(self, inst: Instance, gap: float, fit: Fit, patience: int = 1) -> None:
+        self.inst, self.gap, self.patience = inst, gap, patience
+        self.dense = DenseSlopes(inst, fit)
 
     def __call__(self, kappas: Tensor, Z: Tensor, objectives: Tensor) -> Tensor:
         """A bound ``(K,)`` for each limit ``kappas (K,)``, from its answers ``Z (K, n, c)``.
@@ -37,7 +39,9 @@ class PathBounds:
             for rows in torch.arange(len(kappas), device=kappas.device).split(relaxation.width):
                 starts = [relaxation.start(part) for part in Z[rows]]
                 state = tuple(torch.cat(column) for column in zip(*starts, strict=True))
-                parts.append(relaxation.bound(domain.select(rows), state, enough[rows], steps).lower)
+                some = domain.select(rows)
+                found = relaxation.bound(some, state, enough[rows], self.patience * steps)
+                parts.append(self.dense.improve(found, some, enough[rows]).lower)
             bounds = torch.cat(parts)
         least = torch.full_like(bounds, trivial_bound(inst))
         return torch.minimum(torch.maximum(least, bounds.nan_to_num(nan=-torch.inf)), objectives)

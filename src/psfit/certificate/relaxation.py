@@ -42,7 +42,8 @@ class Bounds:
 
     `scores` belong to the dual point of `lower` and are used for screening. `shares` are the relaxed supports and are
     used for branching, and so are the `costs` of putting items outside, if they are known: about how much the bound
-    would rise. From `state` a child resumes the iteration.
+    would rise. From `state` a child resumes the iteration. ``value (B,)``, if known, is the relaxation's own objective,
+    which no bound exceeds.
     """
 
     lower: Tensor
@@ -50,10 +51,20 @@ class Bounds:
     shares: Tensor
     state: tuple[Tensor, ...]
     costs: Tensor | None = None
+    value: Tensor | None = None
 
     def without_nan(self) -> "Bounds":
         """The same, where bounds that are no numbers prove nothing."""
         return replace(self, lower=self.lower.nan_to_num(nan=-torch.inf))
+
+    def take_better(self, other: "Bounds") -> "Bounds":
+        """The rows of another batch with higher bounds, and these in the other rows; the states are always these."""
+        better = other.lower > self.lower
+        return replace(
+            self,
+            lower=torch.where(better, other.lower, self.lower),
+            scores=torch.where(better.unsqueeze(1), other.scores, self.scores),
+        )
 
     def select(self, rows: Tensor) -> "Bounds":
         """Some of the rows."""
@@ -75,6 +86,10 @@ class Relaxation(ABC):
     @abstractmethod
     def start(self, Z: Tensor) -> tuple[Tensor, ...]:
         """The state of a batch of one at coefficients `Z`."""
+
+    @abstractmethod
+    def restart(self, points: Tensor) -> tuple[Tensor, ...]:
+        """The state of a batch whose first parts were ``points (B, k)``, each as one row of numbers."""
 
     @abstractmethod
     def bound(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
@@ -147,7 +162,10 @@ class QuadraticRelaxation(Relaxation):
         self.inverse = torch.cholesky_inverse(cholesky(shifted))
 
     def start(self, Z: Tensor) -> tuple[Tensor, ...]:
-        z = Z.T.unsqueeze(0)
+        return self.restart(Z.T.reshape(1, -1))
+
+    def restart(self, points: Tensor) -> tuple[Tensor, ...]:
+        z = points.view(len(points), -1, self.size)
         # The multiplier that belongs to z: u = -gradient / rho.
         return z, -self.form_bound.gradient(z) / self.rho
 

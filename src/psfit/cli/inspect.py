@@ -59,11 +59,15 @@ def _model(file: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def _checkpoint(folder: Path, iteration: int, run: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    from psfit.admm.checkpoint import find_run
+
     # The file has the limit once for each column that is iterated.
     run["kappa"] = run["kappa"][0] if len(set(run["kappa"])) == 1 else run["kappa"]
     lines = [f"{folder}: a checkpoint after iteration {iteration}; the same command continues from it"]
     lines += [f"  {name:<14} {value}" for name, value in run.items()]
-    return {"kind": "checkpoint", "iteration": iteration, "run": run}, lines
+    trees = [found[0] for path in sorted(folder.glob("tree-*")) if (found := find_run(path)) is not None]
+    lines += [f"  {'tree':<14} {explored} nodes explored" for explored in trees]
+    return {"kind": "checkpoint", "iteration": iteration, "run": run, "tree_nodes": trees}, lines
 
 
 def _data(

@@ -109,6 +109,10 @@ class Loss(ABC):
         """
         return self.curvature(eta, b)
 
+    def envelope(self, width: float) -> "Loss | None":
+        """A smooth loss below one with kinks, by at most `width` / 2, whose slopes are slopes of it, if known."""
+        return None
+
     def box(self, b: Tensor) -> Box | None:
         """The loss as a maximum over a box of slopes; None if it is not made of lines and parabolas."""
         return None

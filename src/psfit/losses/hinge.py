@@ -41,6 +41,9 @@ class Hinge(Loss):
         # The slope changes by one over margins from zero to two.
         return 0.5 * ((1 - b * eta).abs() <= 1).to(eta.dtype)
 
+    def envelope(self, width: float) -> Loss:
+        return HingeEnvelope(width)
+
     def box(self, b: Tensor) -> Box:
         return Box((-b).clamp(max=0), (-b).clamp(min=0), b, 0.0)
 
@@ -53,3 +56,37 @@ class Hinge(Loss):
 
     def typical_curvature(self, mean_target: float, outputs: int) -> float:
         return 1.0
+
+
+@dataclass(frozen=True)
+class HingeEnvelope(Loss):
+    """The least of ``hinge(t) + (t - eta)^2 / (2 width)`` over t: a parabola in place of the kink, for proofs."""
+
+    width: float = 1.0
+    name: ClassVar[str] = "hinge_envelope"
+
+    def value(self, eta: Tensor, b: Tensor) -> Tensor:
+        short = (1 - b * eta).clamp(min=0)
+        inner = short.clamp(max=self.width)
+        return inner * (short - inner / 2) / self.width
+
+    def gradient(self, eta: Tensor, b: Tensor) -> Tensor:
+        return -b * ((1 - b * eta) / self.width).clamp(0, 1)
+
+    def curvature(self, eta: Tensor, b: Tensor) -> Tensor:
+        short = 1 - b * eta
+        return ((short > 0) & (short < self.width)).to(eta.dtype) / self.width
+
+    def prox(self, v: Tensor, b: Tensor, step: Tensor | float) -> Tensor:
+        # Envelopes of envelopes are envelopes.
+        further = Hinge().prox(v, b, step + self.width)
+        return v + (step / (step + self.width)) * (further - v)
+
+    def conjugate(self, a: Tensor, b: Tensor) -> Tensor:
+        return Hinge().conjugate(a, b) + self.width * a.square() / 2
+
+    def nearest_slope(self, a: Tensor, b: Tensor) -> Tensor:
+        return Hinge().nearest_slope(a, b)
+
+    def typical_curvature(self, mean_target: float, outputs: int) -> float:
+        return 1 / self.width

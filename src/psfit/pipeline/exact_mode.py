@@ -1,31 +1,41 @@
 """Exact mode: branch and bound for each problem, until no support can be better by more than the gap."""
 
-from collections.abc import Callable
+import signal
+from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from psfit.certificate import Proof, Standing, prove
+from psfit.admm.checkpoint import Store
+from psfit.admm.loop import StoppedError
+from psfit.certificate import Proof, Request, Standing, prove
 from psfit.certificate.exact import has_small_form
 from psfit.certificate.newton_relaxation import serves
 from psfit.common.status import Status
 from psfit.pipeline.answers import Answers
-from psfit.pipeline.proofs import Proofs
+from psfit.pipeline.proofs import Proofs, fit_supports
+from psfit.pipeline.tree_checkpoint import TreeCheckpoint
 from psfit.problem.instance import Instance
-from psfit.search.refit import optimal_slopes, refit
+from psfit.search.refit import refit
 
 # The most numbers in the open nodes of a search tree together; on a GPU the share of its memory that they may fill.
 MOST_STORED = 250_000_000
 MEMORY_SHARE = 1 / 8
 
 
-def close_gap(inst: Instance, answers: Answers, gap_tol: float) -> tuple[Answers, Proofs, Status]:
-    """Search for better supports than those of the answers; return better answers, proofs, and why it ended."""
+def close_gap(
+    inst: Instance, answers: Answers, gap_tol: float, store: Store | None = None
+) -> tuple[Answers, Proofs, Status]:
+    """Search for better supports than those of the answers; return better answers, proofs, and why it ended.
+
+    With a store the trees of an earlier run are continued, and SIGTERM ends the run after its checkpoint.
+    """
     proofs: list[Proof] = []
     reasons: list[Status] = []
     watch = inst.watch
     for number, value in enumerate(answers.objectives[0].tolist()):
+        keeper = None if store is None else TreeCheckpoint(store, inst, number, gap_tol)
 
         def stop(state: Standing, number: int = number) -> bool:
             watch.reporter.report_objective(number, state.upper)
@@ -35,10 +45,13 @@ def close_gap(inst: Instance, answers: Answers, gap_tol: float) -> tuple[Answers
                 assert watch.ended is not None
                 reasons.append(watch.ended)
                 return True
-            return False
+            return store is not None and watch.was_terminated()
 
         fit = fit_supports(inst, number, answers.Z[0])
-        proof = prove(inst, number, answers.Z[0], value, fit, gap_tol, stop, count_open(inst))
+        request = Request(value, gap_tol, stop, count_open(inst), keeper)
+        with nullcontext() if store is None else watch.signals.catch(signal.SIGTERM):
+            proof = prove(inst, number, answers.Z[0], fit, request)
+            _end_if_terminated(inst, proof, store)
         if proof.support is not None:
             answers = _improve(inst, number, answers, proof.support)
         proofs.append(proof)
@@ -48,6 +61,17 @@ def close_gap(inst: Instance, answers: Answers, gap_tol: float) -> tuple[Answers
     return answers, Proofs.of(proofs), reasons[0] if reasons else Status.ROUNDING
 
 
+def _end_if_terminated(inst: Instance, proof: Proof, store: Store | None) -> None:
+    """Raise an error if SIGTERM has come: the tree is kept, and can be continued."""
+    if store is None or not inst.watch.was_terminated():
+        return
+    raise StoppedError(
+        f"stopped by a signal after {proof.explored} tree nodes; the same command goes on from the checkpoint in "
+        f"{store.folder.path}",
+        inst.grid.world.rank,
+    )
+
+
 def count_open(inst: Instance) -> float:
     """About how many tree nodes may wait: each keeps coefficients, multipliers, masks and, without a form, slopes."""
     slopes = 0 if has_small_form(inst) or serves(inst) else inst.sizes.most_rows
@@ -55,16 +79,6 @@ def count_open(inst: Instance) -> float:
     if device.type == "cpu":
         return MOST_STORED / node_size
     return MEMORY_SHARE * torch.cuda.get_device_properties(device).total_memory / (8 * node_size)
-
-
-def fit_supports(inst: Instance, number: int, Z: Tensor) -> Callable[[Tensor], tuple[float, Tensor]]:
-    """A function that fits a problem on a support, starting from `Z`: the least objective, and the samples' slopes."""
-
-    def fit(support: Tensor) -> tuple[float, Tensor]:
-        found = refit(inst, number, support, Z)
-        return found.value, optimal_slopes(inst, number, support, found)
-
-    return fit
 
 
 def _improve(inst: Instance, number: int, answers: Answers, support: Tensor) -> Answers:

@@ -13,7 +13,8 @@ from psfit.comm import Grid
 from psfit.common.progress import Callback
 from psfit.data import Source
 from psfit.pipeline.checks import require_served
-from psfit.pipeline.exact_mode import count_open, fit_supports
+from psfit.pipeline.exact_mode import count_open
+from psfit.pipeline.proofs import fit_supports
 from psfit.pipeline.task import agree_on_task
 from psfit.problem import Problem
 

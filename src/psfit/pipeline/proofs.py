@@ -1,6 +1,7 @@
 """What is proved about answers: lower bounds for all problems and limits."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from psfit.certificate import Certificate, Certifier, Proof
 from psfit.certificate.path_bounds import PathBounds
 from psfit.pipeline.answers import Answers
 from psfit.problem.instance import Instance
-from psfit.search.refit import Fit
+from psfit.search.refit import Fit, optimal_slopes, refit
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,27 @@ class Proofs:
         )
 
 
-class Prover(ABC):
-    """Proves lower bounds up to a relative `gap`, or until its budget is used up; it keeps what it has proved."""
+def fit_supports(inst: Instance, number: int, Z: Tensor) -> Callable[[Tensor], tuple[float, Tensor]]:
+    """A function that fits a problem on a support, starting from `Z`: the least objective, and the samples' slopes."""
 
-    def __init__(self, inst: Instance, gap: float) -> None:
+    def fit(support: Tensor) -> tuple[float, Tensor]:
+        found = refit(inst, number, support, Z)
+        return found.value, optimal_slopes(inst, number, support, found)
+
+    return fit
+
+
+class Prover(ABC):
+    """Proves lower bounds up to a relative `gap`, or until its budget is used up; it keeps what it has proved.
+
+    With some `patience` its budget is so many times as large.
+    """
+
+    def __init__(self, inst: Instance, gap: float, patience: int = 1) -> None:
         self.inst, self.gap = inst, gap
+        n, c = inst.source.matrix.shape[1], inst.source.outputs
+        zero = torch.zeros(n, c, dtype=torch.float64, device=inst.ridge.device)
+        self.fits_on_supports = [fit_supports(inst, number, zero) for number in range(inst.items.problems)]
 
     @abstractmethod
     def open_limits(self, number: int, fits: list[Fit]) -> list[int]:
@@ -57,9 +74,9 @@ class Prover(ABC):
 class OneLimitProver(Prover):
     """A certificate for each problem; it also says which items are certain."""
 
-    def __init__(self, inst: Instance, gap: float) -> None:
-        super().__init__(inst, gap)
-        self.certifiers = [Certifier(inst, number) for number in range(inst.items.problems)]
+    def __init__(self, inst: Instance, gap: float, patience: int = 1) -> None:
+        super().__init__(inst, gap, patience)
+        self.certifiers = [Certifier(inst, number, fit, patience) for number, fit in enumerate(self.fits_on_supports)]
         self.known: dict[tuple[int, float], Certificate] = {}
 
     def open_limits(self, number: int, fits: list[Fit]) -> list[int]:
@@ -84,11 +101,12 @@ class OneLimitProver(Prover):
 class SeveralLimitsProver(Prover):
     """Bounds of all limits of a problem share their passes over the data."""
 
-    def __init__(self, inst: Instance, gap: float, kappas: list[int]) -> None:
-        super().__init__(inst, gap)
+    def __init__(self, inst: Instance, gap: float, kappas: list[int], patience: int = 1) -> None:
+        super().__init__(inst, gap, patience)
         self.kappas = torch.tensor(kappas, device=inst.ridge.device)
         problems = range(inst.items.problems)
-        self.path_bounds = [PathBounds(inst.single(number), gap) for number in problems]
+        fits = self.fits_on_supports
+        self.path_bounds = [PathBounds(inst.single(number), gap, fits[number], patience) for number in problems]
         self.fits: list[list[Fit | None]] = [[None] * len(kappas) for _ in problems]
         self.lower = torch.full((len(kappas), len(problems)), -torch.inf, dtype=torch.float64, device=inst.ridge.device)
 

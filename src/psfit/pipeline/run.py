@@ -24,6 +24,9 @@ from psfit.search.refit import Fit
 SMALL = 1 << 20
 SMALL_PRODUCT = 1 << 29
 
+# The budget of a certificate with the effort "high", as a multiple of the usual one.
+PATIENCE = 4
+
 Method = OneLimit | SeveralLimits
 Search = OneLimitSearch | SeveralLimitsSearch
 
@@ -77,7 +80,8 @@ def _run_stages(
     prover: Prover | None = None
     if task.certify and not task.exact:
         gap = task.solver.certified_gap
-        prover = SeveralLimitsProver(inst, gap, limits) if limits else OneLimitProver(inst, gap)
+        patience = PATIENCE if task.effort == "high" else 1
+        prover = SeveralLimitsProver(inst, gap, limits, patience) if limits else OneLimitProver(inst, gap, patience)
 
     searches = EFFORTS[task.effort] is not None
 
@@ -97,7 +101,7 @@ def _run_stages(
     status, proofs = answers.iteration.status, Proofs.none(answers)
     if task.exact:
         inst.watch.begin("the proof")
-        answers, proofs, status = close_gap(inst, answers, task.solver.gap_tol)
+        answers, proofs, status = close_gap(inst, answers, task.solver.gap_tol, store)
     elif prover is not None:
         inst.watch.begin("the proof")
         proofs = prover.prove(answers)
@@ -112,7 +116,7 @@ def _prepare_kernels(inst: Instance) -> None:
         loss = inst.problem.loss
         names = ["sparsify", "summarise"]
         names += [] if loss.quadratic else ["weighted_gram", "support_sums"]
-        names += ["perspective"] if inst.costs.uses_form else ["node_models"] if loss.smooth and not loss.joint else []
+        names += ["perspective"] if inst.costs.uses_form else ["node_models"] if not loss.joint else []
         swaps = "bounded_swaps" if inst.box is not None else "swaps"
         names += ["block_swaps"] if inst.items.in_blocks else [swaps]
         cpu.prepare(names, lambda: inst.watch.begin("the compilation of kernels, once on this machine"))

@@ -1,6 +1,5 @@
 """Writes the state of an iteration, and reads it again."""
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,12 @@ from torch import Tensor
 
 from psfit.admm.bicadmm import BiCADMM
 from psfit.admm.bilinear import BilinearState
-from psfit.admm.checkpoint.arrays import Expected, read_arrays, write_arrays
+from psfit.admm.checkpoint.arrays import Expected, read_arrays
 from psfit.admm.checkpoint.error import CheckpointError
-from psfit.admm.checkpoint.folder import MANIFEST, SHARED
-from psfit.admm.checkpoint.manifest import read_manifest, write_manifest
-from psfit.admm.checkpoint.store import Store, differences
+from psfit.admm.checkpoint.files import find_latest, write_checkpoint
+from psfit.admm.checkpoint.folder import SHARED
+from psfit.admm.checkpoint.manifest import describe_problem, require_same_run
+from psfit.admm.checkpoint.store import Store
 from psfit.admm.setup import Setup
 from psfit.admm.state import State
 from psfit.comm import Moved
@@ -56,42 +56,21 @@ class Checkpoint:
         """Write all files, then the manifest, then remove older checkpoints. A diverged state is not written."""
         if not bool(state.bilinear.z.isfinite().all()):
             return
-        grid, folder, k = self.setup.instance.grid, self.store.folder, state.iteration
-        data = self.store.fingerprints(grid)
-
-        def prepare() -> None:
-            if folder.leads:
-                folder.prepare(k)
-
-        def write() -> None:
-            write_arrays(folder.rank_file(k), self._local_arrays(state))
-            if folder.leads:
-                write_arrays(folder.place(k) / SHARED, self._shared_arrays(state, rows))
-
-        def finish() -> None:
-            if folder.leads:
-                write_manifest(folder.place(k), self._description(), data)
-
-        for action in (prepare, write, finish):
-            grid.run_together(action)
-        if folder.leads:
-            folder.remove_others(k)
+        grid = self.setup.instance.grid
+        own, shared = self._local_arrays(state), self._shared_arrays(state, rows)
+        write_checkpoint(self.store, grid, state.iteration, own, shared, self._description())
 
     def load(self, state: State) -> tuple[State, list[Row]]:
         """The state and history of the last checkpoint; the given state and no history if there is none."""
-        grid, folder = self.setup.instance.grid, self.store.folder
-        data = self.store.fingerprints(grid)
-        own = grid.run_together(lambda: [folder.finished_iterations(), folder.usable_iterations()])
-        ranks = [json.loads(one) for one in grid.world.all_gather(json.dumps(own).encode())]
-        found = grid.run_together(lambda: _find_latest(self.folder, ranks))
+        grid = self.setup.instance.grid
+        found = find_latest(self.store, grid)
         if found is None:
             return state, []
-        return grid.run_together(lambda: self._read(found, state, data))
+        return grid.run_together(lambda: self._read(found, state))
 
-    def _read(self, iteration: int, state: State, data: list[dict[str, str]]) -> tuple[State, list[Row]]:
+    def _read(self, iteration: int, state: State) -> tuple[State, list[Row]]:
         place, device = self.store.folder.place(iteration), state.u.device
-        if (place / MANIFEST).exists():
-            self._require_same_run(place, data)
+        require_same_run(place, self._description(), self.store.known)
         local = read_arrays(
             self.store.folder.rank_file(iteration),
             {name: Expected.like(values) for name, values in self._local_arrays(state).items()},
@@ -117,25 +96,6 @@ class Checkpoint:
         history = zip(shared["history"], *lists, strict=True)
         return restored, [Row(m, s, None if o != o else o, Moved(*moved)) for m, s, o, moved in history]
 
-    def _require_same_run(self, place: Path, data: list[dict[str, str]]) -> None:
-        """Refuse a checkpoint of another run, with what differs."""
-        stated, known = read_manifest(place)
-        mine = json.loads(json.dumps(self._description()))
-        for name in mine:
-            if stated.get(name) != mine[name]:
-                raise CheckpointError(
-                    f"{place} belongs to another run: its {name} is {stated.get(name)!r}, this one's {mine[name]!r}; "
-                    "choose another folder, or delete it"
-                )
-        if len(known) != len(data):
-            raise CheckpointError(f"{place}: the manifest is not complete; delete the folder to start again")
-        others = differences(known, data)
-        if others:
-            raise CheckpointError(
-                f"{place} belongs to another run: this one has {' and '.join(others)}; "
-                "choose another folder, or delete it"
-            )
-
     def _require_same_columns(self, place: Path, shared: dict[str, Tensor]) -> None:
         """Refuse a checkpoint of other columns: the rounds of a working set have the same data, but other columns."""
         inst = self.setup.instance
@@ -146,22 +106,8 @@ class Checkpoint:
 
     def _description(self) -> dict[str, Any]:
         """All settings that must be equal to continue, besides the data."""
-        inst, setup = self.setup.instance, self.setup
-        problem, grid = inst.problem, inst.grid
-        return {
-            "loss": f"{problem.loss.name} {vars(problem.loss)}",
-            "kappa": list(problem.kappa),
-            "gamma": problem.gamma,
-            "sparsity": problem.sparsity,
-            "fit_intercept": problem.fit_intercept,
-            "standardize": problem.standardize,
-            "samples": inst.samples,
-            "features": inst.items.features,
-            "outputs": inst.items.outputs,
-            "nodes": grid.nodes.size,
-            "blocks": grid.blocks.size,
-            "ranks": grid.world.size,
-            "dtype": str(inst.source.matrix.dtype),
+        setup = self.setup
+        return describe_problem(setup.instance) | {
             "local solver": f"{setup.solver.name} {vars(setup.solver)}",
             "effort": self.solver.thoroughness,
             "penalties": [self.solver.rho_c, self.solver.rho_b, self.solver.rho_l],
@@ -205,17 +151,3 @@ class Checkpoint:
             "objectives": Expected((k,), number, finite=False),
             "moved": Expected((k, len(Moved._fields)), number),
         }
-
-
-def _find_latest(folder: Path, ranks: list[list[list[int]]]) -> int | None:
-    """The last iteration that has a manifest on some rank, and whose files every rank has."""
-    finished_iterations = {iteration for done, _ in ranks for iteration in done}
-    usable_iterations = finished_iterations.intersection(*(set(have) for _, have in ranks))
-    if usable_iterations or not finished_iterations:
-        return max(usable_iterations, default=None)
-    last = max(finished_iterations)
-    lost = ", ".join(str(rank) for rank, (_, have) in enumerate(ranks) if last not in have)
-    raise CheckpointError(
-        f"{folder}: rank {lost} does not find its files of the checkpoint at iteration {last}; restore them, or "
-        "delete the folder on every host to start again"
-    )

@@ -1,13 +1,15 @@
 """Manifests: the settings and the data of the run to which a checkpoint belongs."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 from psfit.admm.checkpoint.error import CheckpointError
 from psfit.admm.checkpoint.folder import MANIFEST, Folder
-from psfit.admm.checkpoint.store import NAMES
+from psfit.admm.checkpoint.store import NAMES, differences
 from psfit.common.output_files import write_whole
+from psfit.problem.instance import Instance
 
 FORMAT = 4
 
@@ -37,3 +39,45 @@ def find_run(path: Path) -> tuple[int, dict[str, Any]] | None:
     folder = Folder(path, 0, False)
     last = max(folder.finished_iterations(), default=None)
     return None if last is None else (last, read_manifest(folder.place(last))[0])
+
+
+def describe_problem(inst: Instance) -> dict[str, Any]:
+    """What must be equal for every part of a fit to continue, besides the data."""
+    problem, grid = inst.problem, inst.grid
+    return {
+        "loss": f"{problem.loss.name} {vars(problem.loss)}",
+        "kappa": list(problem.kappa),
+        "gamma": problem.gamma,
+        "sparsity": problem.sparsity,
+        "fit_intercept": problem.fit_intercept,
+        "standardize": problem.standardize,
+        "constraints": hashlib.sha256(problem.constraints.signature.encode()).hexdigest()[:16],
+        "samples": inst.samples,
+        "features": inst.items.features,
+        "outputs": inst.items.outputs,
+        "nodes": grid.nodes.size,
+        "blocks": grid.blocks.size,
+        "ranks": grid.world.size,
+        "dtype": str(inst.source.matrix.dtype),
+    }
+
+
+def require_same_run(place: Path, description: dict[str, Any], data: list[dict[str, str]]) -> None:
+    """Refuse a checkpoint of another run, with what differs; where another folder has the manifest, do nothing."""
+    if not (place / MANIFEST).exists():
+        return
+    stated, known = read_manifest(place)
+    mine = json.loads(json.dumps(description))
+    for name in mine:
+        if stated.get(name) != mine[name]:
+            raise CheckpointError(
+                f"{place} belongs to another run: its {name} is {stated.get(name)!r}, this one's {mine[name]!r}; "
+                "choose another folder, or delete it"
+            )
+    if len(known) != len(data):
+        raise CheckpointError(f"{place}: the manifest is not complete; delete the folder to start again")
+    others = differences(known, data)
+    if others:
+        raise CheckpointError(
+            f"{place} belongs to another run: this one has {' and '.join(others)}; choose another folder, or delete it"
+        )
