@@ -30,5 +30,7 @@ def make_example(model: SparseModel, method: str, has_offset: bool = False) -> n
         import pandas as pd
 
         zeros = pd.DataFrame(zeros, columns=names)
+    # A model that knows the column of its offset finds it in tables by itself.
+    has_offset = has_offset or isinstance(model.learned_.offset, str)
     offset = np.zeros((1, model.result_.coef.shape[1])) if has_offset else None
     return np.asarray(getattr(model, method)(zeros, offset=offset))

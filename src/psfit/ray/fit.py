@@ -1,8 +1,4 @@
-"""Fits by Ray Train: its `TorchTrainer` starts the ranks, and they divide the blocks of a dataset.
-
-Ray Train's own way to divide a dataset gives all workers the same number of rows, and drops the rest. Here every row
-belongs to exactly one rank, and blocks stay whole.
-"""
+"""Fits by Ray Train: its `TorchTrainer` starts the ranks, and they divide the blocks of a dataset."""
 
 import signal
 import tempfile
@@ -10,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +16,8 @@ import ray.train.torch
 import ray.util
 import torch
 import torch.distributed as dist
-from ray.train import Checkpoint, DataConfig, RunConfig, ScalingConfig
-from ray.train.backend import Backend
+from ray.train import Checkpoint, RunConfig, ScalingConfig
 from ray.train.collective import broadcast_from_rank_zero
-from ray.train.torch import TorchConfig
 from sklearn.base import clone
 
 from psfit.comm import GridSpec, PeerLostError, RemoteError
@@ -33,40 +28,10 @@ from psfit.estimators.persistence.model_file import load, save
 from psfit.estimators.ranks import Partition, fit_rank, spec_for_ranks
 from psfit.ray.checkpoints import keep_iterations
 from psfit.ray.columns import Columns
+from psfit.ray.controller import Unconnected, WholeBlocks
 
 # The names of the dataset, and of the model file in the checkpoint that Ray keeps.
 TRAIN, MODEL = "train", "model.psfit"
-
-
-class WholeBlocks(DataConfig):
-    """Divides datasets by whole blocks, so that no row is lost; a worker may get none. Give it to a `TorchTrainer`."""
-
-    def configure(
-        self,
-        datasets: dict[str, Any],
-        world_size: int,
-        worker_handles: Any,
-        worker_node_ids: list[str] | None,
-        **_: Any,
-    ) -> list[dict[str, Any]]:
-        """The part of every dataset for each worker, near its node."""
-        shares: list[dict[str, Any]] = [{} for _ in range(world_size)]
-        for name, dataset in datasets.items():
-            # The order of the blocks must be the same in every attempt, or a checkpoint would belong to other samples.
-            ordered = dataset.copy(dataset)
-            ordered.context.execution_options.preserve_order = True
-            for share, part in zip(shares, ordered.split(world_size), strict=True):
-                share[name] = part.iterator()
-        return shares
-
-
-class Unconnected(TorchConfig):
-    """Leaves it to the ranks to connect: on one host they then use the loopback interface alone."""
-
-    @property
-    def backend_cls(self) -> type[Backend]:
-        """The backend that does nothing."""
-        return Backend
 
 
 def train_rank(config: dict[str, Any]) -> None:
@@ -157,10 +122,11 @@ def fit_on_ray(
     Columns(label, features, weight, offset).check(dataset)
     spec_for_ranks(estimator)
     run = run_config or RunConfig()
-    settings = {"estimator": estimator, "label": label, "features": features, "weight": weight, "offset": offset}
+    settings = {"label": label, "features": features, "weight": weight, "offset": offset, "rules": rules}
+    keep = run.failure_config.max_failures != 0
     trainer = ray.train.torch.TorchTrainer(
-        train_rank,
-        train_loop_config={**settings, "rules": rules, "keep_iterations": run.failure_config.max_failures != 0},
+        # Settings apart from the function would be read by the controller, which would import torch for them first.
+        partial(train_rank, {"estimator": estimator, "keep_iterations": keep, **settings}),
         torch_config=Unconnected(),
         scaling_config=scaling,
         run_config=run,
