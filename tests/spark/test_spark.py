@@ -18,6 +18,7 @@ from engine_jobs import (
     X,
     Y,
     die_at_work,
+    first_after,
     require_predictions,
     require_same,
     settings,
@@ -73,8 +74,12 @@ SCHEMA = StructType(
 @pytest.fixture
 def spark():
     """A session; a test that stops it leaves the next one a new session in the same Java process."""
+    return start_session("local[3]")
+
+
+def start_session(master):
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[3]").config("spark.ui.enabled", "false")
+    builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.shuffle.partitions", "3").config("spark.ui.showConsoleProgress", "false")
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
@@ -235,6 +240,19 @@ def test_a_session_that_stops_in_mid_fit_leaves_no_process(spark, tmp_path):
     plain = estimator._make_plain().set_params(callback=work_slowly(tmp_path))
     samples = estimator._select(table(spark))
     stop_in_mid_fit(lambda: fit_on_spark(plain, samples, None), spark.stop, tmp_path, 2)
+
+
+@pytest.mark.long
+def test_a_stage_that_spark_tries_again_goes_on_from_the_checkpoint(spark, tmp_path):
+    spark.stop()
+    patient = start_session("local[3, 2]")
+    solver = BiCADMM(effort="low", tol=1e-12, max_iter=60, checkpoint=tmp_path / "kept", checkpoint_every=10)
+    estimator = SparkSparseLinearRegression("features", "squared", kappa=3, solver=solver, grid=CPU)
+    plain = estimator._make_plain().set_params(callback=die_at_work(tmp_path / "dead", 25))
+    model = fit_on_spark(plain, estimator._select(table(patient)), None)
+    patient.stop()
+    assert first_after(tmp_path / "dead") == 21
+    assert model.objective_ == pytest.approx(SparseLinearRegression(3).fit(X, Y).objective_, rel=1e-9)
 
 
 @pytest.mark.long
