@@ -9,22 +9,41 @@ from scipy.integrate import solve_ivp
 
 @dataclass(frozen=True)
 class System:
-    """A system of ordinary differential equations with `terms` nonzero terms in each equation."""
+    """A system of ordinary differential equations.
+
+    `terms` are those of each equation, `start` draws initial values, `duration` is that of a trajectory to fit, and
+    `thresholds` are the exponents of ten between which STLSQ looks for its own.
+    """
 
     name: str
     slope: Callable[[float, np.ndarray], list[float]]
-    variables: int
-    scale: float
-    end: float
+    start: Callable[[np.random.Generator], np.ndarray]
+    duration: float
+    thresholds: tuple[float, float]
     terms: tuple[frozenset[str], ...]
 
-    def trajectory(self, seed: int, samples: int) -> tuple[np.ndarray, np.ndarray]:
+    def trajectory(self, seed: int, duration: float, step: float) -> tuple[np.ndarray, np.ndarray]:
         """Times and values from a random start."""
-        rng = np.random.default_rng(seed)
-        times = np.linspace(0, self.end, samples)
-        start = self.scale * rng.normal(size=self.variables)
-        path = solve_ivp(self.slope, (0, self.end), start, t_eval=times, rtol=1e-10, atol=1e-10)
+        times = np.arange(0, duration, step)
+        start = self.start(np.random.default_rng(seed))
+        path = solve_ivp(self.slope, (0, duration), start, t_eval=times, rtol=1e-10, atol=1e-10)
         return times, path.y.T
+
+
+def near_attractor(rng: np.random.Generator) -> np.ndarray:
+    """A start of the Lorenz system."""
+    return rng.uniform([-5, -5, 10], [5, 5, 40])
+
+
+def near_circle(rng: np.random.Generator) -> np.ndarray:
+    """A start of the Hopf system: a point at a distance of about one."""
+    angle = rng.uniform(0, 2 * np.pi)
+    return rng.uniform(0.75, 1.25) * np.array([np.cos(angle), np.sin(angle)])
+
+
+def anywhere(rng: np.random.Generator) -> np.ndarray:
+    """A start of the MHD system."""
+    return 0.5 * rng.normal(size=6)
 
 
 def lorenz(_: float, x: np.ndarray) -> list[float]:
@@ -55,25 +74,25 @@ SYSTEMS = [
     System(
         "Lorenz",
         lorenz,
-        3,
+        near_attractor,
         8.0,
-        10.0,
+        (-2, 1),
         (frozenset({"x0", "x1"}), frozenset({"x0", "x1", "x0 x2"}), frozenset({"x2", "x0 x1"})),
     ),
     System(
         "Hopf",
         hopf,
-        2,
-        1.5,
-        20.0,
+        near_circle,
+        8.0,
+        (-3, 0),
         (frozenset({"x0", "x1", "x0^3", "x0 x1^2"}), frozenset({"x0", "x1", "x0^2 x1", "x1^3"})),
     ),
     System(
         "MHD",
         mhd,
-        6,
-        0.5,
-        6.0,
+        anywhere,
+        4.0,
+        (-1.5, 1.5),
         (
             frozenset({"x1 x2", "x4 x5"}),
             frozenset({"x0 x2", "x3 x5"}),

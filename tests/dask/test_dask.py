@@ -2,7 +2,6 @@
 
 import pickle
 import sys
-import threading
 
 import dask
 import dask.array as da
@@ -11,33 +10,37 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Nanny, Scheduler, Security, SpecCluster
 from engine_jobs import (
+    CONSTRAINTS,
+    COUNTS,
     CPU,
     CUTS,
     JOBS,
     LONG,
-    NAMES,
+    NAMED,
+    OFFSET,
+    RULES,
+    TABLE,
     X,
+    Y,
     die_at_work,
+    first_after,
     require_predictions,
     require_same,
     settings,
+    stop_in_mid_fit,
     torchrun_answers,
-    wait_for_end,
     work_slowly,
-    workers_of,
 )
+from jobs import ENGINES
 from launch import HERE, run
 from sklearn.base import clone
 
 import psfit.dask
-from psfit import PeerLostError, SparseLinearRegression
-from psfit.dask import DaskSparseLinearRegression, DaskSparseLogisticRegression
+from psfit import BiCADMM, PeerLostError, SparseLinearRegression, SparsePoissonRegression, TableSource
+from psfit.dask import DaskSparseLinearRegression, DaskSparseLogisticRegression, DaskSparsePoissonRegression
 from psfit.estimators.registry import LOSSES
-
-NAMED = [f"c{k}" for k in range(X.shape[1])]
-Y = JOBS["squared"].y
 
 
 def start_cluster():
@@ -69,9 +72,9 @@ def collections(kind, y):
     return da.from_array(X, chunks=(rows, (5, 7))), da.from_array(y, chunks=(75, 75))
 
 
-def test_answers_and_predictions_are_those_of_torchrun(client, tmp_path):
-    answers = torchrun_answers(tmp_path)
-    for name in NAMES:
+def test_answers_and_predictions_are_those_of_torchrun(client, tmp_path_factory):
+    answers = torchrun_answers(tmp_path_factory)
+    for name in ENGINES:
         job = JOBS[name]
         cls = getattr(psfit.dask, f"Dask{job.model.__name__}")
         features, targets = collections(name, job.y)
@@ -98,6 +101,30 @@ def test_weights_and_sparse_partitions_count(client):
     known = SparseLinearRegression(3).fit(X, Y, weight)
     assert model.objective_ == pytest.approx(known.objective_, rel=1e-9)
     np.testing.assert_array_equal(model.support_, known.support_)
+
+
+def test_text_offsets_and_constraints_by_name(client):
+    """The control is the plain estimator with the same table in memory."""
+    rules = {**RULES, "target": "count", "offset": "exposed"}
+    known = SparsePoissonRegression(2, **CONSTRAINTS).fit(TableSource(TABLE, **rules))
+    model = DaskSparsePoissonRegression(2, grid=CPU, **CONSTRAINTS).fit(TableSource(table(TABLE), **rules))
+    assert model.objective_ == pytest.approx(known.objective_, rel=1e-6)
+    assert model.feature_names_in_.tolist() == known.feature_names_in_.tolist()
+    np.testing.assert_array_equal(model.support_, known.support_)
+    require_predictions(model.predict(table(TABLE)).compute(), model.to_local().predict(TABLE))
+    # Offsets that come apart from the table, in lists and in arrays.
+    plain = SparsePoissonRegression(3).fit(X, COUNTS, offset=OFFSET)
+    model = DaskSparsePoissonRegression(3, grid=CPU).fit(delayed(X), delayed(COUNTS), offset=delayed(OFFSET))
+    assert model.objective_ == pytest.approx(plain.objective_, rel=1e-6)
+    expected = model.to_local().predict(X, offset=OFFSET)
+    require_predictions(np.concatenate(dask.compute(*model.predict(delayed(X), offset=delayed(OFFSET)))), expected)
+    rows, columns = (50, 0, 100), (5, 7)
+    blocks = da.from_array(X, chunks=(rows, columns)), da.from_array(OFFSET, chunks=75)
+    require_predictions(model.predict(blocks[0], offset=blocks[1]).compute(), expected)
+    with pytest.raises(ValueError, match="fitted with an offset, so new samples need one"):
+        model.predict(delayed(X))
+    with pytest.raises(ValueError, match="include='c0': the features have no names"):
+        DaskSparseLinearRegression(3, grid=CPU, include="c0").fit(delayed(X), delayed(Y))
 
 
 def broken(kind):
@@ -135,16 +162,24 @@ def test_what_cannot_be_fitted_is_refused(client):
         DaskSparseLinearRegression(3).fit(delayed(X[:0]), delayed(Y[:0]))
     with pytest.raises(ValueError, match=r"client='here' must be a distributed.Client"):
         DaskSparseLinearRegression(3, client="here").fit(delayed(X), delayed(Y))
+    with pytest.raises(TypeError, match="X names files; read them with dask"):
+        DaskSparseLinearRegression(3).fit("data.csv")
+    with pytest.raises(ValueError, match="restarts=-1 must be an integer of at least 0"):
+        DaskSparseLinearRegression(3, restarts=-1).fit(delayed(X), delayed(Y))
 
 
-def test_a_killed_worker_ends_the_fit_and_the_next_one_works(client, tmp_path):
+def test_a_killed_worker_ends_the_fit_or_the_fit_goes_on_from_its_checkpoint(client, tmp_path):
     features, targets = delayed(X), delayed(Y)
     model = DaskSparseLinearRegression(3, grid=CPU, solver=LONG, callback=die_at_work(tmp_path / "dead"), client=client)
     with pytest.raises(PeerLostError, match=r"on worker tcp://.* was lost during the fit"):
         model.fit(features, targets)
     assert not hasattr(model, "result_")
     client.wait_for_workers(3)
-    again = DaskSparseLinearRegression(3, grid=CPU, client=client).fit(features, targets)
+    solver = BiCADMM(effort="low", tol=1e-12, max_iter=60, checkpoint=tmp_path / "kept", checkpoint_every=10)
+    dying = die_at_work(tmp_path / "again", 25)
+    again = DaskSparseLinearRegression(3, grid=CPU, solver=solver, callback=dying, client=client, restarts=1)
+    again.fit(features, targets)
+    assert first_after(tmp_path / "again") == 21
     assert again.objective_ == pytest.approx(SparseLinearRegression(3).fit(X, Y).objective_, rel=1e-9)
 
 
@@ -154,21 +189,27 @@ def test_a_cluster_that_closes_in_mid_fit_leaves_no_process(tmp_path):
     with Client(cluster) as client:
         parts = client.persist(delayed(X))
         model = DaskSparseLinearRegression(3, grid=CPU, solver=LONG, callback=work_slowly(tmp_path), client=client)
-        errors = []
+        stop_in_mid_fit(lambda: model.fit(parts, delayed(Y)), cluster.close, tmp_path, 1)
 
-        def fit():
-            try:
-                model.fit(parts, delayed(Y))
-            except Exception as error:
-                errors.append(error)
 
-        thread = threading.Thread(target=fit)
-        thread.start()
-        processes = workers_of(tmp_path, 1)
-        cluster.close()
-        thread.join(60)
-    assert isinstance(errors[0], PeerLostError), errors
-    wait_for_end(processes)
+@pytest.mark.long
+def test_workers_on_two_hosts_of_an_encrypted_cluster_meet():
+    """Two addresses of this machine stand for two hosts."""
+    security = Security.temporary()
+    options = {"security": security, "nthreads": 1, "dashboard_address": None}
+    workers = {k: {"cls": Nanny, "options": {**options, "host": f"127.0.0.{k + 1}"}} for k in range(2)}
+    scheduler = {"cls": Scheduler, "options": {"security": security, "host": "127.0.0.1", "dashboard": False}}
+    with SpecCluster(workers, scheduler, security=security) as cluster, Client(cluster, security=security) as client:
+        places = sorted(client.nthreads())
+        assert [place.rpartition(":")[0] for place in places] == ["tls://127.0.0.1", "tls://127.0.0.2"]
+        parts = [
+            [client.scatter(values[a:b], workers=[place]) for (a, b), place in zip(CUTS[::2], places, strict=True)]
+            for values in (X, Y)
+        ]
+        features, targets = ([dask.delayed(part) for part in held] for held in parts)
+        model = DaskSparseLinearRegression(3, grid=CPU, client=client).fit(features, targets)
+    assert model.result_.nodes == 2
+    assert model.objective_ == pytest.approx(SparseLinearRegression(3).fit(X, Y).objective_, rel=1e-9)
 
 
 def test_estimators_for_dask_are_estimators(client):

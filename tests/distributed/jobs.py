@@ -114,6 +114,8 @@ def data() -> tuple[np.ndarray, dict[str, Job | PathJob | SelectionJob]]:
 SPLIT = ["squared", "squared, no intercept", "huber", "logistic", "squared hinge", "poisson"]
 # One job for each kind of exchange.
 FEW = ["logistic", "poisson, offset", "squared path"]
+# Fits that the engines must reproduce.
+ENGINES = ["squared", "logistic", "softmax"]
 
 
 def plain(jobs: dict[str, Job | PathJob | SelectionJob]) -> list[str]:
@@ -122,12 +124,13 @@ def plain(jobs: dict[str, Job | PathJob | SelectionJob]) -> list[str]:
 
 
 def chosen(jobs: dict[str, Job | PathJob | SelectionJob], which: str) -> list[str]:
-    """Names of all jobs, of those of many small nodes, of those of few nodes and blocks, or of very few.
+    """Names of all jobs, of those of many small nodes, of few nodes and blocks, of the engines, or of very few.
 
     The path of the squared loss searches with the default effort, too.
     """
     blocks = [name for name in jobs if name not in (*SPLIT, "squared, default effort") or name == "logistic"]
-    return {"all": list(jobs), "split": SPLIT, "blocks": blocks, "few": FEW, "plain": plain(jobs)}[which]
+    lists = {"all": list(jobs), "split": SPLIT, "blocks": blocks, "few": FEW, "plain": plain(jobs), "engines": ENGINES}
+    return lists[which]
 
 
 def uneven_share(rows: int, ranks: int, rank: int) -> slice:

@@ -1,6 +1,6 @@
 """PsFiT on a real Ray with two CPUs."""
 
-import subprocess
+import signal
 import sys
 
 import numpy as np
@@ -8,53 +8,50 @@ import pandas as pd
 import pytest
 import ray
 import ray.data
+import torch
 from engine_jobs import (
+    CONSTRAINTS,
+    CPU,
     CUTS,
     JOBS,
     LONG,
-    NAMES,
+    NAMED,
+    RULES,
+    TABLE,
     X,
+    Y,
     die_at_work,
+    first_after,
     require_predictions,
     require_same,
     settings,
+    stop_in_mid_fit,
     torchrun_answers,
-    wait_for_end,
+    work_slowly,
 )
-from launch import HERE, environment, run
-from ray.train import RunConfig
+from jobs import ENGINES
+from launch import HERE, run
+from ray.train import FailureConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchTrainer
 
-from psfit import PeerLostError, SparseLinearRegression
-from psfit.ray import fit_on_ray, predict_on_ray
+import psfit
+from psfit import BiCADMM, GridSpec, PeerLostError, SparseLinearRegression, SparsePoissonRegression, TableSource
+from psfit.data.table_rules import TableRules
+from psfit.ray import WholeBlocks, fit_on_ray, predict_on_ray, train_rank
+from psfit.ray.fit import choose_device
 
 pytestmark = [pytest.mark.filterwarnings("ignore")]
-NAMED = [f"c{k}" for k in range(X.shape[1])]
-# Starts a fit, prints the processes that work, and shuts Ray down in the middle of it.
-SHUT_DOWN = """
-import sys, threading
-from pathlib import Path
-import pandas as pd, ray, ray.data
-from engine_jobs import JOBS, LONG, X, work_slowly, workers_of
-from psfit import SparseLinearRegression
-from psfit.ray import fit_on_ray
-from ray.train import RunConfig
-folder = Path(sys.argv[1])
-(folder / "at work").mkdir()
-ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-frame = pd.DataFrame(X).rename(columns=str).assign(y=JOBS["squared"].y)
-dataset = ray.data.from_pandas([frame[:50], frame[50:]])
-estimator = SparseLinearRegression(3, solver=LONG, callback=work_slowly(folder / "at work"))
-def stop():
-    print("processes", *workers_of(folder / "at work", 2, 200), flush=True)
-    ray.shutdown()
-threading.Thread(target=stop).start()
-fit_on_ray(estimator, dataset, 2, label="y", run_config=RunConfig(storage_path=str(folder)))
-"""
+
+
+@pytest.fixture(autouse=True)
+def cluster():
+    """A test that shuts Ray down leaves the next one a new Ray."""
+    if not ray.is_initialized():
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cluster():
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+def end():
     yield
     ray.shutdown()
 
@@ -69,10 +66,49 @@ def frames(y, features=X):
     return ray.data.from_pandas([table[a:b] for a, b in CUTS])
 
 
+def test_a_table_with_text_offsets_and_constraints_by_name(storage):
+    """The control is the plain estimator with the same table in memory."""
+    rules = {**RULES, "target": "count", "offset": "exposed"}
+    known = SparsePoissonRegression(2, **CONSTRAINTS).fit(TableSource(TABLE, **rules))
+    dataset = ray.data.from_pandas([TABLE[a:b] for a, b in CUTS])
+    columns = {"label": "count", "offset": "exposed", "rules": TableRules(**RULES)}
+    estimator = SparsePoissonRegression(2, grid=CPU, **CONSTRAINTS)
+    handler = signal.getsignal(signal.SIGINT)
+    model = fit_on_ray(estimator, dataset, 2, run_config=storage, **columns)
+    assert model.objective_ == pytest.approx(known.objective_, rel=1e-6)
+    assert model.feature_names_in_.tolist() == known.feature_names_in_.tolist()
+    np.testing.assert_array_equal(model.support_, known.support_)
+    assert signal.getsignal(signal.SIGINT) is handler
+    found = predict_on_ray(model, dataset, offset="exposed").to_pandas()
+    require_predictions(found["prediction"], model.predict(found[TABLE.columns], offset=found["exposed"]))
+    with pytest.raises(ValueError, match="fitted with an offset, so new samples need one"):
+        predict_on_ray(model, dataset)
+
+
+def test_broken_blocks_and_unknown_columns_end_with_a_clear_error(storage):
+    with pytest.raises(ValueError, match="label='z': there is no such column"):
+        fit_on_ray(SparseLinearRegression(3), frames(Y), 2, label="z")
+    with pytest.raises(ValueError, match="offset='z': there is no such column"):
+        fit_on_ray(SparseLinearRegression(3), frames(Y), 2, label="y", offset="z")
+    holed = X.copy()
+    holed[120, 4] = np.nan
+    with pytest.raises(ValueError, match=r"NaN in column 4 \('c4'\)"):
+        fit_on_ray(SparseLinearRegression(3, grid=CPU), frames(Y, holed), 2, label="y", run_config=storage)
+
+
+def test_a_worker_uses_the_device_that_ray_gives_it():
+    gpu = torch.device("cuda:1")
+    assert choose_device(GridSpec(), gpu).device == "cuda:1"
+    assert choose_device(GridSpec(device="cuda"), gpu).device == "cuda:1"
+    assert choose_device(GridSpec(dtype="float32"), torch.device("cpu")) == GridSpec(device="cpu", dtype="float32")
+    with pytest.raises(ValueError, match="device='cpu', but this worker has a GPU"):
+        choose_device(GridSpec(device="cpu"), gpu)
+
+
 @pytest.mark.long
-def test_answers_and_predictions_are_those_of_torchrun(storage, tmp_path):
-    answers = torchrun_answers(tmp_path)
-    for name in NAMES:
+def test_answers_and_predictions_are_those_of_torchrun(storage, tmp_path_factory):
+    answers = torchrun_answers(tmp_path_factory)
+    for name in ENGINES:
         job, dataset = JOBS[name], frames(JOBS[name].y)
         model = fit_on_ray(job.model(**settings(job)), dataset, 2, label="y", run_config=storage)
         assert model.feature_names_in_.tolist() == NAMED
@@ -84,13 +120,8 @@ def test_answers_and_predictions_are_those_of_torchrun(storage, tmp_path):
     require_predictions(found["prediction"], expected)
 
 
-def test_broken_blocks_and_unknown_columns_end_with_a_clear_error(storage):
-    holed = X.copy()
-    holed[120, 4] = np.nan
-    with pytest.raises(ValueError, match=r"NaN in column 4 \('c4'\)"):
-        fit_on_ray(SparseLinearRegression(3), frames(JOBS["squared"].y, holed), 2, label="y", run_config=storage)
-    with pytest.raises(ValueError, match="label='z': there is no such column"):
-        fit_on_ray(SparseLinearRegression(3), frames(JOBS["squared"].y), 2, label="z")
+@pytest.mark.long
+def test_rows_of_different_lengths_end_with_a_clear_error(storage):
     rows = [{"x": row.tolist() if k < 50 else row[:-1].tolist(), "y": 1.0 * k} for k, row in enumerate(X)]
     dataset = ray.data.from_pandas([pd.DataFrame(rows[:50]), pd.DataFrame(rows[50:])])
     with pytest.raises(ValueError, match=r"features is 1[12] on rank|has 11 and 12 entries"):
@@ -98,20 +129,47 @@ def test_broken_blocks_and_unknown_columns_end_with_a_clear_error(storage):
 
 
 @pytest.mark.long
-def test_a_killed_worker_ends_with_a_clear_error(storage, tmp_path):
-    estimator = SparseLinearRegression(3, solver=LONG, callback=die_at_work(tmp_path / "dead"))
-    with pytest.raises(PeerLostError, match=r"rank \d was lost during the fit|lost contact with rank"):
-        fit_on_ray(estimator, frames(JOBS["squared"].y), 2, label="y", run_config=storage)
+def test_a_trainer_of_the_user_connects_the_ranks_itself(storage):
+    trainer = TorchTrainer(
+        train_rank,
+        train_loop_config={"estimator": SparseLinearRegression(3, grid=CPU), "label": "y"},
+        datasets={"train": frames(Y)},
+        dataset_config=WholeBlocks(),
+        scaling_config=ScalingConfig(num_workers=2),
+        run_config=storage,
+    )
+    with trainer.fit().checkpoint.as_directory() as folder:
+        model = psfit.load(f"{folder}/model.psfit")
+    assert model.objective_ == pytest.approx(SparseLinearRegression(3).fit(X, Y).objective_, rel=1e-9)
 
 
 @pytest.mark.long
-def test_ray_that_is_shut_down_in_mid_fit_leaves_no_process(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", SHUT_DOWN, str(tmp_path)], capture_output=True, text=True, env=environment(), timeout=400
-    )
-    # Ray ends the program that shuts it down while it waits, so there is no error to look at.
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("processes")]
-    wait_for_end([int(pid) for pid in line.split()[1:]])
+def test_a_killed_worker_ends_with_a_clear_error(storage, tmp_path):
+    estimator = SparseLinearRegression(3, grid=CPU, solver=LONG, callback=die_at_work(tmp_path / "dead"))
+    with pytest.raises(PeerLostError, match=r"rank \d was lost during the fit|lost contact with rank"):
+        fit_on_ray(estimator, frames(Y), 2, label="y", run_config=storage)
+
+
+@pytest.mark.long
+def test_a_worker_that_ray_starts_again_goes_on_from_the_checkpoint(tmp_path):
+    # Every worker has rows, so the iteration is kept in Ray's storage.
+    dataset = ray.data.from_pandas([pd.DataFrame(X[a:b], columns=NAMED).assign(y=Y[a:b]) for a, b in CUTS[::2]])
+    solver = BiCADMM(effort="low", tol=1e-12, max_iter=60, checkpoint_every=10)
+    estimator = SparseLinearRegression(3, grid=CPU, solver=solver, callback=die_at_work(tmp_path / "dead", 25))
+    run_config = RunConfig(storage_path=str(tmp_path / "storage"), failure_config=FailureConfig(max_failures=1))
+    model = fit_on_ray(estimator, dataset, 2, label="y", run_config=run_config)
+    assert first_after(tmp_path / "dead") == 21
+    assert model.solver == solver
+    assert model.objective_ == pytest.approx(SparseLinearRegression(3).fit(X, Y).objective_, rel=1e-9)
+
+
+@pytest.mark.long
+def test_ray_that_is_shut_down_in_mid_fit_leaves_no_process(storage, tmp_path):
+    folder = tmp_path / "at work"
+    folder.mkdir()
+    estimator = SparseLinearRegression(3, grid=CPU, solver=LONG, callback=work_slowly(folder))
+    dataset = frames(Y)
+    stop_in_mid_fit(lambda: fit_on_ray(estimator, dataset, 2, label="y", run_config=storage), ray.shutdown, folder, 2)
 
 
 @pytest.mark.long

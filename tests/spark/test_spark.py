@@ -3,26 +3,30 @@
 import gc
 import os
 import sys
-import threading
 
 import numpy as np
+import pandas as pd
 import pytest
 from engine_jobs import (
+    COUNTS,
     CPU,
     CUTS,
     JOBS,
     LONG,
-    NAMES,
+    NAMED,
+    OFFSET,
     X,
+    Y,
     die_at_work,
+    first_after,
     require_predictions,
     require_same,
     settings,
+    stop_in_mid_fit,
     torchrun_answers,
-    wait_for_end,
     work_slowly,
-    workers_of,
 )
+from jobs import ENGINES
 from launch import HERE, run
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.evaluation import BinaryClassificationEvaluator
@@ -33,9 +37,20 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, DoubleType, LongType, StringType, StructField, StructType
 
 import psfit.spark
-from psfit import BiCADMM, PeerLostError, SparseLinearRegression, SparseLogisticRegression
+from psfit import (
+    BiCADMM,
+    PeerLostError,
+    SparseLinearRegression,
+    SparseLogisticRegression,
+    SparsePoissonRegression,
+)
 from psfit.estimators.registry import LOSSES
-from psfit.spark import SparkSparseLinearRegression, SparkSparseLogisticRegression, SparkSparseSVC
+from psfit.spark import (
+    SparkSparseLinearRegression,
+    SparkSparseLogisticRegression,
+    SparkSparsePoissonRegression,
+    SparkSparseSVC,
+)
 from psfit.spark.fit import fit_on_spark
 
 # Spark's own: it knows pandas 2, and its sockets are closed by the garbage collector.
@@ -59,8 +74,12 @@ SCHEMA = StructType(
 @pytest.fixture
 def spark():
     """A session; a test that stops it leaves the next one a new session in the same Java process."""
+    return start_session("local[3]")
+
+
+def start_session(master):
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[3]").config("spark.ui.enabled", "false")
+    builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.shuffle.partitions", "3").config("spark.ui.showConsoleProgress", "false")
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
@@ -76,7 +95,7 @@ def end():
 
 def rows_of(features=X):
     """A row for each sample: every second vector is sparse."""
-    names = [JOBS[name].y for name in NAMES]
+    names = [JOBS[name].y for name in ENGINES]
     for k, (squared, logistic, softmax) in enumerate(zip(*names, strict=True)):
         row = np.asarray(features[k])
         vector = Vectors.dense(row) if k % 2 else SparseVector(len(row), np.arange(len(row)), row)
@@ -91,9 +110,9 @@ def table(spark, features=X, cuts=CUTS):
     return spark.createDataFrame(rdd, SCHEMA)
 
 
-def test_answers_and_predictions_are_those_of_torchrun(spark, tmp_path):
-    answers, frame = torchrun_answers(tmp_path), table(spark)
-    for name in NAMES:
+def test_answers_and_predictions_are_those_of_torchrun(spark, tmp_path_factory):
+    answers, frame = torchrun_answers(tmp_path_factory), table(spark)
+    for name in ENGINES:
         job, column = JOBS[name], "numbers" if name == "logistic" else "features"
         model = getattr(psfit.spark, f"Spark{job.model.__name__}")(column, name, **settings(job)).fit(frame)
         local = model.to_local()
@@ -113,12 +132,30 @@ def test_weights_workers_and_tables_that_were_joined(spark):
     frame, weight = table(spark), np.arange(len(X)) % 3
     joined = table(spark, cuts=[(0, 20)]).union(table(spark, cuts=[(20, 60)]))
     assert joined.rdd.getNumPartitions() == 2
-    known = SparseLinearRegression(3).fit(X[:60], JOBS["squared"].y[:60], weight[:60])
+    known = SparseLinearRegression(3).fit(X[:60], Y[:60], weight[:60])
     model = SparkSparseLinearRegression("features", "squared", "weight", kappa=3, grid=CPU).fit(joined).to_local()
     assert model.objective_ == pytest.approx(known.objective_, rel=1e-9)
     two = SparkSparseLinearRegression("features", "squared", kappa=3, grid=CPU, num_workers=2).fit(frame).to_local()
     assert two.result_.nodes == 2
     assert two.result_.samples == len(X)
+
+
+def test_offsets_and_constraints_by_the_names_of_a_vector(spark):
+    """The control is the plain estimator with the same table in memory."""
+    rows = [(*map(float, row), int(count), float(o)) for row, count, o in zip(X, COUNTS, OFFSET, strict=True)]
+    frame = spark.createDataFrame(rows, [*NAMED, "count", "exposed"]).repartition(2)
+    frame = VectorAssembler(inputCols=NAMED, outputCol="features").transform(frame)
+    constraints = {"include": ["c2"], "exclude": ["c5"], "upper": {"c1": 0.05}}
+    known = SparsePoissonRegression(2, **constraints).fit(pd.DataFrame(X, columns=NAMED), COUNTS, offset=OFFSET)
+    columns = {"label_col": "count", "offset_col": "exposed"}
+    model = SparkSparsePoissonRegression(**columns, kappa=2, grid=CPU, **constraints).fit(frame)
+    local = model.to_local()
+    assert local.objective_ == pytest.approx(known.objective_, rel=1e-6)
+    assert local.feature_names_in_[local.support_].tolist() == known.feature_names_in_[known.support_].tolist()
+    found = model.transform(frame).select(*NAMED, "exposed", "prediction").toPandas()
+    require_predictions(found["prediction"], local.predict(found[NAMED], offset=found["exposed"]))
+    with pytest.raises(ValueError, match="include='c0': the features have no names"):
+        SparkSparseLinearRegression("features", "squared", kappa=3, grid=CPU, include="c0").fit(table(spark))
 
 
 def test_a_pipeline_is_tuned_saved_and_loaded(spark, tmp_path):
@@ -201,22 +238,21 @@ def test_a_killed_worker_ends_the_fit_and_the_next_one_works(spark, tmp_path):
 def test_a_session_that_stops_in_mid_fit_leaves_no_process(spark, tmp_path):
     estimator = SparkSparseLinearRegression("features", "squared", kappa=3, solver=LONG, grid=CPU)
     plain = estimator._make_plain().set_params(callback=work_slowly(tmp_path))
-    samples, errors = estimator._select(table(spark)), []
+    samples = estimator._select(table(spark))
+    stop_in_mid_fit(lambda: fit_on_spark(plain, samples, None), spark.stop, tmp_path, 2)
 
-    def fit():
-        try:
-            fit_on_spark(plain, samples, None)
-        except Exception as error:
-            errors.append(error)
 
-    thread = threading.Thread(target=fit)
-    thread.start()
-    processes = workers_of(tmp_path, 2)
+@pytest.mark.long
+def test_a_stage_that_spark_tries_again_goes_on_from_the_checkpoint(spark, tmp_path):
     spark.stop()
-    thread.join(60)
-    assert isinstance(errors[0], PeerLostError), errors
-    assert "Spark has ended the fit: " in str(errors[0])
-    wait_for_end(processes)
+    patient = start_session("local[3, 2]")
+    solver = BiCADMM(effort="low", tol=1e-12, max_iter=60, checkpoint=tmp_path / "kept", checkpoint_every=10)
+    estimator = SparkSparseLinearRegression("features", "squared", kappa=3, solver=solver, grid=CPU)
+    plain = estimator._make_plain().set_params(callback=die_at_work(tmp_path / "dead", 25))
+    model = fit_on_spark(plain, estimator._select(table(patient)), None)
+    patient.stop()
+    assert first_after(tmp_path / "dead") == 21
+    assert model.objective_ == pytest.approx(SparseLinearRegression(3).fit(X, Y).objective_, rel=1e-9)
 
 
 @pytest.mark.long

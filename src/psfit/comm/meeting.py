@@ -1,4 +1,4 @@
-"""How ranks find each other that an engine such as Spark or Dask has started.
+"""How ranks find each other that an engine such as Spark, Dask or Ray has started.
 
     rank 0        listens on a free port, and makes a token that nobody can guess
     the engine    brings address and token from rank 0 to the others, over its own channels
@@ -6,6 +6,9 @@
 
 If all ranks are on one host, rank 0 listens on the loopback interface only. Otherwise each rank uses the network
 interface on which it reaches rank 0: names of hosts often lead to an address that others cannot reach.
+
+The token keeps apart jobs that use the same port one after the other. It is no key: what the ranks send each other is
+encrypted only if gloo is told to (GLOO_DEVICE_TRANSPORT=TCP_TLS), and most builds of torch refuse that.
 """
 
 import fcntl
@@ -14,7 +17,7 @@ import os
 import socket
 import struct
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -31,28 +34,21 @@ GET_ADDRESS = 0x8915
 
 @dataclass(frozen=True)
 class Place:
-    """A rank of a job: its number, the number of ranks, and the hosts of all of them in order of rank."""
+    """A rank of a job: its number, the number of ranks, its number among those on its host, and where rank 0 listens.
+
+    Only rank 0 needs to know the last one.
+    """
 
     rank: int
-    hosts: tuple[str, ...]
+    size: int
+    local_rank: int
+    address: str
 
-    def __str__(self) -> str:
-        return f"rank {self.rank} of {self.size} on {self.hosts[self.rank]}"
-
-    @property
-    def size(self) -> int:
-        """Ranks of the job."""
-        return len(self.hosts)
-
-    @property
-    def local_rank(self) -> int:
-        """The number of this rank among those on its host."""
-        return self.hosts[: self.rank].count(self.hosts[self.rank])
-
-    @property
-    def address(self) -> str:
-        """Where rank 0 listens."""
-        return LOOPBACK if len(set(self.hosts)) == 1 else self.hosts[0]
+    @classmethod
+    def among(cls, hosts: Sequence[str], rank: int) -> "Place":
+        """The place of a rank if the hosts of all ranks are known, in order of rank."""
+        address = LOOPBACK if len(set(hosts)) == 1 else hosts[0]
+        return cls(rank, len(hosts), list(hosts[:rank]).count(hosts[rank]), address)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from distributed import Client, get_client
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from psfit.common.arguments import NONE, Rule, instance
-from psfit.dask.fit import fit_on_dask
+from psfit.common.arguments import NONE, Rule, instance, integer
+from psfit.dask.fit import fit_on_dask, make_job
 from psfit.dask.partitions import is_collection, make_partitions
 from psfit.dask.predictions import predict_collection
+from psfit.data import TableSource
 from psfit.estimators import (
     SparseGammaRegression,
     SparseLinearRegression,
@@ -24,21 +25,28 @@ from psfit.estimators import (
 from psfit.estimators.batches import METHODS
 from psfit.estimators.docstrings import split
 from psfit.estimators.model import SparseModel
+from psfit.estimators.reading import as_source
 
-# The text for the parameter that the estimators add.
+# The text for the parameters that the estimators add.
 CLIENT = """
 
 Parameters
 ----------
 client : distributed.Client or None, default=None
     The client of the cluster; None is the one that is active. It is not pickled with the estimator.
+restarts : int, default=0
+    How often the fit is started again after a worker was lost, with the same partitions in the same ranks: from the
+    last checkpoint, if ``solver=BiCADMM(checkpoint=...)`` names a folder that all workers see, else from the start.
 """
+# The parameters that the estimators add.
+OWN = ("client", "restarts")
 
 
 class DaskModel(SparseModel):
     """What the estimators for Dask add to the plain ones, from which all else is inherited."""
 
     client: Client | None
+    restarts: int
     # The estimator for data in memory.
     _plain: type[SparseModel]
 
@@ -55,22 +63,32 @@ class DaskModel(SparseModel):
 
         Parameters
         ----------
-        X : dask DataFrame, dask array (m, p) or list of delayed
-            The samples. Delayed partitions give arrays, sparse matrices or tables.
+        X : dask DataFrame, dask array (m, p), list of delayed, or TableSource
+            The samples. Delayed partitions give arrays, sparse matrices or tables. A `psfit.TableSource` of a dask
+            DataFrame says how text, dates and missing values are read, and names the columns of targets and weights.
         y : dask Series, DataFrame or array, or list of delayed
             Divided like X.
         sample_weight : as y, optional
-            Weights of the samples' losses.
-        target, offset : None
-            Not for dask collections; see the plain estimators.
+            Weights of the samples' losses; for a `TableSource`, the name of a column.
+        target : None
+            Not for dask collections; a `TableSource` names its target itself.
+        offset : as y, optional
+            Numbers that are added to the linear predictors; for a `TableSource`, the name of a column. The model then
+            needs offsets to predict, too.
         """
-        if offset is not None:
-            raise ValueError("offset is not taken for dask collections; fit the plain estimator to data in memory")
-        if target is not None:
-            raise ValueError(f"target={target!r} names a column of a file; pass y, divided like X")
-        self._rules()["client"]("client", self.client)
-        partitions = make_partitions(X, y, sample_weight)
-        fitted = fit_on_dask(self._make_plain(), partitions, self.client or get_client())
+        for name in ("client", "restarts"):
+            self._rules()[name](name, getattr(self, name))
+        source, rules = as_source(X, y, sample_weight, target, offset), None
+        if isinstance(source, TableSource):
+            X, rules = source.table, {name: value for name, value in vars(source).items() if name != "table"}
+            sample_weight, offset = (None if isinstance(one, str) else one for one in (sample_weight, offset))
+        elif source is not None:
+            raise TypeError("X names files; read them with dask.dataframe, or fit the plain estimator to them")
+        elif y is None:
+            raise ValueError("y must be passed: a dask collection divided like X")
+        partitions = make_partitions(X, y, sample_weight, offset)
+        job = make_job(self._make_plain(), rules)
+        fitted = fit_on_dask(job, partitions, self.client or get_client(), self.restarts)
         self.learned_, self.result_ = fitted.learned_, fitted.result_
         return self
 
@@ -80,7 +98,7 @@ class DaskModel(SparseModel):
         return self._make_plain()
 
     def _make_plain(self) -> SparseModel:
-        parameters = {name: value for name, value in self.get_params(deep=False).items() if name != "client"}
+        parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in OWN}
         plain = self._plain(**parameters)
         if "result_" in vars(self):
             plain.learned_, plain.result_ = self.learned_, self.result_
@@ -88,13 +106,13 @@ class DaskModel(SparseModel):
 
     @classmethod
     def _rules(cls) -> dict[str, Rule]:
-        return super()._rules() | {"client": instance("a distributed.Client", Client) | NONE}
+        return super()._rules() | {"client": instance("a distributed.Client", Client) | NONE, "restarts": integer(0)}
 
     def __sklearn_clone__(self) -> "DaskModel":
         parameters = {
             name: clone(value, safe=False) for name, value in self._make_plain().get_params(deep=False).items()
         }
-        return type(self)(**parameters).set_params(client=self.client)
+        return type(self)(**parameters).set_params(client=self.client, restarts=self.restarts)
 
     def __getstate__(self) -> Any:
         return super().__getstate__() | {"client": None}
@@ -104,8 +122,10 @@ def _make_method(base: type[SparseModel], name: str) -> Any:
     """A method that predicts: where the partitions are if X is a collection, else as the plain estimator does."""
     plain = getattr(base, name)
 
-    def predict(self: DaskModel, X: Any) -> Any:
-        return predict_collection(self.to_local(), name, X) if is_collection(X) else np.asarray(plain(self, X))
+    def predict(self: DaskModel, X: Any, *, offset: Any = None) -> Any:
+        if is_collection(X):
+            return predict_collection(self.to_local(), name, X, offset)
+        return np.asarray(plain(self, X, offset=offset))
 
     predict.__name__, predict.__doc__ = (
         name,
@@ -115,15 +135,17 @@ def _make_method(base: type[SparseModel], name: str) -> Any:
 
 
 def _make_estimator(base: type[SparseModel]) -> Any:
-    """The estimator for Dask with the parameters of a plain one, and the client."""
+    """The estimator for Dask with the parameters of a plain one, the client and the number of restarts."""
     parameters = inspect.signature(base.__init__).parameters.values()
-    client = inspect.Parameter("client", inspect.Parameter.KEYWORD_ONLY, default=None)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    added = [inspect.Parameter(name, kind, default=value) for name, value in zip(OWN, (None, 0), strict=True)]
 
-    def __init__(self: Any, *args: Any, client: Client | None = None, **settings: Any) -> None:
+    def __init__(self: Any, *args: Any, client: Client | None = None, restarts: int = 0, **settings: Any) -> None:
         base.__init__(self, *args, **settings)
         self.client = client
+        self.restarts = restarts
 
-    __init__.__signature__ = inspect.Signature([*parameters, client])  # type: ignore[attr-defined]
+    __init__.__signature__ = inspect.Signature([*parameters, *added])  # type: ignore[attr-defined]
     methods = {name: _make_method(base, name) for name in METHODS if hasattr(base, name)}
     about = {"__module__": __name__, "__doc__": split(base.__doc__ or "")[0] + CLIENT, "_plain": base}
     return type(f"Dask{base.__name__}", (DaskModel, base), {"__init__": __init__, **methods, **about})

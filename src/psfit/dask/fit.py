@@ -7,9 +7,10 @@ and its partitions are its samples: none of them moves.
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import urlparse
 
 from dask.delayed import Delayed
@@ -27,6 +28,8 @@ from psfit.estimators.ranks import Outcome, read_outcomes, spec_for_ranks
 PAUSE, WATCH = 0.02, 1.0
 # Seconds for ranks that are given up to end, and for the scheduler to notice that a worker has gone.
 PATIENCE = 10.0
+# Seconds for other workers to come in the place of lost ones.
+RETURN = 60.0
 RUNNING = "pending"
 
 
@@ -44,27 +47,40 @@ class Member:
         return urlparse(self.address).hostname or LOOPBACK if "inproc" not in self.address else LOOPBACK
 
 
-def fit_on_dask(estimator: SparseModel, partitions: Sequence[Delayed], client: Client) -> SparseModel:
-    """The fitted estimator; `partitions` give objects of `Partition`."""
-    job = Job(uuid.uuid4().hex, estimator, spec_for_ranks(estimator))
+def make_job(estimator: SparseModel, rules: Mapping[str, Any] | None = None) -> Job:
+    """A fit of this estimator; with `rules`, the partitions are tables that are read by them."""
+    return Job(uuid.uuid4().hex, estimator, spec_for_ranks(estimator), rules)
+
+
+def fit_on_dask(job: Job, partitions: Sequence[Delayed], client: Client, restarts: int = 0) -> SparseModel:
+    """The fitted estimator; `partitions` give objects of `Partition`. Lost workers are replaced `restarts` times."""
     try:
         members = _place_partitions(client, client.compute(list(partitions)))
-        # A process can be a rank of one fit at a time.
-        with MultiLock([f"psfit-{member.process}" for member in members], client=client):
-            outcomes = _run(client, job, members)
+        for attempt in range(restarts):
+            try:
+                return _fit(client, replace(job, name=f"{job.name}-{attempt}"), members)
+            except PeerLostError:
+                members = _replace_lost(client, members)
+        return _fit(client, job, members)
     except (CommClosedError, CancelledError) as error:
         raise PeerLostError(f"the Dask cluster was closed or lost during the fit ({type(error).__name__})") from None
+
+
+def _fit(client: Client, job: Job, members: list[Member]) -> SparseModel:
+    # A process can be a rank of one fit at a time.
+    with MultiLock([f"psfit-{member.process}" for member in members], client=client):
+        outcomes = _run(client, job, members)
     return read_outcomes(outcomes, [member.address for member in members])
 
 
 def _run(client: Client, job: Job, members: list[Member]) -> list[Outcome]:
     """The outcomes of all ranks."""
-    hosts = tuple(member.host for member in members)
+    hosts = [member.host for member in members]
     ranks = [
         client.submit(
             run_rank,
             job,
-            Place(rank, hosts),
+            Place.among(hosts, rank),
             member.partitions,
             workers=[member.address],
             key=f"psfit-fit-{job.name}-{rank}",
@@ -96,6 +112,33 @@ def _place_partitions(client: Client, futures: list[Future]) -> list[Member]:
     return [Member(chosen[held[0].key], process, held) for process, held in groups.items()]
 
 
+def _replace_lost(client: Client, members: list[Member]) -> list[Member]:
+    """The same ranks with the same partitions, on other workers where theirs have gone, as soon as there are enough.
+
+    The checkpoints of a rank belong to its partitions. Dask computes those again that were lost.
+    """
+    _require_running(client)
+    end = time.monotonic() + RETURN
+    while True:
+        processes = client.run(own_place, on_error="ignore")
+        taken = {member.process for member in members if member.address in processes}
+        free = {process: address for address, process in processes.items() if process not in taken}
+        lost = [rank for rank, member in enumerate(members) if member.address not in processes]
+        if len(free) >= len(lost):
+            break
+        if time.monotonic() > end:
+            raise PeerLostError(
+                f"{len(lost)} worker(s) were lost during the fit, and {len(free)} are free to take their places; start "
+                "workers, and fit again"
+            )
+        time.sleep(WATCH)
+    news = dict(zip(lost, free.items(), strict=False))
+    return [
+        replace(member, process=news[rank][0], address=news[rank][1]) if rank in news else member
+        for rank, member in enumerate(members)
+    ]
+
+
 def _wait_for(client: Client, ranks: list[Future], addresses: list[str]) -> list[Outcome]:
     """The outcomes of all ranks; raises an error as soon as one of them is lost."""
     looked = time.monotonic()
@@ -110,14 +153,18 @@ def _wait_for(client: Client, ranks: list[Future], addresses: list[str]) -> list
 
 def _require_workers(client: Client, addresses: list[str]) -> None:
     """Raise an error if a worker has gone."""
-    if client.status != "running":
-        raise PeerLostError("the Dask client was closed during the fit")
+    _require_running(client)
     lost = [address for address in addresses if address not in client.nthreads()]
     if lost:
         ranks = ", ".join(f"rank {addresses.index(address)} on worker {address}" for address in lost)
         raise PeerLostError(
             f"{ranks} was lost during the fit; its log has the cause (often the memory limit). Fit again"
         )
+
+
+def _require_running(client: Client) -> None:
+    if client.status != "running":
+        raise PeerLostError("the Dask client was closed during the fit")
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from typing import Any
 from dask import delayed, is_dask_collection
 from dask.delayed import Delayed
 
-from psfit.estimators.ranks import Partition
+from psfit.estimators.ranks import NAMES, Partition
 
 
 def is_collection(X: Any) -> bool:
@@ -13,28 +13,30 @@ def is_collection(X: Any) -> bool:
     return is_dask_collection(X) or (isinstance(X, (list, tuple)) and len(X) > 0 and isinstance(X[0], Delayed))
 
 
-def make_partitions(X: Any, y: Any, sample_weight: Any) -> list[Delayed]:
+def make_partitions(X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> list[Delayed]:
     """One delayed `Partition` for each partition of X."""
-    if y is None:
-        raise ValueError("y must be passed: a dask collection divided like X")
-    X = _in_one_column_block(X)
-    parts = [_divide(X, "X")]
-    for name, values in (("y", y), ("sample_weight", sample_weight)):
-        if values is not None:
-            parts.append(_divide(_like(values, X), name))
-        if len(parts[-1]) != len(parts[0]):
+    X = in_one_column_block(X)
+    parts = {"X": _divide(X, "X")}
+    for name, values in (("y", y), ("weight", sample_weight), ("offset", offset)):
+        if values is None:
+            continue
+        parts[name] = _divide(divide_like(values, X, NAMES[name]), NAMES[name])
+        if len(parts[name]) != len(parts["X"]):
             raise ValueError(
-                f"{name} has {len(parts[-1])} partitions where X has {len(parts[0])}; divide them alike (repartition)"
+                f"{NAMES[name]} has {len(parts[name])} partitions where X has {len(parts['X'])}; divide them alike "
+                "(repartition)"
             )
-    return [delayed(_pair, pure=False)(*each) for each in zip(*parts, strict=True)]
+    return [delayed(_join, pure=False)(list(parts), each) for each in zip(*parts.values(), strict=True)]
 
 
-def _pair(X: Any, y: Any, weight: Any = None) -> Partition:
+def _join(names: list[str], values: tuple[Any, ...]) -> Partition:
     """A partition; where X and the others are tables, their rows must have the same index."""
-    for name, values in (("y", y), ("sample_weight", weight)):
-        if hasattr(X, "index") and hasattr(values, "index") and not X.index.equals(values.index):
-            raise ValueError(f"{name} has other rows than X in the same partition: their indices differ")
-    return Partition(X, y, weight)
+    found = dict(zip(names, values, strict=True))
+    X = found["X"]
+    for name, part in found.items():
+        if hasattr(X, "index") and hasattr(part, "index") and not X.index.equals(part.index):
+            raise ValueError(f"{NAMES[name]} has other rows than X in the same partition: their indices differ")
+    return Partition(**{"y": None, **found})
 
 
 def _divide(values: Any, name: str) -> list[Delayed]:
@@ -52,18 +54,18 @@ def _divide(values: Any, name: str) -> list[Delayed]:
     return list(parts.ravel() if hasattr(parts, "ravel") else parts)
 
 
-def _in_one_column_block(X: Any) -> Any:
+def in_one_column_block(X: Any) -> Any:
     """An array whose blocks have all columns, so that a block is a range of samples."""
     return X.rechunk({1: -1}) if hasattr(X, "numblocks") and X.ndim == 2 and X.numblocks[1] > 1 else X
 
 
-def _like(values: Any, X: Any) -> Any:
-    """Targets of an array, divided into the same rows as X where the sizes of the blocks are known."""
+def divide_like(values: Any, X: Any, name: str) -> Any:
+    """An array divided into the same rows as X, if the sizes of its blocks are known; other collections as they are."""
+    values = in_one_column_block(values)
     if not (hasattr(values, "rechunk") and hasattr(X, "chunks")):
-        return _in_one_column_block(values)
-    values = _in_one_column_block(values)
+        return values
     rows = X.chunks[0]
     known = all(size == size for size in (*rows, *values.chunks[0]))
     if known and sum(rows) != sum(values.chunks[0]):
-        raise ValueError(f"y or sample_weight has {sum(values.chunks[0])} entries where X has {sum(rows)} rows")
+        raise ValueError(f"{name} has {sum(values.chunks[0])} entries where X has {sum(rows)} rows")
     return values.rechunk({0: rows}) if known and values.chunks[0] != rows else values

@@ -3,7 +3,7 @@
 import atexit
 import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -25,11 +25,12 @@ GIVEN_UP: set[str] = set()
 
 @dataclass(frozen=True)
 class Job:
-    """A fit on several workers: its name, what to fit, and the grid to build."""
+    """A fit on several workers: its name, what to fit, the grid to build, and how tables are read."""
 
     name: str
     estimator: SparseModel
     spec: GridSpec
+    rules: Mapping[str, Any] | None = None
 
 
 def run_rank(job: Job, place: Place, partitions: Sequence[Partition]) -> Outcome:
@@ -47,7 +48,7 @@ def _fit(job: Job, place: Place, partitions: Sequence[Partition]) -> Outcome:
 
     job.estimator.set_params(callback=_stop_if(is_given_up, job.estimator.callback))
     with meet(place, lambda text: _share(job.name, place, text, is_given_up), job.spec, is_given_up):
-        return fit_rank(job.estimator, job.spec, lambda: partitions, place.rank)
+        return fit_rank(job.estimator, job.spec, lambda: partitions, place.rank, job.rules)
 
 
 def give_up(name: str) -> None:

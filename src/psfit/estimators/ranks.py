@@ -6,8 +6,8 @@ back goes to `read_outcomes`, where the user is: the model, or the error of the 
 
 import pickle
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from psfit.comm import Grid, GridSpec, PeerLostError, RemoteError
 from psfit.comm.row_holders import keep_row_holders
+from psfit.data import TableSource
 from psfit.estimators.model import SparseModel
 
 # Where a larger share of the entries is stored than this, a dense matrix is not larger than a sparse one.
 MOST_STORED = 0.5
+# The parts of a partition, and how messages name them.
+NAMES = {"X": "X", "y": "y", "weight": "sample_weight", "offset": "offset"}
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Partition:
     X: Any
     y: Any
     weight: Any = None
+    offset: Any = None
 
 
 @dataclass(frozen=True)
@@ -55,20 +59,29 @@ def spec_for_ranks(estimator: SparseModel) -> GridSpec:
 
 
 def fit_rank(
-    estimator: SparseModel, spec: GridSpec, gather: Callable[[], Sequence[Partition]], rank: int = 0
+    estimator: SparseModel,
+    spec: GridSpec,
+    gather: Callable[[], Sequence[Partition]],
+    rank: int = 0,
+    rules: Mapping[str, Any] | None = None,
+    names: Sequence[str] | None = None,
 ) -> Outcome:
-    """Fit the estimator to the partitions of all ranks; all of them must call this, with their own partitions."""
+    """Fit the estimator to the partitions of all ranks; all of them must call this, with their own partitions.
+
+    With `rules`, the arguments of a `TableSource`, the partitions are tables that are read by these rules. `names` are
+    those of the columns of arrays.
+    """
     grid = spec.build()
     partitions = grid.run_together(gather)
     samples = grid.run_together(lambda: join_partitions(partitions))
     holders = keep_row_holders(grid, 0 if samples is None else samples.X.shape[0])
     if samples is None or holders is None:
         return Outcome(rank)
-    X = _store_alike(samples.X, holders)
+    X = name_columns(_store_alike(samples.X, holders), names) if rules is None else TableSource(samples.X, **rules)
     with warnings.catch_warnings():
         # The user gets it where the model is read.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        estimator.set_params(grid=holders).fit(X, samples.y, samples.weight)
+        estimator.set_params(grid=holders).fit(X, samples.y, samples.weight, offset=samples.offset)
     estimator.set_params(grid=spec, callback=None)
     return Outcome(rank, pickle.dumps(estimator) if holders.world.rank == 0 else None)
 
@@ -102,16 +115,14 @@ def join_partitions(partitions: Sequence[Partition]) -> Partition | None:
     held = [part for part in partitions if _count_rows(part) > 0]
     if not held:
         return None
-    X = _stack([part.X for part in held], "X")
-    y = _stack([part.y for part in held], "y")
-    weight = None if held[0].weight is None else _stack([part.weight for part in held], "sample_weight")
-    return replace(held[0], X=X, y=y, weight=weight)
+    return Partition(**{field: _stack([getattr(part, field) for part in held], name) for field, name in NAMES.items()})
 
 
 def _count_rows(part: Partition) -> int:
     rows = part.X.shape[0]
-    for name, values in (("y", part.y), ("sample_weight", part.weight)):
-        if values is not None and len(values) != rows:
+    for field, name in NAMES.items():
+        values = getattr(part, field)
+        if field != "X" and values is not None and len(values) != rows:
             raise ValueError(
                 f"{name} has {len(values)} entries in a partition where X has {rows} rows; divide them alike"
             )
@@ -121,7 +132,7 @@ def _count_rows(part: Partition) -> int:
 def _stack(parts: list[Any], name: str) -> Any:
     """Arrays, tables or sparse matrices below one another; columns must be the same in the same order."""
     first = parts[0]
-    if len(parts) == 1:
+    if len(parts) == 1 or first is None:
         return first
     if hasattr(first, "iloc"):
         import pandas as pd
@@ -163,6 +174,15 @@ def _store_alike(X: Any, grid: Grid) -> Any:
     if entries > MOST_STORED * cells:
         return X.toarray() if sparse else X
     return X if sparse else scipy.sparse.csr_matrix(np.asarray(X))
+
+
+def name_columns(X: Any, names: Sequence[str] | None) -> Any:
+    """An array as a table with these names of columns; a sparse matrix stays as it is."""
+    if names is None or not isinstance(X, np.ndarray):
+        return X
+    import pandas as pd
+
+    return pd.DataFrame(X, columns=list(names))
 
 
 def _portable(error: Exception) -> Exception:

@@ -16,24 +16,32 @@ class Columns:
     label: str
     features: str | Sequence[str] | None = None
     weight: str | None = None
+    offset: str | None = None
 
     def check(self, dataset: Any) -> None:
         """Refuse a dataset without a column that is named."""
         schema = dataset.schema()
         names = [] if schema is None else list(schema.names)
         several = [] if self.features is None or isinstance(self.features, str) else list(self.features)
-        single = [("features", self.features)] if isinstance(self.features, str) else []
-        asked = [("label", self.label), ("weight", self.weight), *single, *(("features", name) for name in several)]
-        for argument, name in asked:
+        single = [self.features] if isinstance(self.features, str) else []
+        asked = [(argument, getattr(self, argument)) for argument in ("label", "weight", "offset")]
+        for argument, name in [*asked, *(("features", name) for name in [*single, *several])]:
             if name is not None and name not in names:
                 raise ValueError(f"{argument}={name!r}: there is no such column; there are {', '.join(names[:20])}")
 
     def read(self, batch: Any) -> Partition:
         """A batch, which is a pandas table, as samples."""
-        weight = None if self.weight is None else batch[self.weight].to_numpy()
-        return Partition(
-            read_features(batch, self.features, (self.label, self.weight)), batch[self.label].to_numpy(), weight
-        )
+        features = read_features(batch, self.features, (self.label, self.weight, self.offset))
+        weight, offset = (read_numbers(batch, name) for name in (self.weight, self.offset))
+        return Partition(features, batch[self.label].to_numpy(), weight, offset)
+
+
+def read_numbers(batch: Any, name: str | None) -> Any:
+    """A column of numbers; of arrays, one for each output."""
+    if name is None:
+        return None
+    values = batch[name].to_numpy()
+    return np.stack(values) if values.dtype == object and len(values) else values
 
 
 def read_features(batch: Any, features: str | Sequence[str] | None, others: Sequence[str | None] = ()) -> Any:

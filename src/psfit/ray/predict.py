@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from psfit.estimators.batches import METHODS, predict_batch
+from psfit.estimators.batches import METHODS, make_example, predict_batch
 from psfit.estimators.model import SparseModel
-from psfit.ray.columns import read_features
+from psfit.ray.columns import read_features, read_numbers
 
 
 def predict_on_ray(
@@ -15,6 +15,7 @@ def predict_on_ray(
     features: str | Sequence[str] | None = None,
     method: str = "predict",
     column: str = "prediction",
+    offset: str | None = None,
 ) -> Any:
     """The dataset with one more column.
 
@@ -30,6 +31,8 @@ def predict_on_ray(
         What to predict; a prediction for each class is an array in the column.
     column : str
         The name of the new column.
+    offset : str or None
+        The column of offsets, for a model that was fitted with one.
     """
     if method not in METHODS or not hasattr(model, method):
         raise ValueError(f"method={method!r}: {type(model).__name__} does not have it")
@@ -37,10 +40,22 @@ def predict_on_ray(
     if features is None:
         if known is None:
             raise ValueError("features: the model was fitted without names of columns; say which columns to use")
-        features = list(known)
+        features = _find_columns(model, dataset)
+    # A model that needs an offset, or does not know any, is refused here and not on a worker.
+    make_example(model, method, offset is not None)
 
     def predict(batch: Any) -> Any:
-        values = predict_batch(model, method, read_features(batch, features))
+        values = predict_batch(model, method, read_features(batch, features), read_numbers(batch, offset))
         return batch.assign(**{column: values if values.ndim == 1 else list(values)})
 
     return dataset.map_batches(predict, batch_format="pandas")
+
+
+def _find_columns(model: SparseModel, dataset: Any) -> list[str]:
+    """The columns of the fit by their names: those that its features were made from, where it has read tables."""
+    features = model.learned_.features
+    assert features.names is not None
+    names, schema = tuple(features.names), features.schema
+    if schema is None or not schema.columns or set(names) <= set(dataset.schema().names):
+        return list(names)
+    return list(dict.fromkeys(feature.column for feature in schema.features(names, exact=True)))

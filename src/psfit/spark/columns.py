@@ -39,12 +39,21 @@ def select_labels(frame: DataFrame, name: str) -> Column:
     return F.col(name)
 
 
-def select_weights(frame: DataFrame, name: str) -> Column:
+def select_numbers(frame: DataFrame, argument: str, name: str) -> Column:
     """A column of numbers."""
     kind = _type_of(frame, name)
     if not isinstance(kind, NumericType):
-        raise TypeError(f"weight_col={name!r} holds {kind.simpleString()}; it must hold numbers")
+        raise TypeError(f"{argument}={name!r} holds {kind.simpleString()}; it must hold numbers")
     return F.col(name).cast("double")
+
+
+def find_names(frame: DataFrame, name: str) -> list[str] | None:
+    """The names that a VectorAssembler has given to the entries of a column of vectors; None if some have none."""
+    kinds = frame.schema[name].metadata.get("ml_attr", {}).get("attrs", {})
+    entries = {entry.get("idx"): entry.get("name") for kind in kinds.values() for entry in kind}
+    names = [entries.get(place) for place in range(len(entries))]
+    known = [entry for entry in names if entry is not None]
+    return known if known and len(set(known)) == len(names) else None
 
 
 def require_column(frame: DataFrame, argument: str, name: str) -> None:

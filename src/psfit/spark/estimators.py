@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from pyspark.ml import Estimator, Model
-from pyspark.ml.param import Param, Params
+from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import (
     HasFeaturesCol,
     HasLabelCol,
@@ -28,7 +28,7 @@ from psfit.estimators import (
 )
 from psfit.estimators.docstrings import PARAMETERS, split
 from psfit.estimators.model import SparseModel
-from psfit.spark.columns import require_column, select_features, select_labels, select_weights
+from psfit.spark.columns import find_names, require_column, select_features, select_labels, select_numbers
 from psfit.spark.fit import fit_on_spark
 from psfit.spark.persistence import Reader, Writer
 from psfit.spark.transform import OUTPUTS, add_predictions
@@ -41,6 +41,7 @@ COLUMNS = {
     "prediction_col": "predictionCol",
     "raw_prediction_col": "rawPredictionCol",
     "probability_col": "probabilityCol",
+    "offset_col": "offsetCol",
 }
 # Parameters of the plain estimators that have no meaning where the fit runs on other machines.
 LOCAL = ("warm_start", "verbose", "callback")
@@ -49,6 +50,12 @@ LOCAL = ("warm_start", "verbose", "callback")
 class _Shared(HasFeaturesCol, HasLabelCol, HasPredictionCol, MLReadable, MLWritable):
     """What estimators and models have in common: parameters, and how they are saved."""
 
+    offsetCol: Param[Any] = Param(
+        Params._dummy(),
+        "offsetCol",
+        "numbers that are added to the linear predictors",
+        TypeConverters.toString,
+    )
     _plain: type[SparseModel]
 
     def write(self) -> Writer:
@@ -77,6 +84,9 @@ class SparkEstimator(_Shared, HasWeightCol, Estimator):
         The targets: numbers, or labels of any type for classification.
     weight_col : str or None, default=None
         Weights of the samples' losses.
+    offset_col : str or None, default=None
+        Numbers that are added to the linear predictors, such as the logarithm of exposure; not for more than two
+        classes. The model reads the same column.
     prediction_col : str, default="prediction"
         The column of predictions that a model adds.
     raw_prediction_col, probability_col : str, default="rawPrediction", "probability"
@@ -95,7 +105,8 @@ class SparkEstimator(_Shared, HasWeightCol, Estimator):
     _model: type["SparkModel"]
 
     def _fit(self, dataset: DataFrame) -> "SparkModel":
-        fitted = fit_on_spark(self._make_plain(), self._select(dataset), self._value("num_workers"))
+        names = find_names(dataset, self._value("features_col"))
+        fitted = fit_on_spark(self._make_plain(), self._select(dataset), self._value("num_workers"), names)
         return self._copyValues(self._model(fitted))
 
     def setParams(self, **settings: Any) -> "SparkEstimator":
@@ -113,7 +124,7 @@ class SparkEstimator(_Shared, HasWeightCol, Estimator):
 
     def _select(self, dataset: DataFrame) -> DataFrame:
         """The columns that the ranks need."""
-        named = {kind: self._value(kind) for kind in ("features_col", "label_col", "weight_col")}
+        named = {kind: self._value(kind) for kind in ("features_col", "label_col", "weight_col", "offset_col")}
         for kind, name in named.items():
             if name is not None:
                 require_column(dataset, kind, name)
@@ -121,8 +132,9 @@ class SparkEstimator(_Shared, HasWeightCol, Estimator):
             select_features(dataset, named["features_col"]).alias("features"),
             select_labels(dataset, named["label_col"]).alias("label"),
         ]
-        if named["weight_col"] is not None:
-            columns.append(select_weights(dataset, named["weight_col"]).alias("weight"))
+        for kind, field in (("weight_col", "weight"), ("offset_col", "offset")):
+            if named[kind] is not None:
+                columns.append(select_numbers(dataset, kind, named[kind]).alias(field))
         return dataset.select(*columns)
 
 
@@ -141,10 +153,12 @@ class SparkModel(_Shared, HasWeightCol, Model):
         return self.model
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
-        features = self._value("features_col")
+        features, offset = self._value("features_col"), self._value("offset_col")
         require_column(dataset, "features_col", features)
+        if offset is not None:
+            require_column(dataset, "offset_col", offset)
         names = {kind: self._value(kind) for kind in OUTPUTS}
-        return add_predictions(self.to_local(), dataset, features, names)
+        return add_predictions(self.to_local(), dataset, features, offset, names)
 
     def copy(self, extra: Any = None) -> "SparkModel":
         """A copy, with other values of parameters."""
@@ -174,8 +188,8 @@ def _make_pair(plain: type[SparseModel]) -> tuple[Any, Any]:
     kinds += [HasProbabilityCol] if hasattr(plain, "predict_proba") else []
     params = _make_params(plain)
     defaults = {name: inspect.signature(plain).parameters[name].default for name in params} | {"num_workers": None}
-    keys = [key for key in COLUMNS if key not in ("raw_prediction_col", "probability_col")]
-    keys += [key for key, kind in zip(("raw_prediction_col", "probability_col"), kinds, strict=False)]
+    shared = ["features_col", "label_col", "weight_col", "prediction_col"]
+    keys = [*shared, *["raw_prediction_col", "probability_col"][: len(kinds)], "offset_col"]
     keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
     signature = inspect.Signature(
         [inspect.Parameter(name, keyword, default=None) for name in keys]

@@ -33,15 +33,18 @@ RAISED = re.compile(r"[\w.]*(Error|Exception): ")
 
 @dataclass(frozen=True)
 class Work:
-    """What every task does."""
+    """What every task does; `names` are those of the features, if they have any."""
 
     estimator: SparseModel
     spec: GridSpec
+    names: list[str] | None = None
 
 
-def fit_on_spark(estimator: SparseModel, samples: DataFrame, workers: int | None) -> SparseModel:
-    """The fitted estimator; the table has the columns `features`, `label` and perhaps `weight`."""
-    work = Work(estimator, spec_for_ranks(estimator))
+def fit_on_spark(
+    estimator: SparseModel, samples: DataFrame, workers: int | None, names: list[str] | None = None
+) -> SparseModel:
+    """The fitted estimator; the table has the columns `features`, `label` and perhaps `weight` and `offset`."""
+    work = Work(estimator, spec_for_ranks(estimator), names)
     slots = samples.sparkSession.sparkContext.defaultParallelism
     held = samples.rdd.getNumPartitions()
     ranks = workers or min(held, slots)
@@ -70,7 +73,7 @@ def _run_task(work: Work, batches: Iterable[Any]) -> Iterator[Any]:
     """One rank; runs in a Python process of an executor, and gives one row."""
     context = BarrierTaskContext.get()
     hosts = tuple(info.address.rpartition(":")[0] or info.address for info in context.getTaskInfos())
-    place = Place(context.partitionId(), hosts)
+    place = Place.among(hosts, context.partitionId())
     outcome = keep_failure(place.rank, lambda: _fit(work, context, place, batches))
     row = {"rank": place.rank, "place": hosts[place.rank], "outcome": pickle.dumps(outcome)}
     yield pa.RecordBatch.from_pylist([row], schema=ROW)
@@ -85,15 +88,15 @@ def _fit(work: Work, context: BarrierTaskContext, place: Place, batches: Iterabl
     if gpus is not None and spec.device == "auto":
         spec = replace(spec, device=f"cuda:{gpus.addresses[0]}")
     with meet(place, lambda text: context.allGather(text)[0], spec):
-        return fit_rank(work.estimator, spec, gather, place.rank)
+        return fit_rank(work.estimator, spec, gather, place.rank, names=work.names)
 
 
 def _read(batch: pa.RecordBatch) -> Partition:
-    label, weight = (
+    label, weight, offset = (
         batch[name].to_numpy(zero_copy_only=False) if name in batch.schema.names else None
-        for name in ("label", "weight")
+        for name in ("label", "weight", "offset")
     )
-    return Partition(read_features(batch["features"]), label, weight)
+    return Partition(read_features(batch["features"]), label, weight, offset)
 
 
 def _describe(error: Exception) -> PeerLostError:

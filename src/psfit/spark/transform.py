@@ -1,7 +1,10 @@
 """Predictions as columns of a Spark table, made by the tasks that hold its rows."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
+import scipy.sparse
 from pyspark.ml.functions import array_to_vector
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -19,7 +22,8 @@ from pyspark.sql.types import (
 
 from psfit.estimators.batches import make_example, predict_batch
 from psfit.estimators.model import SparseModel
-from psfit.spark.columns import read_features, select_features
+from psfit.estimators.ranks import name_columns
+from psfit.spark.columns import read_features, select_features, select_numbers
 
 # Types of predictions by the kind of NumPy's type; other labels are texts.
 TYPES: dict[str, DataType] = {"f": DoubleType(), "i": LongType(), "u": LongType(), "b": BooleanType()}
@@ -31,31 +35,38 @@ OUTPUTS = {
 }
 
 
-def add_predictions(model: SparseModel, table: DataFrame, features: str, names: dict[str, str]) -> DataFrame:
-    """The table with a column for each of the `OUTPUTS` that has a name."""
+def add_predictions(
+    model: SparseModel, table: DataFrame, features: str, offset: str | None, names: dict[str, str]
+) -> DataFrame:
+    """The table with a column for each of the `OUTPUTS` that has a name; `features` and `offset` are columns of it."""
     asked = {OUTPUTS[kind]: name for kind, name in names.items() if name}
     taken = [name for name in asked.values() if name in table.columns]
     if taken:
         raise ValueError(f"the table has a column {taken[0]!r} already; drop it, or give the output another name")
-    fields = [StructField(method, _type_of(model, method)) for method in asked]
+    fields = [StructField(method, _type_of(model, method, offset is not None)) for method in asked]
 
     @F.arrow_udf(StructType(fields))
-    def predict(column: pa.Array) -> pa.Array:
-        return _predict(model, list(asked), column)
+    def predict(column: pa.Array, offset: pa.Array) -> pa.Array:
+        return _predict(model, list(asked), column, offset)
 
     # Spark may compute a deterministic column again for each of its fields.
     column = "psfit_predictions"
-    table = table.withColumn(column, predict.asNondeterministic()(select_features(table, features)))
+    added = F.lit(None).cast("double") if offset is None else select_numbers(table, "offset_col", offset)
+    table = table.withColumn(column, predict.asNondeterministic()(select_features(table, features), added))
     for method, name in asked.items():
         field = F.col(column)[method]
         table = table.withColumn(name, field if method == "predict" else array_to_vector(field))
     return table.drop(column)
 
 
-def _predict(model: SparseModel, methods: list[str], column: pa.Array) -> pa.Array:
-    X = read_features(column)
+def _predict(model: SparseModel, methods: list[str], column: pa.Array, offset: pa.Array) -> pa.Array:
+    X: Any = read_features(column)
+    names = model.learned_.features.names
+    if names is not None:
+        X = name_columns(X.toarray() if scipy.sparse.issparse(X) else X, names.tolist())
+    added = None if model.learned_.offset is False else offset.to_numpy(zero_copy_only=False)
     return pa.StructArray.from_arrays(
-        [_as_arrow(method, predict_batch(model, method, X)) for method in methods], methods
+        [_as_arrow(method, predict_batch(model, method, X, added)) for method in methods], methods
     )
 
 
@@ -69,7 +80,6 @@ def _as_arrow(method: str, values: np.ndarray) -> pa.Array:
     return pa.ListArray.from_arrays(ends, pa.array(rows.ravel(), pa.float64()))
 
 
-def _type_of(model: SparseModel, method: str) -> DataType:
-    if method != "predict":
-        return ArrayType(DoubleType())
-    return TYPES.get(make_example(model, method).dtype.kind, StringType())
+def _type_of(model: SparseModel, method: str, has_offset: bool) -> DataType:
+    example = make_example(model, method, has_offset)
+    return TYPES.get(example.dtype.kind, StringType()) if method == "predict" else ArrayType(DoubleType())

@@ -1,0 +1,119 @@
+"""Fits of one engine, with the engine started beforehand; prints a line of JSON for each fit.
+
+Arguments: the engine, the folder of Parquet files, how many fits. The first fit meets fresh workers, which import torch
+and PsFiT in it; the later ones find them ready, where the engine keeps its workers.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psutil
+
+from psfit import GridSpec, SparseLogisticRegression
+
+RANKS, KAPPA, LABEL = 2, 5, "y"
+CPU = GridSpec(device="cpu")
+SAMPLE = 0.1
+
+
+class Meter:
+    """CPU seconds of this process and of all that it has started, read several times a second."""
+
+    def __init__(self) -> None:
+        self._used: dict[tuple[int, float], float] = {}
+        self._ended = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def read(self) -> float:
+        """The sum so far; a process that has ended counts with what was last read."""
+        own = psutil.Process()
+        for process in [own, *own.children(recursive=True)]:
+            try:
+                times = process.cpu_times()
+                self._used[process.pid, process.create_time()] = times.user + times.system
+            except psutil.NoSuchProcess:
+                continue
+        return sum(list(self._used.values()))
+
+    def _watch(self) -> None:
+        while not self._ended.wait(SAMPLE):
+            self.read()
+
+
+@contextmanager
+def dask_fit(folder: str) -> Iterator[Callable[[], Any]]:
+    """A cluster of two processes."""
+    import dask.dataframe as dd
+    from distributed import Client
+
+    from psfit.dask import DaskSparseLogisticRegression
+
+    with Client(n_workers=RANKS, threads_per_worker=1, dashboard_address=":0") as client:
+        table = dd.read_parquet(folder, index=False)
+        features = [name for name in table.columns if name != LABEL]
+        yield lambda: DaskSparseLogisticRegression(KAPPA, grid=CPU, client=client).fit(table[features], table[LABEL])
+
+
+@contextmanager
+def spark_fit(folder: str) -> Iterator[Callable[[], Any]]:
+    """A session with two slots that has run a query."""
+    from pyspark.ml.feature import VectorAssembler
+    from pyspark.sql import SparkSession
+
+    from psfit.spark import SparkSparseLogisticRegression
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(f"local[{RANKS}]").config("spark.ui.enabled", "false")
+    session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    table = session.read.parquet(folder)
+    features = [name for name in table.columns if name != LABEL]
+    table.selectExpr(f"sum({LABEL})").collect()
+    samples = VectorAssembler(inputCols=features, outputCol="features").transform(table)
+    estimator = SparkSparseLogisticRegression("features", LABEL, kappa=KAPPA, grid=CPU, num_workers=RANKS)
+    yield lambda: estimator.fit(samples).to_local()
+    session.stop()
+
+
+@contextmanager
+def ray_fit(folder: str) -> Iterator[Callable[[], Any]]:
+    """A Ray with two CPUs that has read the files."""
+    import tempfile
+
+    import ray
+    import ray.data
+    from ray.train import RunConfig
+
+    from psfit.ray import fit_on_ray
+
+    ray.init(num_cpus=RANKS, include_dashboard=False, log_to_driver=False)
+    dataset = ray.data.read_parquet(folder).materialize()
+    with tempfile.TemporaryDirectory() as storage:
+        run = RunConfig(storage_path=storage)
+        estimator = SparseLogisticRegression(KAPPA, grid=CPU)
+        yield lambda: fit_on_ray(estimator, dataset, RANKS, label=LABEL, run_config=run)
+    ray.shutdown()
+
+
+ENGINES = {"dask": dask_fit, "spark": spark_fit, "ray": ray_fit}
+
+
+def main(engine: str, folder: str, fits: int) -> None:
+    """Measure, and print."""
+    with ENGINES[engine](folder) as fit:
+        meter = Meter()
+        for number in range(1, fits + 1):
+            used, began = meter.read(), time.perf_counter()
+            model = fit()
+            seconds, used = time.perf_counter() - began, meter.read() - used
+            row = {"engine": engine, "fit": number, "seconds": seconds, "cpu": used, "objective": model.objective_}
+            print("measured", json.dumps(row | {"nodes": model.result_.nodes}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
