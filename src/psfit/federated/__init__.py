@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from psfit.federated.identities import Identity, Roster
     from psfit.federated.job import Job, LocalData
     from psfit.federated.link import FederationEndedError
-    from psfit.federated.server import Outcome, ServerSettings
+    from psfit.federated.settings import Outcome, ServerSettings
     from psfit.federated.simulation import Simulated, simulate
     from psfit.federated.worker import Policy, Worker
 
@@ -21,10 +21,10 @@ PLACES = {
     "Identity": "identities",
     "Job": "job",
     "LocalData": "job",
-    "Outcome": "server",
+    "Outcome": "settings",
     "Policy": "worker",
     "Roster": "identities",
-    "ServerSettings": "server",
+    "ServerSettings": "settings",
     "Simulated": "simulation",
     "Worker": "worker",
     "simulate": "simulation",

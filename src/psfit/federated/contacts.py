@@ -55,12 +55,12 @@ class Contacts:
         What happened to clients, in order.
     """
 
-    def __init__(self, names: Sequence[str], transport: Transport, invitation: Message) -> None:
+    def __init__(self, names: Sequence[str], transport: Transport, invitation: Message, absences: list[str]) -> None:
         self.names, self.transport, self.invitation = tuple(names), transport, invitation
         self.exchanged = {name: Exchanged() for name in names}
         self.returned: set[str] = set()
         self.needs: dict[str, int] = {}
-        self.absences: list[str] = []
+        self.absences = absences
         self._invited: dict[str, float] = {}
         # The number of the last invitation of each client, and the last one whose answer says nothing any more.
         self._invitations = dict.fromkeys(names, 0)
@@ -118,14 +118,16 @@ class Contacts:
                 facts = self.invitation.facts | {"invitation": self._invitations[name]}
                 self._send(name, Message(self.invitation.kind, facts))
 
+    def dismiss(self, run: str, reason: str, names: Iterable[str]) -> None:
+        """Tell clients, if they can be reached, that the run is over for them."""
+        for name in names:
+            self._send(name, Message(kinds.END, place_facts(run, Place(-1, -1), reason=reason)))
+
     def end(self, run: str, reason: str, present: Iterable[str]) -> None:
         """Tell all clients that the run is over, and wait a while until those that are present know."""
-        over = Place(-1, -1)
-        asked = Message(kinds.END, place_facts(run, over, reason=reason))
-        for name in self.names:
-            self._send(name, asked)
+        self.dismiss(run, reason, self.names)
         with contextlib.suppress(FederationError):
-            self.collect(present, over, LAST_WAIT, [kinds.ENDED])
+            self.collect(present, Place(-1, -1), LAST_WAIT, [kinds.ENDED])
 
     def note_absence(self, names: Iterable[str], why: str) -> None:
         """Keep what happened to clients."""
@@ -136,7 +138,8 @@ class Contacts:
     def _note_return(self, name: str, reply: Message, place: Place) -> None:
         # A client that still works on this very sum is slow, but has not been away. Answers to old invitations arrive
         # late, when the client has long been asked for more.
-        old = reply.kind == kinds.READY and reply.facts.get("invitation", 0) <= self._outdated[name]
+        invitation = reply.facts.get("invitation")
+        old = reply.kind == kinds.READY and not (isinstance(invitation, int) and invitation > self._outdated[name])
         if old or reply.facts.get("working_on") == [place.session, place.number]:
             return
         number = reply.facts.get("number")

@@ -12,10 +12,9 @@ import numpy as np
 
 from psfit.comm import ALONE
 from psfit.data import Dense, FileSource
-from psfit.estimators.model import SparseModel
 from psfit.federated.contacts import FederationError
 from psfit.federated.files import FAILURE, MODEL, ORDER, RESULT
-from psfit.federated.job import Job, LocalData
+from psfit.federated.job import Answer, Job, LocalData
 from psfit.federated.launch import (
     Certificates,
     end_program,
@@ -29,7 +28,7 @@ from psfit.federated.launch import (
     write_app,
 )
 from psfit.federated.link import FederationEndedError
-from psfit.federated.server import ServerSettings
+from psfit.federated.settings import ServerSettings
 from psfit.federated.worker import Worker
 
 LOG = logging.getLogger("psfit.federated")
@@ -75,8 +74,13 @@ def serve_run(
     return facts
 
 
-def join_run(worker: Worker, superlink: str, authority: Path | None, log: Path, patience: float) -> SparseModel:
-    """Take part in one run as a client; `log` gets the messages of Flower's SuperNode."""
+def join_run(
+    worker: Worker, superlink: str, authority: Path | None, log: Path, patience: float
+) -> tuple[Answer, tuple[str, ...]]:
+    """Take part in one run as a client: the answer, and whose samples it belongs to.
+
+    `log` gets the messages of Flower's SuperNode.
+    """
     with tempfile.TemporaryDirectory(prefix="psfit-") as place:
         address = Path(place, "socket", "client")
         arguments = supernode_arguments(superlink, authority, address, find_free_port())
@@ -95,21 +99,24 @@ def join_run(worker: Worker, superlink: str, authority: Path | None, log: Path, 
             time.sleep(LAST_ANSWERS)
             end_program(node)
     run = worker.run
-    if run is None or run.model is None:
+    if run is None or run.answer is None:
         raise FederationEndedError("the run ended without an answer" if run is None else run.link.ended)
-    return run.model
+    return run.answer, run.names
 
 
 def read_samples(path: Path, job: Job) -> LocalData:
     """The samples of a client's file, with the columns of the job in their order."""
     if job.columns is None or job.target is None:
         raise ValueError("columns, target: clients with files need a job that names the columns and the target")
-    samples = FileSource(path, target=job.target, columns=tuple(job.columns)).read(ALONE.build())
+    source = FileSource(
+        path, target=job.target, columns=tuple(job.columns), sample_weight=job.weight, offset=job.offset
+    )
+    samples = source.read(ALONE.build())
     names = list(samples.names or ())
     if sorted(names) != sorted(job.columns) or samples.y is None or not isinstance(samples.matrix, Dense):
         raise ValueError(f"{path} does not hold the columns and the target of the job as numbers in memory")
     X = samples.matrix.values.numpy()[:, [names.index(name) for name in job.columns]]
-    return LocalData(np.asarray(X, dtype=np.float64), np.asarray(samples.y), samples.weight)
+    return LocalData(np.asarray(X, dtype=np.float64), np.asarray(samples.y), samples.weight, samples.offset)
 
 
 def _own_name(host: str) -> str:

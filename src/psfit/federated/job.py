@@ -14,6 +14,7 @@ from psfit.comm import Axis, Communicator, Grid, Serial
 from psfit.estimators.model import SparseModel
 from psfit.federated.moments import pool_moments
 from psfit.federated.privacy import Privacy
+from psfit.federated.questions import Found, Samples, answer, object_to
 
 # Arguments that belong to one machine.
 LOCAL_ARGUMENTS = {"grid", "callback", "verbose", "warm_start"}
@@ -26,7 +27,7 @@ class JobError(ValueError):
 
 @dataclass(frozen=True)
 class Job:
-    """An estimator, its arguments, the columns of X in order, the target, and the classes of a classifier.
+    """An estimator, its arguments, the columns of X in order, the target, the classes of a classifier, and questions.
 
     Parameters
     ----------
@@ -44,6 +45,12 @@ class Job:
         Squared loss only: sum the products of all columns once, and nothing else.
     privacy : dict, optional
         ``epsilon``, ``delta`` and ``clip`` of the differential privacy of a pooled fit; see `Privacy`.
+    weight, offset : str, optional
+        Names of the columns with sample weights and offsets, for clients that read files.
+    questions : dict, optional
+        Asked after the fit, in the same run: ``"path"``, ``"stability"`` or ``"near_optimal"``, each with a dict of
+        arguments of `psfit.sparse_path`, `psfit.stability_selection` or `psfit.near_optimal`. Arguments that these
+        share with the estimator are taken from it.
     """
 
     estimator: str
@@ -53,6 +60,9 @@ class Job:
     classes: list[Any] | None = None
     pooled: bool = False
     privacy: dict[str, float] | None = None
+    weight: str | None = None
+    offset: str | None = None
+    questions: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         kind = getattr(estimators, self.estimator, None) if isinstance(self.estimator, str) else None
@@ -68,6 +78,9 @@ class Job:
             self.estimator != "SparseLinearRegression" or self.arguments.get("loss", "squared") != "squared"
         ):
             raise JobError("pooled: products of columns contain the problem of SparseLinearRegression alone")
+        objection = object_to(self.questions, self.pooled)
+        if objection is not None:
+            raise JobError(f"questions: {objection}")
         if self.privacy is not None and (not self.pooled or set(self.privacy) != {"epsilon", "delta", "clip"}):
             raise JobError("privacy: give epsilon, delta and clip, and pooled=true: noise is added to pooled products")
 
@@ -101,26 +114,42 @@ class Job:
         """The promise of the job, kept by the noise of any `fewest` clients."""
         return None if self.privacy is None else Privacy.calibrate(**self.privacy, fewest=fewest)
 
-    def fit(self, data: "LocalData", world: Communicator, fewest: int) -> SparseModel:
-        """Fit the estimator to this client's samples together with the other clients."""
+    def work(self, data: "LocalData", world: Communicator, fewest: int) -> "Answer":
+        """Fit the estimator to this client's samples together with the other clients, and answer the questions."""
         arguments = dict(self.arguments)
         if arguments.get("solver") is not None:
             arguments["solver"] = BiCADMM(**arguments["solver"])
-        kind = getattr(estimators, self.estimator)
-        if self.pooled:
-            X, y, weight = pool_moments(data.X, data.y, data.weight, world, self.make_privacy(fewest)).make_samples()
-            fitted: SparseModel = kind(**arguments).fit(self._name_columns(X), y, sample_weight=weight)
-            return fitted
-        model: SparseModel = kind(**arguments, grid=make_grid(world))
-        return model.fit(data.X, data.y, sample_weight=data.weight)
+        own = self._pool(data, world, fewest) if self.pooled else self._place(data, world)
+        model: SparseModel = getattr(estimators, self.estimator)(**arguments, grid=own.grid)
+        model.fit(own.X, own.y, sample_weight=own.weight, offset=own.offset)
+        found = {kind: answer(kind, asked, model, arguments, own) for kind, asked in self.questions.items()}
+        return Answer(model, found)
 
-    def _name_columns(self, X: np.ndarray) -> Any:
-        """The columns with their names, so that the model knows them."""
-        if self.columns is None:
+    def _place(self, data: "LocalData", world: Communicator) -> Samples:
+        return Samples(self._name_columns(data.X), data.y, data.weight, data.offset, make_grid(world))
+
+    def _pool(self, data: "LocalData", world: Communicator, fewest: int) -> Samples:
+        """The samples that have the products of all clients' samples."""
+        if data.offset is not None:
+            raise JobError("offset: pooled products have no offset; subtract it from y, which is the same")
+        X, y, weight = pool_moments(data.X, data.y, data.weight, world, self.make_privacy(fewest)).make_samples()
+        return Samples(self._name_columns(X), y, weight, None, None)
+
+    def _name_columns(self, X: Any) -> Any:
+        """The columns with their names, so that the model knows them; tables and sparse matrices stay as they are."""
+        if self.columns is None or not isinstance(X, np.ndarray):
             return X
         import pyarrow as pa
 
         return pa.table(dict(zip(self.columns, X.T, strict=True)))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a client has found: the model, and the answers to the questions of the job."""
+
+    model: SparseModel
+    found: dict[str, Found]
 
 
 @dataclass(frozen=True)
@@ -130,6 +159,7 @@ class LocalData:
     X: Any
     y: np.ndarray
     weight: np.ndarray | None = None
+    offset: np.ndarray | None = None
 
 
 def make_grid(world: Communicator) -> Grid:

@@ -97,10 +97,12 @@ class ClientLink:
     @property
     def next_result(self) -> int:
         """The number of the first result that is missing here."""
-        number = self.number
-        while number in self.results:
-            number += 1
-        return number
+        # The program's thread takes a result and counts on in one step, under the same lock.
+        with self.condition:
+            number = self.number
+            while number in self.results:
+                number += 1
+            return number
 
     def _change(self, words: np.ndarray) -> np.ndarray:
         """The change since the last sum with this client's numbers; a sum of another size begins anew."""

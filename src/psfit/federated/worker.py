@@ -1,5 +1,6 @@
 """A client: its data and program, and its answers to the server. It does not know how messages travel."""
 
+import json
 import logging
 import tempfile
 import threading
@@ -16,10 +17,11 @@ from psfit.federated import messages as kinds
 from psfit.federated import ring
 from psfit.federated.communicator import FederatedCommunicator
 from psfit.federated.identities import Identity, Roster
-from psfit.federated.job import Job, LocalData
+from psfit.federated.job import Answer, Job, LocalData
 from psfit.federated.link import ClientLink, FederationEndedError, SumResult
 from psfit.federated.masks import FEWEST_CLIENTS, Keyring, MaskError, Place
 from psfit.federated.messages import Message
+from psfit.federated.questions import to_facts
 
 LOG = logging.getLogger("psfit.federated.client")
 # Makes the samples of this client for a job.
@@ -51,7 +53,7 @@ class Run:
         self.job, self.fewest = Job.from_facts(facts["job"]), fewest
         self.keyring = Keyring(identity, roster, self.id) if self.secure and roster is not None else None
         self.link = ClientLink(self.name, self._reveal)
-        self.model: SparseModel | None = None
+        self.answer: Answer | None = None
         self.digest = ""
         self.session = -1
         self.reply: tuple[Place, Message] | None = None
@@ -65,7 +67,7 @@ class Run:
             classes = None if self.job.classes is None else tuple(self.job.classes)
             key = b"" if self.keyring is None else self.keyring.digest_key
             world = FederatedCommunicator(self.names.index(self.name), len(self.names), self.link, classes, key)
-            model = self.job.fit(data, world, self.fewest)
+            answer = self.job.work(data, world, self.fewest)
         except FederationEndedError as error:
             LOG.warning("run %s ended: %s", self.id, error)
         except Exception as error:
@@ -74,7 +76,7 @@ class Run:
             self.link.fail(error)
         else:
             with self.link.condition:
-                self.model, self.digest = model, world.digest
+                self.answer, self.digest = answer, world.digest
                 self.link.condition.notify_all()
 
     def _reveal(self, result: SumResult) -> np.ndarray:
@@ -132,8 +134,10 @@ class Worker:
         names, policy = tuple(facts["names"]), self.policy
         if policy.secure and not facts["secure"]:
             return "this client takes part in secure sums only"
-        if facts["secure"] and (self.roster is None or names != self.roster.names):
-            return "the clients of the run are not those of this client's roster"
+        if facts["secure"]:
+            objection = "this client has no roster" if self.roster is None else self.roster.object_to(names)
+            if objection is not None:
+                return objection
         if self.identity.name not in names:
             return "this client is not one of the run's"
         if len(names) < policy.min_clients:
@@ -147,17 +151,16 @@ class Worker:
         with self.lock:
             if place.session <= run.session:
                 raise MaskError("the server asks for the keys of a session that is over")
+            members = self._read_members(message, run)
             run.session = place.session
-            public, boxes = run.keyring.prepare(place, message.facts["members"])
+            public, boxes = run.keyring.prepare(place, members)
         return Message(kinds.BOXES, {"public": public.hex()}, {f"box-{name}": box for name, box in boxes.items()})
 
     def _join_sum(self, message: Message) -> Message:
         run, place = self._find_run(message), _read_place(message)
         if run is None:
             return Message(kinds.BEHIND, {"number": 0})
-        members = [str(name) for name in message.facts["members"]]
-        if len(members) < self.policy.min_clients or not set(members) <= set(run.names):
-            raise MaskError(f"a sum over {len(members)} clients is not allowed here")
+        members = self._read_members(message, run)
         run.link.take(_read_results(message))
         if run.link.next_result < place.number:
             return Message(kinds.BEHIND, {"number": run.link.next_result})
@@ -169,17 +172,26 @@ class Worker:
             update = link.update
             if link.failure is not None:
                 return Message(kinds.FAILED, {"reason": link.failure})
-            if run.model is not None:
+            if run.answer is not None:
                 return self._report_done(run, bool(message.facts.get("wants_model")))
             if self.newest != place or update is None:
                 return self._refuse("a newer message has replaced this one")
         with self.lock:
             return self._make_update(run, place, members, message)
 
+    def _read_members(self, message: Message, run: Run) -> list[str]:
+        """The clients of a sum; refuses a list that would hide a sum over too few."""
+        members = [str(name) for name in message.facts["members"]]
+        known = set(members) <= set(run.names) and run.name in members and len(set(members)) == len(members)
+        if not known or len(members) < self.policy.min_clients:
+            raise MaskError(f"a sum over {len(set(members))} clients is not allowed here")
+        return members
+
     def _is_decided(self, run: Run, place: Place) -> bool:
         link = run.link
         waits = link.update is not None and link.update.number == place.number and place.number not in link.results
-        return waits or link.failure is not None or run.model is not None or self.newest != place or self.run is not run
+        ended = link.failure is not None or run.answer is not None
+        return waits or ended or self.newest != place or self.run is not run
 
     def _make_update(self, run: Run, place: Place, members: list[str], message: Message) -> Message:
         if run.reply is not None and run.reply[0] == place:
@@ -206,7 +218,10 @@ class Worker:
 
     def _report_done(self, run: Run, wants_model: bool) -> Message:
         self.reported.set()
-        parts = {"model": pack_model(run.model)} if wants_model and run.model is not None else {}
+        parts = {}
+        if wants_model and run.answer is not None:
+            found = {kind: to_facts(one) for kind, one in run.answer.found.items()}
+            parts = {"model": pack_model(run.answer.model), "answers": json.dumps(found).encode()}
         return Message(kinds.DONE, {"digest": run.digest}, parts)
 
     def _give_shares(self, message: Message) -> Message:
@@ -214,7 +229,7 @@ class Worker:
         if run is None or run.keyring is None:
             return Message(kinds.BEHIND, {"number": 0})
         with self.lock:
-            shares = run.keyring.give_shares(place, facts["owners"], facts["members"], self.policy.min_clients)
+            shares = run.keyring.give_shares(place, facts["owners"], self.policy.min_clients)
         LOG.info("run %s: shares of %s were given for message %d", run.id, ", ".join(shares), place.number)
         return Message(kinds.GIVEN, {}, {f"share-{name}": share for name, share in shares.items()})
 
