@@ -63,7 +63,7 @@ def test_superlink_and_three_supernodes_with_tls_give_the_pooled_answer(tmp_path
         np.savetxt(tmp_path / f"{name}.csv", table, delimiter=",", header=header, comments="")
         psfit.federated.Identity.create(name).save(tmp_path / f"{name}.identity")
     identities = [psfit.federated.Identity.load(tmp_path / f"{name}.identity") for name in NAMES]
-    psfit.federated.Roster.create({one.name: one.public for one in identities}).save(tmp_path / "roster.json")
+    psfit.federated.Roster.create(one.public for one in identities).save(tmp_path / "roster.json")
     job = {"estimator": "SparseLinearRegression", "arguments": {"kappa": 2}, "columns": columns, "target": "y"}
     (tmp_path / "job.json").write_text(json.dumps(job | {"pooled": True}))
     write_certificates(tmp_path)

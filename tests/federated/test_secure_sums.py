@@ -108,7 +108,7 @@ def test_the_server_with_all_keys_of_one_client_learns_no_number_of_another(tran
 
 def make_keyrings(*names):
     identities = {name: Identity.create(name) for name in names}
-    roster = Roster.create({name: one.public for name, one in identities.items()})
+    roster = Roster.create(one.public for one in identities.values())
     return {name: Keyring(one, roster, "run") for name, one in identities.items()}
 
 
@@ -127,18 +127,24 @@ def test_shares_of_a_missing_client_complete_a_sum_and_are_given_only_once():
     total = ring.zeros(2)
     for name in here:
         total = ring.add(total, keyrings[name].hide(place, list("abcd"), ring.encode(values[name])))
-    given = {name: keyrings[name].give_shares(place, ["d"], list("abcd"), 3) for name in here}
+    given = {name: keyrings[name].give_shares(place, ["d"], 3) for name in here}
     private = join_shares({k: given[name]["d"] for k, name in enumerate(here, start=1)}, 3)
     total = ring.add(total, pair_masks("run", place, "d", private, {name: publics[name] for name in here}, 2))
     found = ring.decode(keyrings["a"].reveal(place, here, total))
     np.testing.assert_array_equal(found, sum(values[name] for name in here))
     with pytest.raises(MaskError, match="given already"):
-        keyrings["a"].give_shares(place, ["d"], list("abcd"), 3)
-    with pytest.raises(MaskError, match="fewer than 3"):
-        keyrings["a"].give_shares(place, ["b", "c"], list("abcd"), 3)
+        keyrings["a"].give_shares(place, ["d"], 3)
+    # Requests one after the other count together: without c and d the sum would have two clients.
+    with pytest.raises(MaskError, match="without c, d would have fewer than 3"):
+        keyrings["a"].give_shares(place, ["c"], 3)
+    with pytest.raises(MaskError, match="have been used"):
+        keyrings["a"].hide(place, list("abcd"), ring.zeros(2))
     # The key of this message says nothing about the next one.
     exchange_keys(keyrings, Place(1, 1))
     assert private != keyrings["d"]._keys[Place(1, 1)].private
+    # Nobody gives shares for a sum to which it has not sent its own numbers.
+    with pytest.raises(MaskError, match="gone or given already"):
+        keyrings["a"].give_shares(Place(1, 1), ["d"], 3)
 
 
 def test_keys_that_the_pinned_identity_has_not_sealed_are_refused():

@@ -61,6 +61,8 @@ class Contacts:
         self.returned: set[str] = set()
         self.needs: dict[str, int] = {}
         self.absences = absences
+        # When each client was last heard of.
+        self._heard = dict.fromkeys(names, float("-inf"))
         self._invited: dict[str, float] = {}
         # The number of the last invitation of each client, and the last one whose answer says nothing any more.
         self._invitations = dict.fromkeys(names, 0)
@@ -90,6 +92,9 @@ class Contacts:
             if name not in self.exchanged:
                 LOG.warning("a reply of an unknown client was refused")
                 continue
+            if reply.facts.get("run") != self.invitation.facts["run"]:
+                LOG.warning("client %s answered a message of another run", name)
+                continue
             self._count(name, reply)
             fits = reply.facts.get("place") == [place.session, place.number]
             if reply.kind == kinds.FAILED:
@@ -117,6 +122,11 @@ class Contacts:
                 self._invitations[name] += 1
                 facts = self.invitation.facts | {"invitation": self._invitations[name]}
                 self._send(name, Message(self.invitation.kind, facts))
+
+    def find_lost(self, names: Iterable[str], since: float, patience: float) -> list[str]:
+        """Those of the clients that have not been heard of for so long; one that only computes long is not lost."""
+        now = time.monotonic()
+        return [name for name in names if now - max(since, self._heard[name]) > patience]
 
     def dismiss(self, run: str, reason: str, names: Iterable[str]) -> None:
         """Tell clients, if they can be reached, that the run is over for them."""
@@ -153,6 +163,7 @@ class Contacts:
         self.transport.send(name, message)
 
     def _count(self, name: str, reply: Message) -> None:
+        self._heard[name] = time.monotonic()
         self.exchanged[name].received_bytes += reply.payload_bytes
         self.exchanged[name].header_bytes += reply.header_bytes
 

@@ -68,6 +68,7 @@ class Job:
         kind = getattr(estimators, self.estimator, None) if isinstance(self.estimator, str) else None
         if not (isinstance(kind, type) and issubclass(kind, SparseModel)):
             raise JobError(f"estimator={self.estimator!r} is no estimator of PsFiT; try 'SparseLinearRegression'")
+        self._require_json()
         solver = self.arguments.get("solver") or {}
         local = (LOCAL_ARGUMENTS & set(self.arguments)) | (LOCAL_SETTINGS & set(solver))
         if local:
@@ -78,6 +79,7 @@ class Job:
             self.estimator != "SparseLinearRegression" or self.arguments.get("loss", "squared") != "squared"
         ):
             raise JobError("pooled: products of columns contain the problem of SparseLinearRegression alone")
+        self._make_model(None)
         objection = object_to(self.questions, self.pooled)
         if objection is not None:
             raise JobError(f"questions: {objection}")
@@ -116,14 +118,35 @@ class Job:
 
     def work(self, data: "LocalData", world: Communicator, fewest: int) -> "Answer":
         """Fit the estimator to this client's samples together with the other clients, and answer the questions."""
-        arguments = dict(self.arguments)
-        if arguments.get("solver") is not None:
-            arguments["solver"] = BiCADMM(**arguments["solver"])
         own = self._pool(data, world, fewest) if self.pooled else self._place(data, world)
-        model: SparseModel = getattr(estimators, self.estimator)(**arguments, grid=own.grid)
+        model = self._make_model(own.grid)
         model.fit(own.X, own.y, sample_weight=own.weight, offset=own.offset)
-        found = {kind: answer(kind, asked, model, arguments, own) for kind, asked in self.questions.items()}
+        shared = self.arguments | {"solver": model.solver}
+        found = {kind: answer(kind, asked, model, shared, own) for kind, asked in self.questions.items()}
         return Answer(model, found)
+
+    def _make_model(self, grid: Grid | None) -> SparseModel:
+        """The estimator; refuses arguments that break its rules."""
+        arguments = dict(self.arguments)
+        try:
+            if arguments.get("solver") is not None:
+                arguments["solver"] = BiCADMM(**arguments["solver"])
+            model: SparseModel = getattr(estimators, self.estimator)(**arguments, grid=grid)
+            rules = model._rules()
+            for name, value in model.get_params(deep=False).items():
+                rules[name](name, value)
+        except (TypeError, ValueError) as error:
+            raise JobError(f"arguments: {error}") from None
+        return model
+
+    def _require_json(self) -> None:
+        """Refuse what would be something else after its travel as JSON."""
+        try:
+            travelled = json.loads(json.dumps(self.as_facts()))
+        except (TypeError, ValueError) as error:
+            raise JobError(f"a job travels as JSON, so it holds lists, numbers and texts only: {error}") from None
+        if travelled != self.as_facts():
+            raise JobError("a job travels as JSON: use lists in place of tuples, and names of columns as keys")
 
     def _place(self, data: "LocalData", world: Communicator) -> Samples:
         return Samples(self._name_columns(data.X), data.y, data.weight, data.offset, make_grid(world))

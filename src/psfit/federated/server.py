@@ -105,12 +105,12 @@ class Server:
 
     def _wait_for_all(self) -> None:
         """The first sums need all clients: they are part of the problem itself."""
-        deadline, nowhere = time.monotonic() + self.settings.patience, Place(-1, -1)
+        began, nowhere = time.monotonic(), Place(-1, -1)
         while absent := set(self.names) - self.contacts.returned:
             self.contacts.invite(absent)
             self.contacts.collect(absent, nowhere, PAUSE, ())
-            if time.monotonic() > deadline:
-                raise LeaveError(sorted(absent))
+            if lost := self.contacts.find_lost(sorted(absent), began, self.settings.patience):
+                raise LeaveError(lost)
 
     def _open_session(self) -> None:
         """Begin anew with all clients that are here; with secure sums they make new keys."""
@@ -147,8 +147,8 @@ class Server:
                 if "model" in replies[self.members[0]].parts:
                     break
                 return None
-            if waited > self.settings.patience:
-                raise LeaveError(absent)
+            if lost := contacts.find_lost(absent, began, self.settings.patience):
+                raise LeaveError(lost)
             contacts.invite(absent)
             replies |= contacts.collect(absent, place, PAUSE, expected)
         contacts.invite(absent)

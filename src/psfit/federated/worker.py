@@ -73,7 +73,7 @@ class Run:
         except Exception as error:
             # The traceback stays on this machine.
             LOG.exception("run %s failed on this client", self.id)
-            self.link.fail(error)
+            self.link.fail(type(error).__name__)
         else:
             with self.link.condition:
                 self.answer, self.digest = answer, world.digest
@@ -110,8 +110,8 @@ class Worker:
         except (MaskError, KeyError, TypeError, ValueError) as error:
             LOG.warning("a message of kind %s was refused: %s", message.kind, error)
             reply = self._refuse(str(error) if isinstance(error, MaskError) else type(error).__name__)
-        place = message.facts.get("place")
-        return Message(reply.kind, {"name": self.identity.name, "place": place} | reply.facts, reply.parts)
+        about = {"name": self.identity.name} | {name: message.facts.get(name) for name in ("run", "place")}
+        return Message(reply.kind, about | reply.facts, reply.parts)
 
     def _start(self, message: Message) -> Message:
         facts = message.facts
