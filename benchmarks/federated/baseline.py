@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-# Flower and Ray report nothing to their makers, and Ray stores no logs for a dashboard.
-os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "1"}
+# Flower and Ray report nothing to their makers.
+os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -36,33 +36,39 @@ Sites = list[tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class Task:
-    """One run: its limit on the nonzeros, its first learning rate and its rounds."""
+    """One fit: its limit on the nonzeros, and its first learning rate."""
 
     kappa: int
     rate: float
-    rounds: int
 
 
 class HardThreshold(FedAvg):
-    """FedAvg whose average keeps the kappa largest coefficients; the intercepts, in the last row, are free."""
+    """FedAvg whose averages keep the kappa largest coefficients; the intercepts, in the last row, are free.
 
-    def __init__(self, task: Task, clients: int) -> None:
+    All tasks travel in the same messages, each as an array of its own.
+    """
+
+    def __init__(self, tasks: list[Task], rounds: int, clients: int) -> None:
         super().__init__(fraction_evaluate=0.0, min_train_nodes=clients, min_available_nodes=clients)
-        self.task = task
+        self.tasks, self.rounds = tasks, rounds
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        config["rate"] = self.task.rate * LAST_SHARE ** ((server_round - 1) / self.task.rounds)
+        share = LAST_SHARE ** ((server_round - 1) / self.rounds)
+        config["rates"] = [task.rate * share for task in self.tasks]
         return super().configure_train(server_round, arrays, config, grid)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[Any, Any]:
         arrays, metrics = super().aggregate_train(server_round, replies)
-        coefficients = arrays["W"].numpy().copy()
-        sizes = np.abs(coefficients[:-1])
-        if self.task.kappa < sizes.size:
-            coefficients[:-1][sizes < np.partition(sizes, -self.task.kappa, axis=None)[-self.task.kappa]] = 0.0
-        return ArrayRecord({"W": Array(coefficients)}), metrics
+        kept = {}
+        for number, task in enumerate(self.tasks):
+            coefficients = arrays[str(number)].numpy().copy()
+            sizes = np.abs(coefficients[:-1])
+            if task.kappa < sizes.size:
+                coefficients[:-1][sizes < np.partition(sizes, -task.kappa, axis=None)[-task.kappa]] = 0.0
+            kept[str(number)] = Array(coefficients)
+        return ArrayRecord(kept), metrics
 
 
 @functools.cache
@@ -79,19 +85,21 @@ def make_client_app(folder: str, gamma: float, samples: int) -> ClientApp:
     @app.train()
     def train(message: Message, context: Context) -> Message:
         X, Y = read_site(folder, int(context.node_config["partition-id"]))
-        rate = float(message.content["config"]["rate"])
-        W = message.content["arrays"]["W"].numpy().copy()
-        for _ in range(LOCAL_STEPS):
-            slope = X.T @ ((scipy.special.softmax(X @ W, axis=1) - Y) / len(Y))
-            slope[:-1] += W[:-1] / (gamma * samples)
-            W -= rate * slope
-        content = {"arrays": ArrayRecord({"W": Array(W)}), "metrics": MetricRecord({"num-examples": len(Y)})}
+        arrays, moved = message.content["arrays"], {}
+        for number, rate in enumerate(message.content["config"]["rates"]):
+            W = arrays[str(number)].numpy().copy()
+            for _ in range(LOCAL_STEPS):
+                slope = X.T @ ((scipy.special.softmax(X @ W, axis=1) - Y) / len(Y))
+                slope[:-1] += W[:-1] / (gamma * samples)
+                W -= rate * slope
+            moved[str(number)] = Array(W)
+        content = {"arrays": ArrayRecord(moved), "metrics": MetricRecord({"num-examples": len(Y)})}
         return Message(RecordDict(content), reply_to=message)
 
     return app
 
 
-def run_tasks(sites: Sites, gamma: float, tasks: list[Task]) -> list[np.ndarray]:
+def run_tasks(sites: Sites, gamma: float, tasks: list[Task], rounds: int) -> list[np.ndarray]:
     """The coefficients of each task, with the intercepts as the last row, from one simulation for all."""
     logging.getLogger("flwr").setLevel(logging.ERROR)
     found: list[np.ndarray] = []
@@ -100,17 +108,16 @@ def run_tasks(sites: Sites, gamma: float, tasks: list[Task]) -> list[np.ndarray]
 
     @server.main()
     def main(grid: Grid, context: Context) -> None:
-        for task in tasks:
-            start = ArrayRecord({"W": Array(np.zeros(shape))})
-            result = HardThreshold(task, len(sites)).start(grid, start, num_rounds=task.rounds)
-            found.append(result.arrays["W"].numpy())
+        start = ArrayRecord({str(number): Array(np.zeros(shape)) for number in range(len(tasks))})
+        result = HardThreshold(tasks, rounds, len(sites)).start(grid, start, num_rounds=rounds)
+        found.extend(result.arrays[str(number)].numpy() for number in range(len(tasks)))
 
     with tempfile.TemporaryDirectory() as folder:
         for number, (X, Y) in enumerate(sites):
             np.savez(Path(folder, f"{number}.npz"), X=X, Y=Y)
         client = make_client_app(folder, gamma, sum(len(Y) for _, Y in sites))
-        resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
-        run_simulation(server, client, len(sites), backend_config=resources)  # type: ignore[arg-type]
+        settings = {"init_args": {"include_dashboard": False}, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
+        run_simulation(server, client, len(sites), backend_config=settings)  # type: ignore[arg-type]
     return found
 
 
@@ -123,8 +130,8 @@ def fit_baseline(
     objective: Callable[[np.ndarray], float],
 ) -> list[tuple[np.ndarray, float]]:
     """For each limit the best coefficients of all learning rates, and the rate."""
-    tasks = [Task(kappa, rate / curvature, rounds) for kappa in kappas for rate in RATES]
-    found = run_tasks(sites, gamma, tasks)
+    tasks = [Task(kappa, rate / curvature) for kappa in kappas for rate in RATES]
+    found = run_tasks(sites, gamma, tasks, rounds)
     best = []
     for start in range(0, len(tasks), len(RATES)):
         tried = list(zip(found[start : start + len(RATES)], RATES, strict=True))

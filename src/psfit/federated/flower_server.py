@@ -79,7 +79,9 @@ class FlowerTransport:
             if node is None:
                 continue
             if reply.has_error():
+                # Its client may be served by another node by now: all nodes without a client are asked again.
                 LOG.warning("node %s could not answer", node)
+                self.nodes = {known: other for known, other in self.nodes.items() if other != node}
                 continue
             try:
                 message = Message.unpack(read_content(reply))
