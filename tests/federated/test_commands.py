@@ -45,11 +45,18 @@ def test_simulate_fits_files_whose_columns_are_matched_by_name(call, tmp_path):
         table = np.column_stack([X, y])[k::3][:, order]
         np.savetxt(files[-1], table, delimiter=",", header=",".join(names[order]), comments="")
     job = {"estimator": "SparseLinearRegression", "arguments": {"kappa": 2}, "pooled": True}
+    job |= {"questions": {"path": {"kappas": [1, 2]}}}
     (tmp_path / "job.json").write_text(json.dumps(job | {"columns": names[:4].tolist(), "target": "out"}))
     code, out, err = call("federated", "simulate", tmp_path / "job.json", *files, "--out", tmp_path / "model.psfit")
     assert code == 0, err
     pooled = psfit.SparseLinearRegression(2).fit(X, y)
-    assert json.loads(out)["objective"] == pytest.approx(pooled.objective_, rel=1e-9)
+    printed = json.loads(out)
+    assert printed["objective"] == pytest.approx(pooled.objective_, rel=1e-9)
+    assert printed["clients"] == ["site0", "site1", "site2"]
+    path = psfit.sparse_path(X, y, [1, 2])
+    rows = printed["answers"]["path"]
+    assert [row["objective"] for row in rows] == pytest.approx(path.objectives[0].tolist(), rel=1e-9)
+    assert [row["features"] for row in rows] == [["y"], ["w", "y"]]
     model = psfit.load(tmp_path / "model.psfit")
     assert model.coef_ == pytest.approx(pooled.coef_, abs=1e-9)
     assert model.feature_names_in_.tolist() == ["w", "x", "y", "z"]

@@ -83,8 +83,13 @@ class Job:
         objection = object_to(self.questions, self.pooled)
         if objection is not None:
             raise JobError(f"questions: {objection}")
-        if self.privacy is not None and (not self.pooled or set(self.privacy) != {"epsilon", "delta", "clip"}):
-            raise JobError("privacy: give epsilon, delta and clip, and pooled=true: noise is added to pooled products")
+        if self.privacy is not None and not self.pooled:
+            raise JobError(
+                "privacy: noise is added to the pooled products of SparseLinearRegression with the squared loss, so it "
+                "needs pooled=true; other fits would need noise in every message, and there is no such option"
+            )
+        if self.privacy is not None and set(self.privacy) != {"epsilon", "delta", "clip"}:
+            raise JobError("privacy: give epsilon, delta and clip, and nothing else")
 
     @property
     def is_classifier(self) -> bool:
