@@ -19,6 +19,7 @@ import scipy.special
 # Flower and Ray report nothing to their makers.
 os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 
+import ray
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
@@ -28,6 +29,8 @@ from flwr.simulation import run_simulation
 LOCAL_STEPS = 5
 # First learning rates, in units of one over a bound on the curvature; the best by the objective is reported.
 RATES = (0.3, 1.0, 3.0, 10.0)
+# How often to try to start Ray.
+STARTS = 5
 # At the end of a run the rate has fallen to this share.
 LAST_SHARE = 0.1
 
@@ -116,9 +119,23 @@ def run_tasks(sites: Sites, gamma: float, tasks: list[Task], rounds: int) -> lis
         for number, (X, Y) in enumerate(sites):
             np.savez(Path(folder, f"{number}.npz"), X=X, Y=Y)
         client = make_client_app(folder, gamma, sum(len(Y) for _, Y in sites))
-        settings = {"init_args": {"include_dashboard": False}, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
+        start_ray()
+        settings = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
         run_simulation(server, client, len(sites), backend_config=settings)  # type: ignore[arg-type]
     return found
+
+
+def start_ray() -> None:
+    """Start the Ray that Flower's simulation uses; on a busy machine its first tries take longer than it allows."""
+    for tries_left in reversed(range(STARTS)):
+        if ray.is_initialized():
+            return
+        try:
+            ray.init(include_dashboard=False, log_to_driver=False)
+        except Exception:
+            if not tries_left:
+                raise
+            ray.shutdown()
 
 
 def fit_baseline(

@@ -239,6 +239,17 @@ def test_too_few_clients_end_the_run_by_name(problem):
         run_server(transport, SumLog(None, {}), settings)
 
 
+def test_nobody_goes_on_without_a_client_that_has_not_allowed_it(problem, tmp_path):
+    data, _ = problem
+    settings = ServerSettings(timeout=1.0, patience=8.0)
+    transport = PipeTransport(make_members(data, settings, may_leave=("b", "c")))
+    transport.kill("d")
+    with pytest.raises(FederationError, match=r"away for 8 s: d\. The roster does not allow to go on without them"):
+        run_server(transport, SumLog(tmp_path, {}), settings)
+    # The checkpoint is still one of all clients.
+    assert SumLog(tmp_path, {}).left == ()
+
+
 def test_a_process_that_ends_by_itself_is_named_at_once(problem):
     transport = PipeTransport(make_members(problem[0], SETTINGS))
     try:

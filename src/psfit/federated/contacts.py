@@ -61,6 +61,8 @@ class Contacts:
         self.returned: set[str] = set()
         self.needs: dict[str, int] = {}
         self.absences = absences
+        # Whom the roster of each client allows to leave; None means everybody.
+        self._may_leave: dict[str, set[str] | None] = {}
         # When each client was last heard of.
         self._heard = dict.fromkeys(names, float("-inf"))
         self._invited: dict[str, float] = {}
@@ -128,6 +130,12 @@ class Contacts:
         now = time.monotonic()
         return [name for name in names if now - max(since, self._heard[name]) > patience]
 
+    def allow_leaving(self, names: Iterable[str]) -> bool:
+        """Whether the rosters of all clients that are here allow to go on without these."""
+        leaving = set(names)
+        lists = [allowed for name, allowed in self._may_leave.items() if name not in leaving]
+        return bool(lists) and all(allowed is None or leaving <= allowed for allowed in lists)
+
     def dismiss(self, run: str, reason: str, names: Iterable[str]) -> None:
         """Tell clients, if they can be reached, that the run is over for them."""
         for name in names:
@@ -149,6 +157,11 @@ class Contacts:
         # A client that still works on this very sum is slow, but has not been away. Answers to old invitations arrive
         # late, when the client has long been asked for more.
         invitation = reply.facts.get("invitation")
+        if reply.kind == kinds.READY:
+            allowed = reply.facts.get("may_leave")
+            self._may_leave[name] = (
+                None if allowed is None else set(map(str, allowed if isinstance(allowed, list) else ()))
+            )
         old = reply.kind == kinds.READY and not (isinstance(invitation, int) and invitation > self._outdated[name])
         if old or reply.facts.get("working_on") == [place.session, place.number]:
             return

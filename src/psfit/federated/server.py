@@ -93,6 +93,12 @@ class Server:
                 f"{waited}. The other {len(stay)} are fewer than min_clients={self.settings.min_clients}. Start the "
                 "run again from its checkpoint when they are back"
             )
+        if not self.contacts.allow_leaving(absent):
+            raise FederationError(
+                f"{waited}. The roster does not allow to go on without them, because sums with and without a client show "
+                "its numbers to the others. Start the run again from its checkpoint when they are back, or another run "
+                "without them"
+            )
         if self.privacy is not None and len(self.log):
             raise FederationError(
                 f"{waited}. The noisy sum over all clients is known already; another one without them would spend "

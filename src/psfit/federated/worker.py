@@ -52,6 +52,7 @@ class Run:
         self.names = tuple(facts["names"])
         self.job, self.fewest = Job.from_facts(facts["job"]), fewest
         self.keyring = Keyring(identity, roster, self.id) if self.secure and roster is not None else None
+        self.may_leave = frozenset() if roster is None else roster.may_leave
         self.link = ClientLink(self.name, self._reveal)
         self.answer: Answer | None = None
         self.digest = ""
@@ -127,8 +128,11 @@ class Worker:
                 self.run, self.newest = Run(facts, self.identity, self.roster, self.read, self.policy.min_clients), None
                 LOG.info("run %s started: %s", facts["run"], self.run.job.estimator)
             working_on = None if self.newest is None else [self.newest.session, self.newest.number]
-            number, invitation = self.run.link.next_result, facts.get("invitation", 0)
-            return Message(kinds.READY, {"number": number, "working_on": working_on, "invitation": invitation})
+            ready = {"number": self.run.link.next_result, "working_on": working_on}
+            ready["invitation"] = facts.get("invitation", 0)
+            # Without masks, a client has nothing to lose by sums with and without it.
+            ready["may_leave"] = None if self.run.keyring is None else sorted(self.run.may_leave)
+            return Message(kinds.READY, ready)
 
     def _object(self, facts: dict[str, Any]) -> str | None:
         """Why this client does not take part in a run; None if it does."""
