@@ -158,10 +158,8 @@ class Contacts:
         # late, when the client has long been asked for more.
         invitation = reply.facts.get("invitation")
         if reply.kind == kinds.READY:
-            allowed = reply.facts.get("may_leave")
-            self._may_leave[name] = (
-                None if allowed is None else set(map(str, allowed if isinstance(allowed, list) else ()))
-            )
+            allowed = reply.facts.get("may_leave", [])
+            self._may_leave[name] = set(map(str, allowed)) if isinstance(allowed, list) else None
         old = reply.kind == kinds.READY and not (isinstance(invitation, int) and invitation > self._outdated[name])
         if old or reply.facts.get("working_on") == [place.session, place.number]:
             return

@@ -95,8 +95,8 @@ class Server:
             )
         if not self.contacts.allow_leaving(absent):
             raise FederationError(
-                f"{waited}. The roster does not allow to go on without them, because sums with and without a client show "
-                "its numbers to the others. Start the run again from its checkpoint when they are back, or another run "
+                f"{waited}. The roster does not allow to go on without them: sums with and without a client show its "
+                "numbers to the others. Start the run again from its checkpoint when they are back, or another run "
                 "without them"
             )
         if self.privacy is not None and len(self.log):

@@ -128,7 +128,7 @@ class Worker:
                 self.run, self.newest = Run(facts, self.identity, self.roster, self.read, self.policy.min_clients), None
                 LOG.info("run %s started: %s", facts["run"], self.run.job.estimator)
             working_on = None if self.newest is None else [self.newest.session, self.newest.number]
-            ready = {"number": self.run.link.next_result, "working_on": working_on}
+            ready: dict[str, Any] = {"number": self.run.link.next_result, "working_on": working_on}
             ready["invitation"] = facts.get("invitation", 0)
             # Without masks, a client has nothing to lose by sums with and without it.
             ready["may_leave"] = None if self.run.keyring is None else sorted(self.run.may_leave)
