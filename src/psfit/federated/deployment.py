@@ -17,7 +17,6 @@ from psfit.federated.files import FAILURE, MODEL, ORDER, RESULT
 from psfit.federated.job import Answer, Job, LocalData
 from psfit.federated.launch import (
     Certificates,
-    end_program,
     find_free_port,
     open_socket,
     start_program,
@@ -35,6 +34,8 @@ LOG = logging.getLogger("psfit.federated")
 # Seconds between two looks for the end, and for the last answers to leave a client.
 POLL = 0.5
 LAST_ANSWERS = 5.0
+# Seconds between two SuperNodes, if one has ended.
+RESTART = 5.0
 # Seconds after which a client with an answer does not wait for the end of the run any more.
 LAST_WAIT = 60.0
 
@@ -84,24 +85,31 @@ def join_run(
     with tempfile.TemporaryDirectory(prefix="psfit-") as place:
         address = Path(place, "socket", "client")
         arguments = supernode_arguments(superlink, authority, address, find_free_port())
-        with (
-            open_socket(worker, address),
-            start_program("flower-supernode", *arguments, home=Path(place, "flower"), log=log) as node,
-        ):
-            deadline, end = time.monotonic() + patience, float("inf")
-            while not worker.over.wait(POLL) and time.monotonic() < end:
-                if worker.reported.is_set():
-                    end = min(end, time.monotonic() + LAST_WAIT)
-                if node.poll() is not None:
-                    raise FederationError(f"Flower's SuperNode has ended; {log} has the reason")
-                if worker.run is None and time.monotonic() > deadline:
-                    raise FederationError(f"no run has started within {patience:g} s")
-            time.sleep(LAST_ANSWERS)
-            end_program(node)
+        with open_socket(worker, address):
+            while not _serve_node(worker, arguments, Path(place, "flower"), log, patience):
+                LOG.warning("Flower's SuperNode has ended, perhaps with its server; it is started again")
+                time.sleep(RESTART)
     run = worker.run
     if run is None or run.answer is None:
         raise FederationEndedError("the run ended without an answer" if run is None else run.link.ended)
     return run.answer, run.names
+
+
+def _serve_node(worker: Worker, arguments: list[str], home: Path, log: Path, patience: float) -> bool:
+    """Run a SuperNode until the run is over; False if it ended before, and another one may find the server again."""
+    began, end = time.monotonic(), float("inf")
+    with start_program("flower-supernode", *arguments, home=home, log=log) as node:
+        while not worker.over.wait(POLL) and time.monotonic() < end:
+            if worker.reported.is_set():
+                end = min(end, time.monotonic() + LAST_WAIT)
+            if worker.run is None and time.monotonic() > began + patience:
+                raise FederationError(f"no run has started within {patience:g} s")
+            if node.poll() is not None:
+                if time.monotonic() > worker.heard + patience:
+                    raise FederationError(f"Flower's SuperNode has ended; {log} has the reason")
+                return False
+        time.sleep(LAST_ANSWERS)
+    return True
 
 
 def read_samples(path: Path, job: Job) -> LocalData:

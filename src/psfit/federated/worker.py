@@ -4,6 +4,7 @@ import json
 import logging
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +94,8 @@ class Worker:
         self.run: Run | None = None
         self.lock = threading.RLock()
         self.newest: Place | None = None
+        # When the last message of the server came.
+        self.heard = float("-inf")
         # Set when the server has ended a run.
         self.over = threading.Event()
         # Set when this client has told the server that it has the answer.
@@ -100,6 +103,7 @@ class Worker:
 
     def handle(self, message: Message) -> Message:
         """The answer to a message of the server."""
+        self.heard = time.monotonic()
         answer = {
             kinds.START: self._start,
             kinds.KEYS: self._make_keys,
