@@ -15,11 +15,11 @@ federated = typer.Typer(
     no_args_is_help=True,
 )
 
-JobFile = Annotated[Path, typer.Argument(help="JSON file: estimator, arguments, columns, target, classes.")]
+JobFile = Annotated[Path, typer.Argument(help="JSON file: estimator, arguments, columns, target, classes, questions.")]
 Plain = Annotated[bool, typer.Option("--plain", help="Without masks: the server sees every client's numbers.")]
 MinClients = Annotated[int, typer.Option(help="The fewest clients of a sum.")]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait for stragglers in an iteration.")]
-Patience = Annotated[float, typer.Option(help="Seconds to wait for clients that all sums need.")]
+Patience = Annotated[float, typer.Option(help="Seconds to wait for clients that all sums need; then they have left.")]
 Authority = Annotated[Path | None, typer.Option(help="Certificate of the authority (PEM).")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Without TLS; for tests on one machine.")]
 Out = Annotated[Path | None, typer.Option(help="Model file to write.")]
@@ -27,7 +27,7 @@ Out = Annotated[Path | None, typer.Option(help="Model file to write.")]
 
 @federated.command()
 def identity(
-    name: str,
+    name: Annotated[str, typer.Argument(help="Name of the client.")],
     out: Annotated[Path, typer.Option(help="File for the secret key.")],
     may_leave: Annotated[
         bool, typer.Option("--may-leave", help="If this client stays away, the others may go on without it.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from psfit.federated.contacts import FederationError
-    from psfit.federated.identities import Identity, Roster
+    from psfit.federated.identities import Identity, Public, Roster
     from psfit.federated.job import Job, LocalData
     from psfit.federated.link import FederationEndedError
     from psfit.federated.settings import Outcome, ServerSettings
@@ -23,6 +23,7 @@ PLACES = {
     "LocalData": "job",
     "Outcome": "settings",
     "Policy": "worker",
+    "Public": "identities",
     "Roster": "identities",
     "ServerSettings": "settings",
     "Simulated": "simulation",
@@ -38,6 +39,7 @@ __all__ = [
     "LocalData",
     "Outcome",
     "Policy",
+    "Public",
     "Roster",
     "ServerSettings",
     "Simulated",
