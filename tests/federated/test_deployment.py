@@ -147,7 +147,7 @@ def test_a_client_and_the_server_that_are_killed_go_on_after_a_new_start(tmp_pat
     logs = deployment.read_logs()
     assert codes == [0] * 5, logs
     deployment.check_answers(1e-6)
-    # Each of the others gave its share of one key of the killed client, once.
-    given = [re.findall(r"shares of east were given for message (\d+)", logs[f"{n}.log"]) for n in deployment.names[:3]]
-    assert [len(numbers) for numbers in given] == [1, 1, 1]
-    assert len({number for (number,) in given}) == 1
+    # Each of the others gave its shares of the killed client's keys, and none of them twice.
+    for name in deployment.names[:3]:
+        numbers = re.findall(r"shares of east were given for message (\d+)", logs[f"{name}.log"])
+        assert 1 <= len(numbers) == len(set(numbers))

@@ -59,8 +59,8 @@ class Failing(PipeTransport):
             if action is not None:
                 del self.plan[len(self.seen)]
                 action(self)
-            if name == "d" and "tamper" in self.plan:
-                return name, self.plan.pop("tamper")(reply)
+            if name == "d" and self.plan.get("tamper"):
+                return name, self.plan["tamper"].pop(0)(reply)
         return received
 
 
@@ -77,12 +77,12 @@ def test_a_client_that_is_killed_and_comes_back_changes_nothing(problem):
 
     found = simulate(JOB, data, SETTINGS, connect=Watched)
     assert_same(found.model, pooled)
-    # The iteration went on without d, and its shares were asked for at one message only.
+    # The iteration went on without d. Each of the others was asked for its share of a key once, and keys belong to one
+    # message; a busy machine may miss d at more than one of them.
     assert any(text.startswith("d sent no update") for text in found.outcome.absences)
-    places = {(place, owners) for _, place, owners in transports[0].requests}
-    assert len(places) == 1
-    assert {owners for _, owners in places} == {("d",)}
-    assert sorted(name for name, _, _ in transports[0].requests) == ["a", "b", "c"]
+    requests = transports[0].requests
+    assert {(name, owners) for name, _, owners in requests} >= {(name, ("d",)) for name in "abc"}
+    assert len(set(requests)) == len(requests)
 
 
 def test_messages_that_hold_nonsense_are_refused_and_stop_nobody():
@@ -158,17 +158,19 @@ def send_nan(reply):
     return Message(reply.kind, reply.facts, reply.parts | {"words": ring.to_bytes(ring.encode(np.full(count, np.nan)))})
 
 
-@pytest.mark.parametrize("tamper", [lie_about_size, send_other_size, send_nan])
-def test_a_false_update_is_refused_with_its_client_and_poisons_nothing(problem, tamper):
+def test_false_updates_are_refused_with_their_client_and_poison_nothing(problem):
     data, pooled = problem
 
     class Tampering(Failing):
-        plan: ClassVar = {"tamper": tamper}
+        plan: ClassVar = {"tamper": [lie_about_size, send_other_size, send_nan]}
 
     settings = ServerSettings(secure=False, timeout=2.0, patience=60.0)
     found = simulate(JOB, data, settings, connect=Tampering)
     assert_same(found.model, pooled)
-    assert any(text.startswith("d sent an update") and "refused" in text for text in found.outcome.absences)
+    refused = [text for text in found.outcome.absences if "that was refused" in text]
+    assert [text.startswith("d sent an update") for text in refused] == [True] * 3
+    reasons = ("cannot hold 1000000000 numbers", "not of the kind or size of the others'", "not finite or out of range")
+    assert all(reason in text for reason, text in zip(reasons, refused, strict=True))
 
 
 def test_a_client_that_fails_ends_the_run_by_name_and_without_its_data(problem):
@@ -277,6 +279,12 @@ def test_clients_refuse_runs_that_they_do_not_trust(problem):
     assert "not those of this client's roster" in reason(names=["b", "a", "c", "d"])
     assert "leaves out c, which the roster does not allow" in reason(names=["a", "b", "d"])
     assert "KeyError" in worker.handle(Message("start", {})).facts["reason"]
+    pinned = Worker(identity, lambda job: None, roster, Policy(job=JOB))
+    other = Job("SparseLinearRegression", {"kappa": 4}).as_facts()
+    refused = pinned.handle(Message("start", facts | {"job": other}))
+    assert "not the one that this client agreed to" in refused.facts["reason"]
+    newer = worker.handle(Message("start", facts | {"job": JOB.as_facts() | {"field": 1}}))
+    assert (newer.kind, newer.facts["reason"]) == ("failed", "JobError at the start")
     careful = Worker(identity, lambda job: None, roster, Policy(min_clients=4))
     assert "at least 4" in careful.handle(Message("start", facts | {"names": ["a", "b", "c"]})).facts["reason"]
     assert worker.handle(Message("sum", {"run": "r", "place": [1, 0], "members": []})).kind == "behind"

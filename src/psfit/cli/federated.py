@@ -100,6 +100,7 @@ def client(
     identity: Annotated[Path, typer.Option(help="This client's identity.")],
     superlink: Annotated[str, typer.Option(help="The server, host:port.")],
     roster: Annotated[Path | None, typer.Option(help="The roster of the federation.")] = None,
+    job: Annotated[Path | None, typer.Option(help="Take part in this job only; JSON file as the server's.")] = None,
     authority: Authority = None,
     insecure: Insecure = False,
     plain: Plain = False,
@@ -111,6 +112,7 @@ def client(
     """Take part in one run with the samples of a file, and write the model."""
     from psfit.federated.deployment import join_run, read_samples
     from psfit.federated.identities import Identity, Roster
+    from psfit.federated.job import Job
     from psfit.federated.worker import Policy, Worker
 
     _start_log()
@@ -119,9 +121,8 @@ def client(
     if roster is None and not plain:
         raise ValueError("--roster: secure sums need the roster; with --plain the server sees this client's numbers")
     pinned = None if roster is None else Roster.load(roster)
-    worker = Worker(
-        Identity.load(identity), lambda job: read_samples(data, job), pinned, Policy(not plain, min_clients)
-    )
+    policy = Policy(not plain, min_clients, None if job is None else Job.load(job))
+    worker = Worker(Identity.load(identity), lambda asked: read_samples(data, asked), pinned, policy)
     answer, clients = join_run(worker, superlink, authority, log, patience)
     _show(answer.model, answer.found, out, clients=list(clients))
 

@@ -39,10 +39,13 @@ class Policy:
         Take part in runs with secure sums only.
     min_clients : int
         Take part in no sum over fewer clients.
+    job : Job, optional
+        Take part in this job only; by default in every one.
     """
 
     secure: bool = True
     min_clients: int = FEWEST_CLIENTS
+    job: Job | None = None
 
 
 class Run:
@@ -127,9 +130,15 @@ class Worker:
             return Message(kinds.FAILED, {"reason": objection})
         with self.lock:
             if self.run is None or self.run.id != facts["run"]:
+                try:
+                    run = Run(facts, self.identity, self.roster, self.read, self.policy.min_clients)
+                except ValueError as error:
+                    # The server waits for nobody who cannot do this job, such as a client of an older version.
+                    LOG.warning("run %s was refused: %s", facts["run"], error)
+                    return Message(kinds.FAILED, {"reason": f"{type(error).__name__} at the start"})
                 if self.run is not None:
                     self.run.link.end("another run has started")
-                self.run, self.newest = Run(facts, self.identity, self.roster, self.read, self.policy.min_clients), None
+                self.run, self.newest = run, None
                 LOG.info("run %s started: %s", facts["run"], self.run.job.estimator)
             working_on = None if self.newest is None else [self.newest.session, self.newest.number]
             ready: dict[str, Any] = {"number": self.run.link.next_result, "working_on": working_on}
@@ -149,6 +158,8 @@ class Worker:
                 return objection
         if self.identity.name not in names:
             return "this client is not one of the run's"
+        if policy.job is not None and facts["job"] != policy.job.as_facts():
+            return "the job of the run is not the one that this client agreed to"
         if len(names) < policy.min_clients:
             return f"the run has {len(names)} clients, and this client asks for at least {policy.min_clients}"
         return None
