@@ -1,9 +1,9 @@
 """Federated sparse classifiers beside hard thresholding with FedAvg on Flower: accuracy, objective, rounds, bytes.
 
 ``python benchmarks/federated/run.py --output FOLDER [--data FOLDER]`` uses generated sparse text (words with the
-frequencies of natural language; clients write about different topics) and pictures of digits (scikit-learn's; with
-``--data``, Fashion-MNIST at half its resolution). Four clients have skewed classes. Softmax loss, densities 0.005 to
-0.1.
+frequencies of natural language) and pictures of digits (scikit-learn's); with ``--data``, also short messages
+(sms_spam.npz), and Fashion-MNIST at half its resolution in place of the digits. Four clients have skewed classes.
+Softmax loss, densities 0.005 to 0.1, several splits into training and test samples and into clients.
 """
 
 import argparse
@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 import scipy.special
-from baseline import RATES, ROUNDS, fit_baseline
+from baseline import RATES, fit_baseline
 from sklearn.datasets import load_digits
 
 from psfit.federated import Job, LocalData, ServerSettings, simulate
@@ -23,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from environment import environment
 
 CLIENTS, GAMMA = 4, 1.0
+BASELINE, OURS = "hard thresholding", "PsFiT, secure sums"
 DENSITIES = (0.005, 0.02, 0.1)
 Samples = tuple[np.ndarray, np.ndarray]
 
@@ -49,6 +51,19 @@ def load_pictures(data: Path | None, rng: np.random.Generator, count: int) -> Sa
     return pictures / max(1.0, pictures.max()), archive["y"][chosen].astype(int)
 
 
+def load_messages(data: Path, rng: np.random.Generator, count: int, words: int) -> Samples:
+    """Normalised words of short messages, the most frequent ones."""
+    archive = np.load(data / "sms_spam.npz")
+    parts = [archive[f"X_{part}"] for part in ("data", "indices", "indptr", "shape")]
+    X = scipy.sparse.csr_matrix((parts[0].astype(float), parts[1].astype(int), parts[2]), tuple(parts[3]))
+    chosen = rng.permutation(X.shape[0])[:count]
+    X = X[chosen]
+    frequent = np.argsort(-np.asarray((X != 0).sum(axis=0)).ravel(), kind="stable")[:words]
+    values = np.log1p(X[:, frequent].toarray())
+    labels = np.unique(archive["y"], return_inverse=True)[1][chosen]
+    return values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1.0), labels
+
+
 def divide(y: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
     """Rows of each client: shares of each class are drawn from a Dirichlet distribution, so classes are skewed."""
     parts: list[list[int]] = [[] for _ in range(CLIENTS)]
@@ -60,8 +75,9 @@ def divide(y: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
     return [np.array(sorted(part)) for part in parts]
 
 
-def compare(name: str, samples: Samples, rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Rows of the table for one data set."""
+def compare(name: str, samples: Samples, split: int, rounds: int) -> list[dict[str, Any]]:
+    """Rows of the table for one data set and one split."""
+    rng = np.random.default_rng(split)
     X, y = samples
     order = rng.permutation(len(y))
     test, train = order[: len(y) // 4], order[len(y) // 4 :]
@@ -77,68 +93,108 @@ def compare(name: str, samples: Samples, rng: np.random.Generator) -> list[dict[
         return float(loss.sum() + (W[:-1] ** 2).sum() / (2 * GAMMA))
 
     def row(method: str, kappa: int, W: np.ndarray, **facts: Any) -> dict[str, Any]:
-        return {
+        found = {
             "data": name,
+            "split": split,
             "density": round(kappa / (X.shape[1] * classes), 4),
             "method": method,
             "nonzeros": int((W[:-1] != 0).sum()),
             "accuracy_%": round(100 * float(((ones[test] @ W).argmax(axis=1) == y[test]).mean()), 2),
             "objective": round(objective(W), 3),
         } | facts
+        print(found, flush=True)
+        return found
 
+    kappas = [max(1, round(density * X.shape[1] * classes)) for density in DENSITIES]
+    sites = [(ones[part], Y[part]) for part in parts]
+    best = fit_baseline(sites, kappas, GAMMA, curvature, rounds, objective)
     rows = []
-    for density in DENSITIES:
-        kappa = max(1, round(density * X.shape[1] * classes))
-        sites = {k: (ones[part], Y[part]) for k, part in enumerate(parts)}
-        W, rate = fit_baseline(sites, kappa, GAMMA, curvature, objective)
-        megabytes = 2 * ROUNDS * W.size * 8 / 1e6
-        rows.append(row("hard thresholding", kappa, W, rounds=ROUNDS, megabytes=round(megabytes, 2), rate=rate))
-        job = Job(
-            "SparseSoftmaxRegression",
-            {"kappa": kappa, "gamma": GAMMA, "certify": False, "solver": {"effort": "low"}},
-            classes=list(range(classes)),
-        )
-        found = simulate(job, {f"client{k}": LocalData(X[part], y[part]) for k, part in enumerate(parts)}, SETTINGS)
-        W = np.vstack([found.model.coef_.T, found.model.intercept_])
-        own = found.outcome.exchanged["client1"]
-        megabytes = (own.sent_bytes + own.received_bytes + own.header_bytes) / 1e6
-        facts = {"rounds": found.outcome.sums, "megabytes": round(megabytes, 2), "rate": "-"}
-        rows.append(row("PsFiT, secure sums", kappa, W, **facts))
-        for one in rows[-2:]:
-            print(one, flush=True)
+    for kappa, (W, rate) in zip(kappas, best, strict=True):
+        megabytes = 2 * rounds * W.size * 8 / 1e6
+        rows.append(row(BASELINE, kappa, W, rounds=rounds, megabytes=round(megabytes, 2), rate=rate))
+        W, facts = fit_ours(X, y, parts, kappa, classes)
+        rows.append(row(OURS, kappa, W, **facts, rate="-"))
     return rows
 
 
-SETTINGS = ServerSettings(timeout=600.0)
+def fit_ours(
+    X: np.ndarray, y: np.ndarray, parts: list[np.ndarray], kappa: int, classes: int
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """The coefficients of a federated fit with secure sums, and what it cost."""
+    job = Job(
+        "SparseSoftmaxRegression",
+        {"kappa": kappa, "gamma": GAMMA, "certify": False, "solver": {"effort": "low"}},
+        classes=list(range(classes)),
+    )
+    data = {f"client{k}": LocalData(X[part], y[part]) for k, part in enumerate(parts)}
+    found = simulate(job, data, ServerSettings(timeout=600.0))
+    own = found.outcome.exchanged["client1"]
+    megabytes = (own.sent_bytes + own.received_bytes + own.header_bytes) / 1e6
+    W = np.vstack([found.model.coef_.T, found.model.intercept_])
+    return W, {"rounds": found.outcome.sums, "megabytes": round(megabytes, 2)}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--data", type=Path, help="folder with fashion_mnist.npz")
-    parser.add_argument("--documents", type=int, default=3000)
-    parser.add_argument("--words", type=int, default=1000)
-    parser.add_argument("--pictures", type=int, default=3000)
-    options = parser.parse_args()
-    rng = np.random.default_rng(0)
-    rows = compare("sparse text", make_text(rng, options.documents, options.words), rng)
-    rows += compare("pictures", load_pictures(options.data, rng, options.pictures), rng)
+def summarise(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A line for each data set, density and method: means over the splits, with the spread of the accuracy."""
+    lines = []
+    for key in dict.fromkeys((row["data"], row["density"], row["method"]) for row in rows):
+        own = [row for row in rows if (row["data"], row["density"], row["method"]) == key]
+        ours = [row for row in rows if (row["data"], row["density"], row["method"]) == (*key[:2], OURS)]
+        above = [a["objective"] / b["objective"] - 1 for a, b in zip(own, ours, strict=True)]
+        columns = {"accuracy_%": [row["accuracy_%"] for row in own], "objective above ours_%": [100 * a for a in above]}
+        lines.append(
+            dict(zip(("data", "density", "method"), key, strict=True))
+            | {name: f"{np.mean(some):.1f} ({min(some):.1f} to {max(some):.1f})" for name, some in columns.items()}
+            | {
+                "rounds": round(np.mean([row["rounds"] for row in own])),
+                "megabytes": round(float(np.mean([row["megabytes"] for row in own])), 1),
+                "rates": " ".join(str(rate) for rate in sorted({row["rate"] for row in own}, key=str)),
+            }
+        )
+    return lines
+
+
+def write_results(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
+    """All rows as CSV, and their summary as a page."""
     options.output.mkdir(parents=True, exist_ok=True)
     with open(options.output / "federated.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    head = "| " + " | ".join(rows[0]) + " |\n|" + "---|" * len(rows[0])
-    table = "\n".join("| " + " | ".join(str(value) for value in row.values()) + " |" for row in rows)
+    lines = summarise(rows)
+    head = "| " + " | ".join(lines[0]) + " |\n|" + "---|" * len(lines[0])
+    table = "\n".join("| " + " | ".join(str(value) for value in line.values()) + " |" for line in lines)
     notes = (
-        "One data set and one split each. The test sets are small, so accuracies are known to a few percent only. The "
-        f"baseline's learning rate is the best of {RATES} by the training objective (column rate), after {ROUNDS} "
-        "rounds; bytes are those of one such run, without masks. PsFiT refits its support; the baseline does not."
+        f"Means over {max(row['split'] for row in rows) + 1} splits of at most {options.samples} samples into training "
+        f"and test samples (a quarter) and into {CLIENTS} clients with skewed classes; in brackets the least and the "
+        "greatest. The baseline runs on Flower's simulation. Its first learning rate is the best of "
+        f"{', '.join(map(str, RATES))} by the training objective; it falls to a tenth in {options.rounds} rounds. Its "
+        "bytes are those of one rate, without masks. PsFiT refits its support; the baseline does not."
     )
     about = ", ".join(f"{key} {value}" for key, value in environment().items())
-    (options.output / "federated.md").write_text(
-        f"# Federated classifiers\n\n{head}\n{table}\n\n{notes}\n\nRun on: {about}\n"
-    )
+    page = f"# Federated classifiers\n\n{head}\n{table}\n\n{notes}\n\nRun on: {about}\n"
+    (options.output / "federated.md").write_text(page)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--data", type=Path, help="folder with fashion_mnist.npz and sms_spam.npz")
+    parser.add_argument("--samples", type=int, default=3000)
+    parser.add_argument("--words", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--splits", type=int, default=3)
+    options = parser.parse_args()
+    rng = np.random.default_rng(0)
+    sets = {"generated text": make_text(rng, options.samples, options.words)}
+    if options.data is not None:
+        sets["short messages"] = load_messages(options.data, rng, options.samples, options.words)
+    sets["pictures"] = load_pictures(options.data, rng, options.samples)
+    rows: list[dict[str, Any]] = []
+    for name, samples in sets.items():
+        for split in range(options.splits):
+            rows += compare(name, samples, split, options.rounds)
+            write_results(rows, options)
 
 
 if __name__ == "__main__":

@@ -10,19 +10,27 @@ from psfit.federated import Identity, Roster
 
 
 def test_identities_and_a_roster_are_files_that_only_their_owner_can_read(call, tmp_path):
-    for name in ("a", "b"):
-        assert call("federated", "identity", name, "--out", tmp_path / name)[0] == 0
+    assert call("federated", "identity", "a", "--out", tmp_path / "a")[0] == 0
+    assert call("federated", "identity", "b", "--may-leave", "--out", tmp_path / "b")[0] == 0
     publics = [tmp_path / "a.public", tmp_path / "b.public"]
     assert call("federated", "roster", *publics, "--out", tmp_path / "roster")[0] == 0
     made, roster = Identity.load(tmp_path / "a"), Roster.load(tmp_path / "roster")
     roster.require(made)
     assert roster.names == ("a", "b")
+    assert roster.may_leave == {"b"}
     assert made.private.hex() not in publics[0].read_text()
     assert all((tmp_path / name).stat().st_mode & 0o077 == 0 for name in ("a", "b", "roster"))
     # A secret file is never replaced, and a stranger with a known name is refused.
     assert call("federated", "identity", "a", "--out", tmp_path / "a")[0] == 1
     with pytest.raises(ValueError, match="no client 'a' with this key"):
         roster.require(Identity.create("a"))
+    (tmp_path / "a").chmod(0o640)
+    with pytest.raises(ValueError, match="others can read it; run: chmod 600"):
+        Identity.load(tmp_path / "a")
+    # Nobody else can say that a client may be left out.
+    forged = Roster(roster.keys, roster.secret, frozenset("ab"))
+    with pytest.raises(ValueError, match="its identity does not"):
+        forged.require(made)
 
 
 def test_simulate_fits_files_whose_columns_are_matched_by_name(call, tmp_path):
@@ -37,11 +45,18 @@ def test_simulate_fits_files_whose_columns_are_matched_by_name(call, tmp_path):
         table = np.column_stack([X, y])[k::3][:, order]
         np.savetxt(files[-1], table, delimiter=",", header=",".join(names[order]), comments="")
     job = {"estimator": "SparseLinearRegression", "arguments": {"kappa": 2}, "pooled": True}
+    job |= {"questions": {"path": {"kappas": [1, 2]}}}
     (tmp_path / "job.json").write_text(json.dumps(job | {"columns": names[:4].tolist(), "target": "out"}))
     code, out, err = call("federated", "simulate", tmp_path / "job.json", *files, "--out", tmp_path / "model.psfit")
     assert code == 0, err
     pooled = psfit.SparseLinearRegression(2).fit(X, y)
-    assert json.loads(out)["objective"] == pytest.approx(pooled.objective_, rel=1e-9)
+    printed = json.loads(out)
+    assert printed["objective"] == pytest.approx(pooled.objective_, rel=1e-9)
+    assert printed["clients"] == ["site0", "site1", "site2"]
+    path = psfit.sparse_path(X, y, [1, 2])
+    rows = printed["answers"]["path"]
+    assert [row["objective"] for row in rows] == pytest.approx(path.objectives[0].tolist(), rel=1e-9)
+    assert [row["features"] for row in rows] == [["y"], ["w", "y"]]
     model = psfit.load(tmp_path / "model.psfit")
     assert model.coef_ == pytest.approx(pooled.coef_, abs=1e-9)
     assert model.feature_names_in_.tolist() == ["w", "x", "y", "z"]
@@ -54,6 +69,11 @@ def test_simulate_fits_files_whose_columns_are_matched_by_name(call, tmp_path):
         ({"estimator": "SparseLogisticRegression"}, "list of all labels"),
         ({"estimator": "SparseLinearRegression", "arguments": {"grid": 3}}, "belong to one machine"),
         ({"estimator": "SparseLinearRegression", "kappa": 3}, "a job has the fields"),
+        ({"estimator": "SparseLinearRegression", "arguments": {"kapa": 3}}, "unexpected keyword argument 'kapa'"),
+        ({"estimator": "SparseLinearRegression", "arguments": {"kappa": -1}}, "kappa=-1 must be"),
+        ({"estimator": "SparseLinearRegression", "questions": {"forecast": {}}}, "there are path, stability, near_"),
+        ({"estimator": "SparseLinearRegression", "questions": {"path": {"time_limit": 3}}}, "path takes a table"),
+        ({"estimator": "SparseLinearRegression", "pooled": True, "questions": {"stability": {}}}, "needs the samples"),
         ({"estimator": "SparseLinearRegression"}, "names the columns and the target"),
     ],
 )

@@ -3,8 +3,10 @@
 import datetime
 import ipaddress
 import json
+import re
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -13,7 +15,8 @@ import psfit
 from psfit.federated.launch import find_free_port
 
 pytest.importorskip("flwr")
-NAMES = ["north", "south", "west"]
+# The number of the first sum of an iteration in the run with kills.
+FIRST_ITERATION = 10
 
 
 def write_certificates(folder):
@@ -44,52 +47,107 @@ def write_certificates(folder):
     (folder / "key.pem").write_bytes(server_key.private_bytes(pem, *private))
 
 
-def start(folder, log, *arguments):
-    with open(folder / log, "w") as file:
-        command = [sys.executable, "-m", "psfit", "federated", *map(str, arguments)]
-        return subprocess.Popen(command, stdout=file, stderr=file, cwd=folder)
+class Deployment:
+    """A folder with the files of all parties, and their commands as processes."""
+
+    def __init__(self, folder, names, job):
+        self.folder, self.names, self.port = folder, names, find_free_port()
+        rng = np.random.default_rng(7)
+        self.X = rng.normal(size=(50 * len(names), 6))
+        self.y = 2 * self.X[:, 1] - self.X[:, 4] + rng.normal(size=len(self.X))
+        columns = [f"x{j}" for j in range(6)]
+        for k, name in enumerate(names):
+            # Each client has its columns in another order: they are matched by name.
+            order = np.roll(np.arange(7), k)
+            table = np.column_stack([self.X, self.y])[k :: len(names)][:, order]
+            header = ",".join(np.array([*columns, "y"])[order])
+            np.savetxt(folder / f"{name}.csv", table, delimiter=",", header=header, comments="")
+        identities = [psfit.federated.Identity.create(name) for name in names]
+        for one in identities:
+            one.save(folder / f"{one.name}.identity")
+        psfit.federated.Roster.create(one.public for one in identities).save(folder / "roster.json")
+        facts = {"estimator": "SparseLinearRegression", "columns": columns, "target": "y"} | job
+        (folder / "job.json").write_text(json.dumps(facts))
+        write_certificates(folder)
+
+    def start(self, log, *arguments):
+        with open(self.folder / log, "a") as file:
+            command = [sys.executable, "-m", "psfit", "federated", *map(str, arguments)]
+            return subprocess.Popen(command, stdout=file, stderr=file, cwd=self.folder)
+
+    def start_server(self, *limits):
+        tls = ["--authority", "authority.pem", "--certificate", "certificate.pem", "--key", "key.pem"]
+        return self.start(
+            "server.log", "server", "job.json", "--clients", ",".join(self.names), "--folder", "run", "--port",
+            self.port, *tls, *limits, "--out", "server.psfit",
+        )  # fmt: skip
+
+    def start_client(self, name, *limits):
+        return self.start(
+            f"{name}.log", "client", f"{name}.csv", "--identity", f"{name}.identity", "--roster", "roster.json",
+            "--superlink", f"127.0.0.1:{self.port}", "--authority", "authority.pem", "--log", f"{name}.node.log",
+            *limits, "--out", f"{name}.psfit",
+        )  # fmt: skip
+
+    def read_logs(self):
+        return {path.name: path.read_text() for path in self.folder.rglob("*.log")}
+
+    def check_answers(self, accuracy):
+        pooled = psfit.SparseLinearRegression(2).fit(self.X, self.y)
+        for name in ("server", *self.names):
+            model = psfit.load(self.folder / f"{name}.psfit")
+            assert model.objective_ == pytest.approx(pooled.objective_, rel=accuracy)
+            assert model.support_.tolist() == pooled.support_.tolist()
+        return pooled
 
 
 def test_superlink_and_three_supernodes_with_tls_give_the_pooled_answer(tmp_path):
-    rng = np.random.default_rng(7)
-    X = rng.normal(size=(150, 6))
-    y = 2 * X[:, 1] - X[:, 4] + rng.normal(size=150)
-    columns = [f"x{j}" for j in range(6)]
-    for k, name in enumerate(NAMES):
-        # Each client has its columns in another order: they are matched by name.
-        order = np.roll(np.arange(7), k)
-        table = np.column_stack([X, y])[k::3][:, order]
-        header = ",".join(np.array([*columns, "y"])[order])
-        np.savetxt(tmp_path / f"{name}.csv", table, delimiter=",", header=header, comments="")
-        psfit.federated.Identity.create(name).save(tmp_path / f"{name}.identity")
-    identities = [psfit.federated.Identity.load(tmp_path / f"{name}.identity") for name in NAMES]
-    psfit.federated.Roster.create({one.name: one.public for one in identities}).save(tmp_path / "roster.json")
-    job = {"estimator": "SparseLinearRegression", "arguments": {"kappa": 2}, "columns": columns, "target": "y"}
-    (tmp_path / "job.json").write_text(json.dumps(job | {"pooled": True}))
-    write_certificates(tmp_path)
-    port = find_free_port()
-    tls = ["--authority", "authority.pem", "--certificate", "certificate.pem", "--key", "key.pem"]
+    deployment = Deployment(tmp_path, ["north", "south", "west"], {"arguments": {"kappa": 2}, "pooled": True})
     limits = ["--patience", "150"]
-    server = start(
-        tmp_path, "server.log", "server", "job.json", "--clients", ",".join(NAMES), "--folder", "run", "--port", port,
-        *tls, *limits, "--out", "server.psfit",
-    )  # fmt: skip
-    clients = [
-        start(
-            tmp_path, f"{name}.log", "client", f"{name}.csv", "--identity", f"{name}.identity", "--roster",
-            "roster.json", "--superlink", f"127.0.0.1:{port}", "--authority", "authority.pem", "--log",
-            f"{name}.node.log", *limits, "--out", f"{name}.psfit",
-        )
-        for name in NAMES
-    ]  # fmt: skip
+    server = deployment.start_server(*limits)
+    clients = [deployment.start_client(name, *limits) for name in deployment.names]
     codes = [process.wait(240) for process in (server, *clients)]
-    logs = {path.name: path.read_text() for path in tmp_path.rglob("*.log")}
+    logs = deployment.read_logs()
     assert codes == [0, 0, 0, 0], logs
-    pooled = psfit.SparseLinearRegression(2).fit(X, y)
-    for name in ("server", *NAMES):
-        model = psfit.load(tmp_path / f"{name}.psfit")
-        assert model.objective_ == pytest.approx(pooled.objective_, rel=1e-9)
-        assert model.support_.tolist() == pooled.support_.tolist()
+    pooled = deployment.check_answers(1e-9)
     # No log holds a number of the data or of the model.
     text = "".join(logs.values())
-    assert not any(f"{value:.6f}"[:8] in text for value in [*X.flatten(), *y, *pooled.coef_[pooled.support_]])
+    numbers = [*deployment.X.flatten(), *deployment.y, *pooled.coef_[pooled.support_]]
+    assert not any(f"{value:.6f}"[:8] in text for value in numbers)
+
+
+@pytest.mark.long
+def test_a_client_and_the_server_that_are_killed_go_on_after_a_new_start(tmp_path):
+    arguments = {"kappa": 2, "certify": False, "solver": {"max_iter": 10, "effort": "low"}}
+    deployment = Deployment(tmp_path, ["north", "south", "west", "east"], {"arguments": arguments})
+    limits = ["--patience", "900"]
+
+    def wait_for_sums(count):
+        deadline = time.monotonic() + 900
+        while len(list((tmp_path / "run" / "sums").glob("*.sum"))) < count:
+            assert time.monotonic() < deadline, deployment.read_logs()
+            time.sleep(0.5)
+
+    processes = {"server": deployment.start_server("--timeout", "40", *limits)}
+    processes |= {name: deployment.start_client(name, *limits) for name in deployment.names}
+    try:
+        # In the iterations: they go on without the client. Its SuperNode outlives it, as after a crash.
+        wait_for_sums(FIRST_ITERATION + 2)
+        processes["east"].kill()
+        wait_for_sums(FIRST_ITERATION + 4)
+        processes["server"].kill()
+        for process in (processes["east"], processes["server"]):
+            process.wait()
+        processes["east"] = deployment.start_client("east", *limits)
+        processes["server"] = deployment.start_server("--timeout", "40", *limits)
+        codes = [process.wait(900) for process in processes.values()]
+    finally:
+        for process in processes.values():
+            process.kill()
+    logs = deployment.read_logs()
+    assert codes == [0] * 5, logs
+    deployment.check_answers(1e-6)
+    # Each of the others gave its shares of the killed client's keys, and none of them twice.
+    for name in deployment.names[:3]:
+        numbers = re.findall(r"shares of east were given for message (\d+)", logs[f"{name}.log"])
+        assert 1 <= len(numbers) == len(set(numbers))

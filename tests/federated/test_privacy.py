@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from psfit.federated import Job, LocalData, simulate
+from psfit.federated import Job, LocalData, ServerSettings, ring, simulate
 from psfit.federated.job import JobError
 from psfit.federated.privacy import Privacy, clip_rows, draw_noise
+from psfit.federated.simulation import PipeTransport
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-6), (1.0, 1e-5), (20.0, 1e-5)])
@@ -33,6 +34,25 @@ def test_one_sample_changes_the_pooled_products_by_no_more_than_the_sensitivity(
     np.testing.assert_array_equal(clipped[short], rows[short])
 
 
+def test_without_masks_the_noise_of_one_client_alone_keeps_the_promise():
+    class Recording(PipeTransport):
+        def receive(self, timeout):
+            received = super().receive(timeout)
+            if received is not None and received[1].kind == "update":
+                seen[received[0]] = ring.decode(ring.from_bytes(received[1].parts["words"], 41 * 42 // 2))
+            return received
+
+    seen, promise = {}, {"epsilon": 1.0, "delta": 1e-5, "clip": 2.0}
+    rng = np.random.default_rng(3)
+    data = {name: LocalData(rng.normal(size=(10, 39)), rng.normal(size=10)) for name in "abc"}
+    job = Job("SparseLinearRegression", {"kappa": 2}, pooled=True, privacy=promise)
+    simulate(job, data, ServerSettings(secure=False), connect=Recording)
+    for name, own in data.items():
+        Z = np.column_stack([clip_rows(np.column_stack([own.X, own.y]), 2.0), np.ones(10)])
+        noise = seen[name] - (Z.T @ Z)[np.triu_indices(41)]
+        assert noise.std() == pytest.approx(Privacy.calibrate(**promise, fewest=1).noise_multiplier * 5.0, rel=0.12)
+
+
 def test_the_promise_is_in_the_result_and_weak_noise_finds_the_truth():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(600, 5))
@@ -43,7 +63,10 @@ def test_the_promise_is_in_the_result_and_weak_noise_finds_the_truth():
     assert found.outcome.privacy == pytest.approx(promise)
     assert found.model.support_.tolist() == [1, 3]
     assert found.model.coef_[[1, 3]] == pytest.approx([2, -1], abs=0.2)
-    with pytest.raises(JobError, match="pooled=true"):
-        Job("SparseLinearRegression", {"kappa": 2}, privacy=promise)
+    for estimator, classes in (("SparseLinearRegression", None), ("SparseLogisticRegression", [0, 1])):
+        with pytest.raises(JobError, match="needs pooled=true; other fits would need noise in every message"):
+            Job(estimator, {"kappa": 2}, classes=classes, privacy=promise)
+    with pytest.raises(JobError, match="SparseLinearRegression alone"):
+        Job("SparseLogisticRegression", {"kappa": 2}, classes=[0, 1], pooled=True, privacy=promise)
     with pytest.raises(JobError, match="epsilon, delta and clip"):
         Job("SparseLinearRegression", {"kappa": 2}, pooled=True, privacy={"epsilon": 1.0})

@@ -84,15 +84,6 @@ def test_rounds_and_bytes_are_those_of_the_model_in_the_docs():
     assert own.header_bytes < 700 * len(labels) + 2000
 
 
-def test_cross_validation_runs_over_clients():
-    X, y, _, _ = make_problem("squared", np.random.default_rng(5), 3, rows=30)
-    job = Job("SparseLinearRegressionCV", {"kappas": [1, 2, 3, 4], "cv": 3})
-    found = simulate(job, divide(X, y, 3))
-    refit = psfit.SparseLinearRegression(found.model.kappa_).fit(X, y)
-    assert found.model.kappa_ in (3, 4)
-    assert found.model.objective_ == pytest.approx(refit.objective_, rel=1e-9)
-
-
 def test_pooled_products_give_the_same_answer_and_proof_in_one_sum():
     rng = np.random.default_rng(6)
     X, y, name, _ = make_problem("squared", rng, 3, rows=30)

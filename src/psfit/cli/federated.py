@@ -3,7 +3,7 @@
 import json
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,25 +15,31 @@ federated = typer.Typer(
     no_args_is_help=True,
 )
 
-JobFile = Annotated[Path, typer.Argument(help="JSON file: estimator, arguments, columns, target, classes.")]
+JobFile = Annotated[Path, typer.Argument(help="JSON file: estimator, arguments, columns, target, classes, questions.")]
 Plain = Annotated[bool, typer.Option("--plain", help="Without masks: the server sees every client's numbers.")]
 MinClients = Annotated[int, typer.Option(help="The fewest clients of a sum.")]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait for stragglers in an iteration.")]
-Patience = Annotated[float, typer.Option(help="Seconds to wait for clients that all sums need.")]
+Patience = Annotated[float, typer.Option(help="Seconds to wait for clients that all sums need; then they have left.")]
 Authority = Annotated[Path | None, typer.Option(help="Certificate of the authority (PEM).")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Without TLS; for tests on one machine.")]
 Out = Annotated[Path | None, typer.Option(help="Model file to write.")]
 
 
 @federated.command()
-def identity(name: str, out: Annotated[Path, typer.Option(help="File for the secret key.")]) -> None:
+def identity(
+    name: Annotated[str, typer.Argument(help="Name of the client.")],
+    out: Annotated[Path, typer.Option(help="File for the secret key.")],
+    may_leave: Annotated[
+        bool, typer.Option("--may-leave", help="If this client stays away, the others may go on without it.")
+    ] = False,
+) -> None:
     """Make the identity of a client: a secret file, and a public file beside it for the roster."""
-    from psfit.federated.identities import Identity, write_public
+    from psfit.federated.identities import Identity
 
-    made = Identity.create(name)
+    made = Identity.create(name, may_leave)
     made.save(out)
     public = out.with_name(out.name + ".public")
-    write_public(made, public)
+    made.public.save(public)
     print(f"{out} is secret and stays here; give {public} to the others in a way that they can trust")
 
 
@@ -43,9 +49,9 @@ def roster(
     out: Annotated[Path, typer.Option(help="File for the roster.")],
 ) -> None:
     """Make the roster of a federation; all clients need a copy, and the server must not have one."""
-    from psfit.federated.identities import Roster, read_public
+    from psfit.federated.identities import Public, Roster
 
-    made = Roster.create(dict(read_public(path) for path in clients))
+    made = Roster.create(Public.load(path) for path in clients)
     made.save(out)
     print(f"{out} pins {', '.join(made.names)}; give it to these clients, not to the server")
 
@@ -68,11 +74,13 @@ def server(
     out: Out = None,
 ) -> None:
     """Start a SuperLink, run a job over the clients, and write the model; goes on with a run that was stopped."""
+    import psfit
     from psfit.federated.deployment import serve_run
-    from psfit.federated.files import MODEL
+    from psfit.federated.files import ANSWERS, MODEL
     from psfit.federated.job import Job
     from psfit.federated.launch import Certificates
-    from psfit.federated.server import ServerSettings
+    from psfit.federated.questions import from_facts
+    from psfit.federated.settings import ServerSettings
 
     _start_log()
     given = [authority, certificate, key]
@@ -81,9 +89,9 @@ def server(
     files = None if insecure else Certificates(*(_require_file(path) for path in given))
     settings = ServerSettings(not plain, min_clients, timeout, patience)
     facts = serve_run(Job.load(job), clients.split(","), settings, folder, host, port, files)
-    if out is not None:
-        out.write_bytes((folder / MODEL).read_bytes())
-    print(json.dumps(facts, indent=1))
+    model = psfit.load(folder / MODEL)
+    answers = json.loads((folder / ANSWERS).read_text())
+    _show(model, {kind: from_facts(kind, one, model) for kind, one in answers.items()}, out, **facts)
 
 
 @federated.command()
@@ -92,6 +100,7 @@ def client(
     identity: Annotated[Path, typer.Option(help="This client's identity.")],
     superlink: Annotated[str, typer.Option(help="The server, host:port.")],
     roster: Annotated[Path | None, typer.Option(help="The roster of the federation.")] = None,
+    job: Annotated[Path | None, typer.Option(help="Take part in this job only; JSON file as the server's.")] = None,
     authority: Authority = None,
     insecure: Insecure = False,
     plain: Plain = False,
@@ -101,9 +110,9 @@ def client(
     out: Out = None,
 ) -> None:
     """Take part in one run with the samples of a file, and write the model."""
-    import psfit
     from psfit.federated.deployment import join_run, read_samples
     from psfit.federated.identities import Identity, Roster
+    from psfit.federated.job import Job
     from psfit.federated.worker import Policy, Worker
 
     _start_log()
@@ -112,13 +121,10 @@ def client(
     if roster is None and not plain:
         raise ValueError("--roster: secure sums need the roster; with --plain the server sees this client's numbers")
     pinned = None if roster is None else Roster.load(roster)
-    worker = Worker(
-        Identity.load(identity), lambda job: read_samples(data, job), pinned, Policy(not plain, min_clients)
-    )
-    model = join_run(worker, superlink, authority, log, patience)
-    if out is not None:
-        psfit.save(model, out)
-    print(json.dumps({"objective": model.objective_, "gap": model.gap_, "support": model.support_.tolist()}))
+    policy = Policy(not plain, min_clients, None if job is None else Job.load(job))
+    worker = Worker(Identity.load(identity), lambda asked: read_samples(data, asked), pinned, policy)
+    answer, clients = join_run(worker, superlink, authority, log, patience)
+    _show(answer.model, answer.found, out, clients=list(clients))
 
 
 @federated.command()
@@ -130,7 +136,6 @@ def simulate(
     out: Out = None,
 ) -> None:
     """Run a job over several files on this machine, each the data of a client."""
-    import psfit
     from psfit.federated import Job, ServerSettings
     from psfit.federated import simulate as run
     from psfit.federated.deployment import read_samples
@@ -140,10 +145,18 @@ def simulate(
         raise ValueError("DATA: clients are named after their files; give the files different names")
     samples = {path.stem: read_samples(path, loaded) for path in data}
     found = run(loaded, samples, ServerSettings(not plain, min_clients))
+    _show(found.model, found.answers, out, **found.outcome.as_facts())
+
+
+def _show(model: Any, answers: dict[str, Any], out: Path | None, **facts: Any) -> None:
+    """Write the model, and print it with the answers to questions as tables."""
+    import psfit
+
     if out is not None:
-        psfit.save(found.model, out)
-    facts = {"objective": found.model.objective_, "gap": found.model.gap_, "support": found.model.support_.tolist()}
-    print(json.dumps(facts | found.outcome.as_facts(), indent=1))
+        psfit.save(model, out)
+    head = {"objective": model.objective_, "gap": model.gap_, "support": model.support_.tolist()}
+    tables = {kind: found.rows() for kind, found in answers.items()}
+    print(json.dumps(head | facts | {"answers": tables}, indent=1, default=str))
 
 
 def _require_file(path: Path | None) -> Path:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from psfit.federated.contacts import FederationError
-    from psfit.federated.identities import Identity, Roster
+    from psfit.federated.identities import Identity, Public, Roster
     from psfit.federated.job import Job, LocalData
     from psfit.federated.link import FederationEndedError
-    from psfit.federated.server import Outcome, ServerSettings
+    from psfit.federated.settings import Outcome, ServerSettings
     from psfit.federated.simulation import Simulated, simulate
     from psfit.federated.worker import Policy, Worker
 
@@ -21,10 +21,11 @@ PLACES = {
     "Identity": "identities",
     "Job": "job",
     "LocalData": "job",
-    "Outcome": "server",
+    "Outcome": "settings",
     "Policy": "worker",
+    "Public": "identities",
     "Roster": "identities",
-    "ServerSettings": "server",
+    "ServerSettings": "settings",
     "Simulated": "simulation",
     "Worker": "worker",
     "simulate": "simulation",
@@ -38,6 +39,7 @@ __all__ = [
     "LocalData",
     "Outcome",
     "Policy",
+    "Public",
     "Roster",
     "ServerSettings",
     "Simulated",

@@ -31,8 +31,8 @@ class Link(Protocol):
     def exchange(self, label: Label, words: np.ndarray) -> np.ndarray:
         """The sum over the clients of their fixed-point numbers."""
 
-    def fail(self, error: BaseException) -> None:
-        """Tell the server that this client has failed."""
+    def fail(self, kind: str) -> None:
+        """Tell the server that this client has failed with this kind of error."""
 
 
 class FederatedCommunicator(Communicator):
@@ -61,7 +61,7 @@ class FederatedCommunicator(Communicator):
     def gather_failures(self, message: bytes) -> list[bytes]:
         """The failure of this client; others learn of a failure, but not of its text, at their next sum."""
         if message:
-            self.link.fail(RuntimeError(message.decode().partition(":")[0]))
+            self.link.fail(message.decode().partition(":")[0])
         return [message if rank == self.rank else b"" for rank in range(self.size)]
 
     def all_gather(self, payload: bytes) -> list[bytes]:
@@ -74,7 +74,7 @@ class FederatedCommunicator(Communicator):
         raise ValueError("a client of a federation is one node; it cannot be divided into blocks")
 
     def abort(self, error: BaseException) -> None:
-        self.link.fail(error)
+        self.link.fail(type(error).__name__)
 
     def _all_reduce(self, tensor: Tensor, op: Reduction) -> Tensor:
         if op == "sum":

@@ -55,12 +55,16 @@ class Contacts:
         What happened to clients, in order.
     """
 
-    def __init__(self, names: Sequence[str], transport: Transport, invitation: Message) -> None:
+    def __init__(self, names: Sequence[str], transport: Transport, invitation: Message, absences: list[str]) -> None:
         self.names, self.transport, self.invitation = tuple(names), transport, invitation
         self.exchanged = {name: Exchanged() for name in names}
         self.returned: set[str] = set()
         self.needs: dict[str, int] = {}
-        self.absences: list[str] = []
+        self.absences = absences
+        # Whom the roster of each client allows to leave; None means everybody.
+        self._may_leave: dict[str, set[str] | None] = {}
+        # When each client was last heard of.
+        self._heard = dict.fromkeys(names, float("-inf"))
         self._invited: dict[str, float] = {}
         # The number of the last invitation of each client, and the last one whose answer says nothing any more.
         self._invitations = dict.fromkeys(names, 0)
@@ -90,6 +94,9 @@ class Contacts:
             if name not in self.exchanged:
                 LOG.warning("a reply of an unknown client was refused")
                 continue
+            if reply.facts.get("run") != self.invitation.facts["run"]:
+                LOG.warning("client %s answered a message of another run", name)
+                continue
             self._count(name, reply)
             fits = reply.facts.get("place") == [place.session, place.number]
             if reply.kind == kinds.FAILED:
@@ -118,14 +125,27 @@ class Contacts:
                 facts = self.invitation.facts | {"invitation": self._invitations[name]}
                 self._send(name, Message(self.invitation.kind, facts))
 
+    def find_lost(self, names: Iterable[str], since: float, patience: float) -> list[str]:
+        """Those of the clients that have not been heard of for so long; one that only computes long is not lost."""
+        now = time.monotonic()
+        return [name for name in names if now - max(since, self._heard[name]) > patience]
+
+    def allow_leaving(self, names: Iterable[str]) -> bool:
+        """Whether the rosters of all clients that are here allow to go on without these."""
+        leaving = set(names)
+        lists = [allowed for name, allowed in self._may_leave.items() if name not in leaving]
+        return bool(lists) and all(allowed is None or leaving <= allowed for allowed in lists)
+
+    def dismiss(self, run: str, reason: str, names: Iterable[str]) -> None:
+        """Tell clients, if they can be reached, that the run is over for them."""
+        for name in names:
+            self._send(name, Message(kinds.END, place_facts(run, Place(-1, -1), reason=reason)))
+
     def end(self, run: str, reason: str, present: Iterable[str]) -> None:
         """Tell all clients that the run is over, and wait a while until those that are present know."""
-        over = Place(-1, -1)
-        asked = Message(kinds.END, place_facts(run, over, reason=reason))
-        for name in self.names:
-            self._send(name, asked)
+        self.dismiss(run, reason, self.names)
         with contextlib.suppress(FederationError):
-            self.collect(present, over, LAST_WAIT, [kinds.ENDED])
+            self.collect(present, Place(-1, -1), LAST_WAIT, [kinds.ENDED])
 
     def note_absence(self, names: Iterable[str], why: str) -> None:
         """Keep what happened to clients."""
@@ -136,7 +156,11 @@ class Contacts:
     def _note_return(self, name: str, reply: Message, place: Place) -> None:
         # A client that still works on this very sum is slow, but has not been away. Answers to old invitations arrive
         # late, when the client has long been asked for more.
-        old = reply.kind == kinds.READY and reply.facts.get("invitation", 0) <= self._outdated[name]
+        invitation = reply.facts.get("invitation")
+        if reply.kind == kinds.READY:
+            allowed = reply.facts.get("may_leave", [])
+            self._may_leave[name] = set(map(str, allowed)) if isinstance(allowed, list) else None
+        old = reply.kind == kinds.READY and not (isinstance(invitation, int) and invitation > self._outdated[name])
         if old or reply.facts.get("working_on") == [place.session, place.number]:
             return
         number = reply.facts.get("number")
@@ -150,6 +174,7 @@ class Contacts:
         self.transport.send(name, message)
 
     def _count(self, name: str, reply: Message) -> None:
+        self._heard[name] = time.monotonic()
         self.exchanged[name].received_bytes += reply.payload_bytes
         self.exchanged[name].header_bytes += reply.header_bytes
 

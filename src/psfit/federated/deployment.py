@@ -12,13 +12,11 @@ import numpy as np
 
 from psfit.comm import ALONE
 from psfit.data import Dense, FileSource
-from psfit.estimators.model import SparseModel
 from psfit.federated.contacts import FederationError
 from psfit.federated.files import FAILURE, MODEL, ORDER, RESULT
-from psfit.federated.job import Job, LocalData
+from psfit.federated.job import Answer, Job, LocalData
 from psfit.federated.launch import (
     Certificates,
-    end_program,
     find_free_port,
     open_socket,
     start_program,
@@ -29,13 +27,15 @@ from psfit.federated.launch import (
     write_app,
 )
 from psfit.federated.link import FederationEndedError
-from psfit.federated.server import ServerSettings
+from psfit.federated.settings import ServerSettings
 from psfit.federated.worker import Worker
 
 LOG = logging.getLogger("psfit.federated")
 # Seconds between two looks for the end, and for the last answers to leave a client.
 POLL = 0.5
 LAST_ANSWERS = 5.0
+# Seconds between two SuperNodes, if one has ended.
+RESTART = 5.0
 # Seconds after which a client with an answer does not wait for the end of the run any more.
 LAST_WAIT = 60.0
 
@@ -75,41 +75,56 @@ def serve_run(
     return facts
 
 
-def join_run(worker: Worker, superlink: str, authority: Path | None, log: Path, patience: float) -> SparseModel:
-    """Take part in one run as a client; `log` gets the messages of Flower's SuperNode."""
+def join_run(
+    worker: Worker, superlink: str, authority: Path | None, log: Path, patience: float
+) -> tuple[Answer, tuple[str, ...]]:
+    """Take part in one run as a client: the answer, and whose samples it belongs to.
+
+    `log` gets the messages of Flower's SuperNode.
+    """
     with tempfile.TemporaryDirectory(prefix="psfit-") as place:
         address = Path(place, "socket", "client")
         arguments = supernode_arguments(superlink, authority, address, find_free_port())
-        with (
-            open_socket(worker, address),
-            start_program("flower-supernode", *arguments, home=Path(place, "flower"), log=log) as node,
-        ):
-            deadline, end = time.monotonic() + patience, float("inf")
-            while not worker.over.wait(POLL) and time.monotonic() < end:
-                if worker.reported.is_set():
-                    end = min(end, time.monotonic() + LAST_WAIT)
-                if node.poll() is not None:
-                    raise FederationError(f"Flower's SuperNode has ended; {log} has the reason")
-                if worker.run is None and time.monotonic() > deadline:
-                    raise FederationError(f"no run has started within {patience:g} s")
-            time.sleep(LAST_ANSWERS)
-            end_program(node)
+        with open_socket(worker, address):
+            while not _serve_node(worker, arguments, Path(place, "flower"), log, patience):
+                LOG.warning("Flower's SuperNode has ended, perhaps with its server; it is started again")
+                time.sleep(RESTART)
     run = worker.run
-    if run is None or run.model is None:
+    if run is None or run.answer is None:
         raise FederationEndedError("the run ended without an answer" if run is None else run.link.ended)
-    return run.model
+    return run.answer, run.names
+
+
+def _serve_node(worker: Worker, arguments: list[str], home: Path, log: Path, patience: float) -> bool:
+    """Run a SuperNode until the run is over; False if it ended before, and another one may find the server again."""
+    began, end = time.monotonic(), float("inf")
+    with start_program("flower-supernode", *arguments, home=home, log=log) as node:
+        while not worker.over.wait(POLL) and time.monotonic() < end:
+            if worker.reported.is_set():
+                end = min(end, time.monotonic() + LAST_WAIT)
+            if worker.run is None and time.monotonic() > began + patience:
+                raise FederationError(f"no run has started within {patience:g} s")
+            if node.poll() is not None:
+                if time.monotonic() > worker.heard + patience:
+                    raise FederationError(f"Flower's SuperNode has ended; {log} has the reason")
+                return False
+        time.sleep(LAST_ANSWERS)
+    return True
 
 
 def read_samples(path: Path, job: Job) -> LocalData:
     """The samples of a client's file, with the columns of the job in their order."""
     if job.columns is None or job.target is None:
         raise ValueError("columns, target: clients with files need a job that names the columns and the target")
-    samples = FileSource(path, target=job.target, columns=tuple(job.columns)).read(ALONE.build())
+    source = FileSource(
+        path, target=job.target, columns=tuple(job.columns), sample_weight=job.weight, offset=job.offset
+    )
+    samples = source.read(ALONE.build())
     names = list(samples.names or ())
     if sorted(names) != sorted(job.columns) or samples.y is None or not isinstance(samples.matrix, Dense):
         raise ValueError(f"{path} does not hold the columns and the target of the job as numbers in memory")
     X = samples.matrix.values.numpy()[:, [names.index(name) for name in job.columns]]
-    return LocalData(np.asarray(X, dtype=np.float64), np.asarray(samples.y), samples.weight)
+    return LocalData(np.asarray(X, dtype=np.float64), np.asarray(samples.y), samples.weight, samples.offset)
 
 
 def _own_name(host: str) -> str:

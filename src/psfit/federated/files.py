@@ -3,6 +3,7 @@
 from pathlib import Path
 
 ORDER, MODEL, RESULT, FAILURE, SUMS = "order.json", "model.psfit", "result.json", "failure.txt", "sums"
+ANSWERS = "answers.json"
 
 
 def write_whole(path: Path, content: bytes) -> None:

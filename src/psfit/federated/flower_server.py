@@ -9,11 +9,12 @@ from flwr.app import Context
 from flwr.app import Message as FlowerMessage
 from flwr.serverapp import Grid, ServerApp
 
-from psfit.federated.files import FAILURE, MODEL, ORDER, RESULT, SUMS, write_whole
+from psfit.federated.files import ANSWERS, FAILURE, MODEL, ORDER, RESULT, SUMS, write_whole
 from psfit.federated.flower_client import make_content, read_content
 from psfit.federated.job import Job
 from psfit.federated.messages import START, Message
-from psfit.federated.server import Server, ServerSettings
+from psfit.federated.server import Server
+from psfit.federated.settings import ServerSettings
 from psfit.federated.sum_log import SumLog
 
 LOG = logging.getLogger("psfit.federated.server")
@@ -78,7 +79,9 @@ class FlowerTransport:
             if node is None:
                 continue
             if reply.has_error():
+                # Its client may be served by another node by now: all nodes without a client are asked again.
                 LOG.warning("node %s could not answer", node)
+                self.nodes = {known: other for known, other in self.nodes.items() if other != node}
                 continue
             try:
                 message = Message.unpack(read_content(reply))
@@ -105,4 +108,5 @@ def main(grid: Grid, context: Context) -> None:
         write_whole(folder / FAILURE, f"{type(error).__name__}: {error}".encode())
         raise
     write_whole(folder / MODEL, outcome.model)
+    write_whole(folder / ANSWERS, json.dumps(outcome.answers).encode())
     write_whole(folder / RESULT, json.dumps(outcome.as_facts(), indent=1).encode())

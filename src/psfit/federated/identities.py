@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,48 +18,58 @@ class IdentityError(ValueError):
 
 @dataclass(frozen=True)
 class Identity:
-    """A client's name and its private X25519 key; the public key is in the roster of all clients."""
+    """A client's name and its private X25519 key; the public key is in the roster of all clients.
+
+    `may_leave`: if this client stays away, the others may go on without it. They can then compute its own numbers, as
+    differences of sums with and without it.
+    """
 
     name: str
     private: bytes
+    may_leave: bool = False
 
     @classmethod
-    def create(cls, name: str) -> "Identity":
+    def create(cls, name: str, may_leave: bool = False) -> "Identity":
         """A new identity with a random key."""
-        return cls(check_name(name), make_private_key())
+        return cls(check_name(name), make_private_key(), may_leave)
 
     @property
-    def public(self) -> bytes:
-        """The public key."""
-        return public_key(self.private)
+    def public(self) -> "Public":
+        """What others may know."""
+        return Public(self.name, public_key(self.private), self.may_leave)
 
     def save(self, path: Path) -> None:
         """Write the identity to a new file that only its owner can read."""
-        _write_secret(path, {"name": self.name, "private": self.private.hex()})
+        _write_secret(path, {"name": self.name, "private": self.private.hex(), "may_leave": self.may_leave})
 
     @classmethod
     def load(cls, path: Path) -> "Identity":
         """Read an identity."""
-        facts = _read(path, "identity", "name", "private")
-        return cls(check_name(facts["name"]), _read_key(facts["private"], path))
+        facts = _read_secret(path, "identity", "name", "private", "may_leave")
+        return cls(check_name(facts["name"]), _read_key(facts["private"], path), facts["may_leave"] is True)
 
 
 @dataclass(frozen=True)
 class Roster:
     """All clients of a federation, in order, with their public keys; and the secret that clients share.
 
-    The server has the names alone. With the shared secret clients hide even the sums from it.
+    The server has the names alone. With the shared secret clients hide even the sums from it. `may_leave` names the
+    clients without which the others may go on.
     """
 
     keys: dict[str, bytes]
     secret: bytes
+    may_leave: frozenset[str] = frozenset()
 
     @classmethod
-    def create(cls, keys: dict[str, bytes]) -> "Roster":
+    def create(cls, publics: Iterable["Public"]) -> "Roster":
         """A roster of these clients with a new secret."""
-        if len(set(keys.values())) != len(keys):
-            raise IdentityError("two clients of the roster have the same key; each needs an identity of its own")
-        return cls({check_name(name): key for name, key in keys.items()}, secrets.token_bytes(KEY_BYTES))
+        publics = list(publics)
+        names, keys = ({getattr(one, field) for one in publics} for field in ("name", "key"))
+        if len(names) < len(publics) or len(keys) < len(publics):
+            raise IdentityError("two clients of the roster have the same name or key; each needs its own identity")
+        may_leave = frozenset(one.name for one in publics if one.may_leave)
+        return cls({one.name: one.key for one in publics}, secrets.token_bytes(KEY_BYTES), may_leave)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -67,20 +78,50 @@ class Roster:
 
     def require(self, identity: Identity) -> None:
         """Refuse an identity that is not the one in the roster."""
-        if self.keys.get(identity.name) != identity.public:
+        if self.keys.get(identity.name) != identity.public.key:
             raise IdentityError(f"the roster has no client {identity.name!r} with this key; exchange the rosters again")
+        if identity.name in self.may_leave and not identity.may_leave:
+            raise IdentityError(f"the roster says that {identity.name!r} may be left out, but its identity does not")
+
+    def object_to(self, names: Sequence[str]) -> str | None:
+        """Why a run over the clients `names` is not one of this federation; None if it is."""
+        if list(names) != [name for name in self.names if name in names]:
+            return "the clients of the run are not those of this client's roster"
+        forced = [name for name in self.names if name not in names and name not in self.may_leave]
+        if forced:
+            return f"the run leaves out {', '.join(forced)}, which the roster does not allow"
+        return None
 
     def save(self, path: Path) -> None:
         """Write the roster to a new file that only its owner can read."""
         keys = {name: key.hex() for name, key in self.keys.items()}
-        _write_secret(path, {"clients": keys, "secret": self.secret.hex()})
+        _write_secret(path, {"clients": keys, "secret": self.secret.hex(), "may_leave": sorted(self.may_leave)})
 
     @classmethod
     def load(cls, path: Path) -> "Roster":
         """Read a roster."""
-        facts = _read(path, "roster", "clients", "secret")
+        facts = _read_secret(path, "roster", "clients", "secret", "may_leave")
         keys = {check_name(name): _read_key(key, path) for name, key in facts["clients"].items()}
-        return cls(keys, _read_key(facts["secret"], path))
+        return cls(keys, _read_key(facts["secret"], path), frozenset(facts["may_leave"]))
+
+
+@dataclass(frozen=True)
+class Public:
+    """What others know of a client: its name, its public key, and whether they may go on without it."""
+
+    name: str
+    key: bytes
+    may_leave: bool = False
+
+    def save(self, path: Path) -> None:
+        """Write the file that the others get."""
+        path.write_text(json.dumps({"name": self.name, "public": self.key.hex(), "may_leave": self.may_leave}))
+
+    @classmethod
+    def load(cls, path: Path) -> "Public":
+        """Read a file of `save`."""
+        facts = _read(path, "public key", "name", "public", "may_leave")
+        return cls(check_name(facts["name"]), _read_key(facts["public"], path), facts["may_leave"] is True)
 
 
 def check_name(name: object) -> str:
@@ -120,6 +161,13 @@ def _write_secret(path: Path, facts: dict[str, object]) -> None:
         json.dump(facts, file, indent=1)
 
 
+def _read_secret(path: Path, what: str, *names: str) -> dict:
+    """Read a file that its owner alone may read."""
+    if os.name == "posix" and path.exists() and path.stat().st_mode & 0o077:
+        raise IdentityError(f"{path} holds a secret, but others can read it; run: chmod 600 {path}")
+    return _read(path, what, *names)
+
+
 def _read(path: Path, what: str, *names: str) -> dict:
     try:
         facts = json.loads(path.read_text())
@@ -136,14 +184,3 @@ def _read_key(text: object, path: Path) -> bytes:
     if len(key) != KEY_BYTES:
         raise IdentityError(f"{path} holds a key that is not {KEY_BYTES} bytes in hexadecimal digits")
     return key
-
-
-def write_public(identity: Identity, path: Path) -> None:
-    """Write what others may know of an identity."""
-    path.write_text(json.dumps({"name": identity.name, "public": identity.public.hex()}))
-
-
-def read_public(path: Path) -> tuple[str, bytes]:
-    """The name and the public key in a file of `write_public`."""
-    facts = _read(path, "public key", "name", "public")
-    return check_name(facts["name"]), _read_key(facts["public"], path)

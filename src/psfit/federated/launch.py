@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -67,26 +68,44 @@ def write_app(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def start_program(name: str, *arguments: str, home: Path, log: Path) -> Iterator[subprocess.Popen]:
-    """Run a program of Flower in the background; its messages go to a file."""
+    """Run a program of Flower in the background; its messages go to a file, and its number to another one beside it."""
     require_flower()
+    number = log.with_suffix(".pid")
+    end_leftover(name, number)
     with open(log, "ab") as file:
         process = subprocess.Popen(
             [_find_program(name), *arguments], stdout=file, stderr=file, env=_environment(home), start_new_session=True
         )
+        number.write_text(str(process.pid))
         try:
             yield process
         finally:
             end_program(process)
+            number.unlink(missing_ok=True)
 
 
 def end_program(process: subprocess.Popen) -> None:
     """End a program and all that it has started."""
-    for number in (15, 9):
+    for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(10)
             return
+
+
+def end_leftover(name: str, number: Path) -> None:
+    """End a program of Flower that outlived a command of ours that was killed; it would still use its port."""
+    if not number.exists():
+        return
+    pid = number.read_text().strip()
+    command = ["ps", "-p", pid, "-o", "command="]
+    # Another program may have the number by now.
+    if pid.isdigit() and name in subprocess.run(command, capture_output=True, text=True).stdout:
+        LOG.warning("%s of an earlier run was still there and has been ended", name)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(int(pid), signal.SIGKILL)
+    number.unlink(missing_ok=True)
 
 
 def superlink_arguments(host: str, port: int, certificates: Certificates | None) -> list[str]:

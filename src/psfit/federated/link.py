@@ -76,10 +76,10 @@ class ClientLink:
             self._sent = words
         return self._total
 
-    def fail(self, error: BaseException) -> None:
+    def fail(self, kind: str) -> None:
         with self.condition:
             # Texts of errors may quote data, so only the kind of error leaves this client.
-            self.failure = self.failure or type(error).__name__
+            self.failure = self.failure or kind
             self.condition.notify_all()
 
     def end(self, reason: str) -> None:
@@ -97,10 +97,12 @@ class ClientLink:
     @property
     def next_result(self) -> int:
         """The number of the first result that is missing here."""
-        number = self.number
-        while number in self.results:
-            number += 1
-        return number
+        # The program's thread takes a result and counts on in one step, under the same lock.
+        with self.condition:
+            number = self.number
+            while number in self.results:
+                number += 1
+            return number
 
     def _change(self, words: np.ndarray) -> np.ndarray:
         """The change since the last sum with this client's numbers; a sum of another size begins anew."""

@@ -61,6 +61,9 @@ class _MessageKeys:
     private: bytes
     publics: dict[str, bytes] = field(default_factory=dict)
     shares: dict[str, bytes] = field(default_factory=dict)
+    # The clients of the sum for which this client has sent its numbers; and those whose shares it has given away.
+    members: frozenset[str] = frozenset()
+    given: set[str] = field(default_factory=set)
 
 
 class Keyring:
@@ -68,7 +71,7 @@ class Keyring:
 
     def __init__(self, identity: Identity, roster: Roster, run: str) -> None:
         roster.require(identity)
-        self.name, self.run, self.names = identity.name, run, roster.names
+        self.name, self.run = identity.name, run
         others = {name: key for name, key in roster.keys.items() if name != identity.name}
         self._box_keys = {
             name: agree_on_key(identity.private, key, f"box|{run}|{'|'.join(sorted((name, identity.name)))}")
@@ -115,6 +118,9 @@ class Keyring:
         missing = [name for name in members if name != self.name and name not in keys.publics]
         if missing:
             raise MaskError(f"the keys of {', '.join(missing)} are missing")
+        if keys.members:
+            raise MaskError(f"the masks of message {place.number} of session {place.session} have been used")
+        keys.members = frozenset(members)
         publics = {name: keys.publics[name] for name in members if name != self.name}
         masked = ring.add(words, pair_masks(self.run, place, self.name, keys.private, publics, count))
         return ring.add(masked, self._group_mask(place, self.name, count))
@@ -125,14 +131,20 @@ class Keyring:
             words = ring.subtract(words, self._group_mask(place, name, words.shape[1]))
         return words
 
-    def give_shares(self, place: Place, owners: Sequence[str], members: Sequence[str], fewest: int) -> dict[str, bytes]:
-        """Give away the shares of clients whose message did not arrive, if enough others remain; each only once."""
-        if self.name in owners or len(set(members) - set(owners)) < max(fewest, FEWEST_CLIENTS):
-            raise MaskError(f"a sum without {', '.join(owners)} would have fewer than {fewest} clients")
+    def give_shares(self, place: Place, owners: Sequence[str], fewest: int) -> dict[str, bytes]:
+        """Give away the shares of clients whose message did not arrive, if enough others remain; each only once.
+
+        The server's word does not count: the members are those of the sum to which this client has sent its numbers,
+        and all clients whose shares were asked for at this message are missing together.
+        """
         keys = self._keys.get(place)
-        if keys is None or any(name not in keys.shares for name in owners):
+        if keys is None or not keys.members or any(name not in keys.shares for name in owners):
             raise MaskError(f"the shares of {', '.join(owners)} for message {place.number} are gone or given already")
-        return {name: keys.shares.pop(name) for name in owners}
+        missing = keys.given | set(owners)
+        if self.name in missing or len(keys.members - missing) < max(fewest, FEWEST_CLIENTS):
+            raise MaskError(f"a sum without {', '.join(sorted(missing))} would have fewer than {fewest} clients")
+        keys.given = missing
+        return {name: keys.shares.pop(name) for name in set(owners)}
 
     def _group_mask(self, place: Place, name: str, count: int) -> np.ndarray:
         key = derive_key(self._group_key, place.purpose(self.run, "group", name))

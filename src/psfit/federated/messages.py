@@ -52,7 +52,7 @@ class Message:
             head = json.loads(data[4:end])
             kind, facts, sizes = str(head["kind"]), dict(head["facts"]), dict(head["sizes"])
             lengths = [int(size) for size in sizes.values()]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             raise ValueError("these bytes hold no message of a federation") from None
         if min(lengths, default=0) < 0 or end + sum(lengths) != len(data):
             raise ValueError("a message says that its parts are longer or shorter than they are")
@@ -83,7 +83,7 @@ class Label:
         """The label in facts; raises ValueError if there is none."""
         try:
             label = cls(str(facts["operation"]), int(facts["count"]), str(facts["phase"]), str(facts["digest"]))
-        except (TypeError, KeyError, ValueError):
+        except (TypeError, KeyError, ValueError, OverflowError):
             raise ValueError("an update without a label") from None
         if label.count < 0:
             raise ValueError("an update with a negative number of numbers")

@@ -4,7 +4,7 @@ import multiprocessing
 import queue
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -14,7 +14,9 @@ from psfit.estimators.persistence.model_file import load
 from psfit.federated.identities import Identity, Roster
 from psfit.federated.job import Job, LocalData
 from psfit.federated.messages import Message
-from psfit.federated.server import Outcome, Server, ServerSettings
+from psfit.federated.questions import Found, from_facts
+from psfit.federated.server import Server
+from psfit.federated.settings import Outcome, ServerSettings
 from psfit.federated.sum_log import SumLog
 from psfit.federated.worker import Policy, Worker
 
@@ -117,10 +119,15 @@ def _serve_pipe(pipe: Connection, member: Member) -> None:
 
 @dataclass(frozen=True)
 class Simulated:
-    """The model, which all clients have, and how the run ended."""
+    """The model and the answers to questions, which all clients have, and how the run ended."""
 
     model: SparseModel
     outcome: Outcome
+
+    @property
+    def answers(self) -> dict[str, Found]:
+        """The answers to the questions of the job, by the names of the questions."""
+        return {kind: from_facts(kind, facts, self.model) for kind, facts in self.outcome.answers.items()}
 
 
 def simulate(
@@ -161,13 +168,15 @@ def simulate(
     return Simulated(unpack_model(outcome.model), outcome)
 
 
-def make_members(data: Mapping[str, LocalData], settings: ServerSettings) -> dict[str, Member]:
-    """A client with a new identity for each set of samples."""
+def make_members(
+    data: Mapping[str, LocalData], settings: ServerSettings, may_leave: Collection[str] = ()
+) -> dict[str, Member]:
+    """A client with a new identity for each set of samples; the others may go on without those in `may_leave`."""
     policy = Policy(settings.secure, settings.min_clients)
     if not settings.secure:
         return {name: Member(Identity(name, b""), None, policy, own) for name, own in data.items()}
-    identities = {name: Identity.create(name) for name in data}
-    roster = Roster.create({name: one.public for name, one in identities.items()})
+    identities = {name: Identity.create(name, name in may_leave) for name in data}
+    roster = Roster.create(one.public for one in identities.values())
     return {name: Member(identities[name], roster, policy, own) for name, own in data.items()}
 
 

@@ -1,8 +1,10 @@
 """A client: its data and program, and its answers to the server. It does not know how messages travel."""
 
+import json
 import logging
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +18,11 @@ from psfit.federated import messages as kinds
 from psfit.federated import ring
 from psfit.federated.communicator import FederatedCommunicator
 from psfit.federated.identities import Identity, Roster
-from psfit.federated.job import Job, LocalData
+from psfit.federated.job import Answer, Job, LocalData
 from psfit.federated.link import ClientLink, FederationEndedError, SumResult
 from psfit.federated.masks import FEWEST_CLIENTS, Keyring, MaskError, Place
 from psfit.federated.messages import Message
+from psfit.federated.questions import to_facts
 
 LOG = logging.getLogger("psfit.federated.client")
 # Makes the samples of this client for a job.
@@ -36,10 +39,13 @@ class Policy:
         Take part in runs with secure sums only.
     min_clients : int
         Take part in no sum over fewer clients.
+    job : Job, optional
+        Take part in this job only; by default in every one.
     """
 
     secure: bool = True
     min_clients: int = FEWEST_CLIENTS
+    job: Job | None = None
 
 
 class Run:
@@ -50,8 +56,9 @@ class Run:
         self.names = tuple(facts["names"])
         self.job, self.fewest = Job.from_facts(facts["job"]), fewest
         self.keyring = Keyring(identity, roster, self.id) if self.secure and roster is not None else None
+        self.may_leave = frozenset() if roster is None else roster.may_leave
         self.link = ClientLink(self.name, self._reveal)
-        self.model: SparseModel | None = None
+        self.answer: Answer | None = None
         self.digest = ""
         self.session = -1
         self.reply: tuple[Place, Message] | None = None
@@ -65,16 +72,17 @@ class Run:
             classes = None if self.job.classes is None else tuple(self.job.classes)
             key = b"" if self.keyring is None else self.keyring.digest_key
             world = FederatedCommunicator(self.names.index(self.name), len(self.names), self.link, classes, key)
-            model = self.job.fit(data, world, self.fewest)
+            # Without masks the server sees each client's numbers, so the noise of one must suffice.
+            answer = self.job.work(data, world, self.fewest if self.secure else 1)
         except FederationEndedError as error:
             LOG.warning("run %s ended: %s", self.id, error)
         except Exception as error:
             # The traceback stays on this machine.
             LOG.exception("run %s failed on this client", self.id)
-            self.link.fail(error)
+            self.link.fail(type(error).__name__)
         else:
             with self.link.condition:
-                self.model, self.digest = model, world.digest
+                self.answer, self.digest = answer, world.digest
                 self.link.condition.notify_all()
 
     def _reveal(self, result: SumResult) -> np.ndarray:
@@ -89,6 +97,8 @@ class Worker:
         self.run: Run | None = None
         self.lock = threading.RLock()
         self.newest: Place | None = None
+        # When the last message of the server came.
+        self.heard = float("-inf")
         # Set when the server has ended a run.
         self.over = threading.Event()
         # Set when this client has told the server that it has the answer.
@@ -96,6 +106,7 @@ class Worker:
 
     def handle(self, message: Message) -> Message:
         """The answer to a message of the server."""
+        self.heard = time.monotonic()
         answer = {
             kinds.START: self._start,
             kinds.KEYS: self._make_keys,
@@ -108,8 +119,8 @@ class Worker:
         except (MaskError, KeyError, TypeError, ValueError) as error:
             LOG.warning("a message of kind %s was refused: %s", message.kind, error)
             reply = self._refuse(str(error) if isinstance(error, MaskError) else type(error).__name__)
-        place = message.facts.get("place")
-        return Message(reply.kind, {"name": self.identity.name, "place": place} | reply.facts, reply.parts)
+        about = {"name": self.identity.name} | {name: message.facts.get(name) for name in ("run", "place")}
+        return Message(reply.kind, about | reply.facts, reply.parts)
 
     def _start(self, message: Message) -> Message:
         facts = message.facts
@@ -119,23 +130,36 @@ class Worker:
             return Message(kinds.FAILED, {"reason": objection})
         with self.lock:
             if self.run is None or self.run.id != facts["run"]:
+                try:
+                    run = Run(facts, self.identity, self.roster, self.read, self.policy.min_clients)
+                except ValueError as error:
+                    # The server waits for nobody who cannot do this job, such as a client of an older version.
+                    LOG.warning("run %s was refused: %s", facts["run"], error)
+                    return Message(kinds.FAILED, {"reason": f"{type(error).__name__} at the start"})
                 if self.run is not None:
                     self.run.link.end("another run has started")
-                self.run, self.newest = Run(facts, self.identity, self.roster, self.read, self.policy.min_clients), None
+                self.run, self.newest = run, None
                 LOG.info("run %s started: %s", facts["run"], self.run.job.estimator)
             working_on = None if self.newest is None else [self.newest.session, self.newest.number]
-            number, invitation = self.run.link.next_result, facts.get("invitation", 0)
-            return Message(kinds.READY, {"number": number, "working_on": working_on, "invitation": invitation})
+            ready: dict[str, Any] = {"number": self.run.link.next_result, "working_on": working_on}
+            ready["invitation"] = facts.get("invitation", 0)
+            # Without masks, a client has nothing to lose by sums with and without it.
+            ready["may_leave"] = None if self.run.keyring is None else sorted(self.run.may_leave)
+            return Message(kinds.READY, ready)
 
     def _object(self, facts: dict[str, Any]) -> str | None:
         """Why this client does not take part in a run; None if it does."""
         names, policy = tuple(facts["names"]), self.policy
         if policy.secure and not facts["secure"]:
             return "this client takes part in secure sums only"
-        if facts["secure"] and (self.roster is None or names != self.roster.names):
-            return "the clients of the run are not those of this client's roster"
+        if facts["secure"]:
+            objection = "this client has no roster" if self.roster is None else self.roster.object_to(names)
+            if objection is not None:
+                return objection
         if self.identity.name not in names:
             return "this client is not one of the run's"
+        if policy.job is not None and facts["job"] != policy.job.as_facts():
+            return "the job of the run is not the one that this client agreed to"
         if len(names) < policy.min_clients:
             return f"the run has {len(names)} clients, and this client asks for at least {policy.min_clients}"
         return None
@@ -147,17 +171,16 @@ class Worker:
         with self.lock:
             if place.session <= run.session:
                 raise MaskError("the server asks for the keys of a session that is over")
+            members = self._read_members(message, run)
             run.session = place.session
-            public, boxes = run.keyring.prepare(place, message.facts["members"])
+            public, boxes = run.keyring.prepare(place, members)
         return Message(kinds.BOXES, {"public": public.hex()}, {f"box-{name}": box for name, box in boxes.items()})
 
     def _join_sum(self, message: Message) -> Message:
         run, place = self._find_run(message), _read_place(message)
         if run is None:
             return Message(kinds.BEHIND, {"number": 0})
-        members = [str(name) for name in message.facts["members"]]
-        if len(members) < self.policy.min_clients or not set(members) <= set(run.names):
-            raise MaskError(f"a sum over {len(members)} clients is not allowed here")
+        members = self._read_members(message, run)
         run.link.take(_read_results(message))
         if run.link.next_result < place.number:
             return Message(kinds.BEHIND, {"number": run.link.next_result})
@@ -169,17 +192,26 @@ class Worker:
             update = link.update
             if link.failure is not None:
                 return Message(kinds.FAILED, {"reason": link.failure})
-            if run.model is not None:
+            if run.answer is not None:
                 return self._report_done(run, bool(message.facts.get("wants_model")))
             if self.newest != place or update is None:
                 return self._refuse("a newer message has replaced this one")
         with self.lock:
             return self._make_update(run, place, members, message)
 
+    def _read_members(self, message: Message, run: Run) -> list[str]:
+        """The clients of a sum; refuses a list that would hide a sum over too few."""
+        members = [str(name) for name in message.facts["members"]]
+        known = set(members) <= set(run.names) and run.name in members and len(set(members)) == len(members)
+        if not known or len(members) < self.policy.min_clients:
+            raise MaskError(f"a sum over {len(set(members))} clients is not allowed here")
+        return members
+
     def _is_decided(self, run: Run, place: Place) -> bool:
         link = run.link
         waits = link.update is not None and link.update.number == place.number and place.number not in link.results
-        return waits or link.failure is not None or run.model is not None or self.newest != place or self.run is not run
+        ended = link.failure is not None or run.answer is not None
+        return waits or ended or self.newest != place or self.run is not run
 
     def _make_update(self, run: Run, place: Place, members: list[str], message: Message) -> Message:
         if run.reply is not None and run.reply[0] == place:
@@ -206,7 +238,10 @@ class Worker:
 
     def _report_done(self, run: Run, wants_model: bool) -> Message:
         self.reported.set()
-        parts = {"model": pack_model(run.model)} if wants_model and run.model is not None else {}
+        parts = {}
+        if wants_model and run.answer is not None:
+            found = {kind: to_facts(one) for kind, one in run.answer.found.items()}
+            parts = {"model": pack_model(run.answer.model), "answers": json.dumps(found).encode()}
         return Message(kinds.DONE, {"digest": run.digest}, parts)
 
     def _give_shares(self, message: Message) -> Message:
@@ -214,7 +249,7 @@ class Worker:
         if run is None or run.keyring is None:
             return Message(kinds.BEHIND, {"number": 0})
         with self.lock:
-            shares = run.keyring.give_shares(place, facts["owners"], facts["members"], self.policy.min_clients)
+            shares = run.keyring.give_shares(place, facts["owners"], self.policy.min_clients)
         LOG.info("run %s: shares of %s were given for message %d", run.id, ", ".join(shares), place.number)
         return Message(kinds.GIVEN, {}, {f"share-{name}": share for name, share in shares.items()})
 
