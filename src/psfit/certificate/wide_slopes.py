@@ -30,10 +30,10 @@ def find_wide_slopes(inst: Instance) -> Tensor | None:
     root = vectors * values.clamp(min=0).sqrt()
     small = replace(
         inst,
-        problem=replace(inst.problem, kappa=(m,), constraints=NO_CONSTRAINTS),
+        problem=replace(inst.problem, kappa=(m,), gamma=1.0, constraints=NO_CONSTRAINTS),
         source=Source(Dense(torch.cat([root, every[:, p:]], dim=1)), inst.source.target, inst.source.weight),
         items=replace(inst.items, features=m),
-        ridge=torch.cat([torch.ones_like(inst.ridge[:m]), inst.ridge[p:]]),
+        unit_ridge=torch.cat([torch.ones_like(inst.unit_ridge[:m]), inst.unit_ridge[p:]]),
         kept=None,
         all_features=0,
     )
