@@ -18,7 +18,7 @@ from psfit.kernels.cpu.threads import limit_threads
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 8))
 Y = X[:, 0] - X[:, 1] + RNG.normal(size=60)
-GIVEN = {"effort": "low", "tol": 1e-2, "max_iter": 7, "time_limit": 50.0, "n_jobs": 1, "random_state": 3}
+GIVEN = {"effort": "low", "tol": 1e-2, "max_iter": 7, "time_limit": 1e5, "n_jobs": 1, "random_state": 3}
 MODELS = [name for name in psfit.__all__ if hasattr(getattr(psfit, name), "predict")]
 
 
