@@ -13,7 +13,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -131,7 +131,8 @@ def main() -> None:
     file = options.output / "held-out.csv"
     rows = _read_rows(file)
     with ProcessPoolExecutor(options.jobs) as pool:
-        for number, row in enumerate(pool.map(measure, *zip(*jobs, strict=True))):
+        for number, done in enumerate(as_completed([pool.submit(measure, *job) for job in jobs])):
+            row = done.result()
             rows[(row["set"], int(row["split"]), row["method"])] = row
             print(f"{number + 1} of {len(jobs)}: {row}", flush=True)
             _write_rows(file, rows)

@@ -46,7 +46,7 @@ OTHER_LOSSES = [SparseLinearRegression(loss="huber"), SparseSVC(loss="hinge")]
 
 
 # Few folds, since some checks have only a few samples of a class, and few iterations, since all are many fits.
-CHOICE = {"kappas": [1, 2], "cv": 2, "solver": BiCADMM(effort="low", max_iter=5)}
+CHOICE = {"kappas": [1, 2], "gammas": 1.0, "cv": 2, "solver": BiCADMM(effort="low", max_iter=5)}
 SELECTING = [SparseLinearRegressionCV(**CHOICE)]
 # How they fit is checked by the one above and by the models they choose from; their own are names and parameters.
 MORE_SELECTING = [

@@ -121,8 +121,9 @@ def test_scorers_of_scikit_learn(model, scoring):
     y = y if model == "SparseLinearRegression" else labels(y, 2)
     # By default the folds are scikit-learn's; one test checks this.
     kappas, folds = (KAPPAS, {}) if scoring == "r2" else (KAPPAS[1:], {"cv": 2})
-    chosen = getattr(psfit, model + "CV")(kappas, scoring=scoring, **folds).fit(X, y)
-    control = GridSearchCV(getattr(psfit, model)(certify=False), {"kappa": kappas}, scoring=scoring, **folds).fit(X, y)
+    chosen = getattr(psfit, model + "CV")(kappas, gammas=1.0, scoring=scoring, **folds).fit(X, y)
+    plain = getattr(psfit, model)(gamma=1.0, certify=False)
+    control = GridSearchCV(plain, {"kappa": kappas}, scoring=scoring, **folds).fit(X, y)
     np.testing.assert_allclose(chosen.cv_results_["mean_test_score"], control.cv_results_["mean_test_score"], rtol=1e-6)
 
 
@@ -150,10 +151,9 @@ def test_all_kinds_of_folds(name, form):
     X, y = regression(2, shift=1e4 if form == "float32" else 0.0)
     X = {"dense": X, "sparse": scipy.sparse.csr_array(X), "float32": X.astype(np.float32)}[form]
     cv, groups = SPLITTERS[name], np.arange(90) // 5 if name == "groups" else None
-    chosen = psfit.SparseLinearRegressionCV(KAPPAS, cv=cv).fit(X, y, groups=groups)
-    control = GridSearchCV(
-        psfit.SparseLinearRegression(certify=False), {"kappa": KAPPAS}, cv=cv, scoring="neg_mean_squared_error"
-    ).fit(X, y, groups=groups)
+    chosen = psfit.SparseLinearRegressionCV(KAPPAS, gammas=1.0, cv=cv).fit(X, y, groups=groups)
+    plain = psfit.SparseLinearRegression(gamma=1.0, certify=False)
+    control = GridSearchCV(plain, {"kappa": KAPPAS}, cv=cv, scoring="neg_mean_squared_error").fit(X, y, groups=groups)
     for split in range(control.n_splits_):
         key = f"split{split}_test_score"
         np.testing.assert_allclose(chosen.cv_results_[key], control.cv_results_[key], rtol=1e-5)
@@ -168,8 +168,8 @@ def test_folds_are_drawn_inside_the_nodes():
         tuple(np.concatenate([o + part[k][side] for o, part in zip(offsets, by_node, strict=True)]) for side in (0, 1))
         for k in range(5)
     ]
-    spread = psfit.SparseLinearRegressionCV(KAPPAS, grid=GridSpec(nodes=3)).fit(X, y)
-    control = psfit.SparseLinearRegressionCV(KAPPAS, cv=by_hand).fit(X, y)
+    spread = psfit.SparseLinearRegressionCV(KAPPAS, gammas=1.0, grid=GridSpec(nodes=3)).fit(X, y)
+    control = psfit.SparseLinearRegressionCV(KAPPAS, gammas=1.0, cv=by_hand).fit(X, y)
     for key in (f"split{k}_test_score" for k in range(5)):
         np.testing.assert_allclose(spread.cv_results_[key], control.cv_results_[key], rtol=1e-7)
     assert spread.kappa_ == control.kappa_
@@ -178,7 +178,7 @@ def test_folds_are_drawn_inside_the_nodes():
 def test_scores_of_nodes_are_averaged_by_their_weights():
     X, y = regression(4)
     weight = np.random.default_rng(0).uniform(size=len(y))
-    options = {"kappas": KAPPAS, "grid": GridSpec(nodes=3)}
+    options = {"kappas": KAPPAS, "gammas": 1.0, "grid": GridSpec(nodes=3)}
     loss = psfit.SparseLinearRegressionCV(**options).fit(X, y, weight)
     scorer = psfit.SparseLinearRegressionCV(scoring="neg_mean_squared_error", **options).fit(X, y, weight)
     np.testing.assert_allclose(loss.cv_results_["mean_test_score"], scorer.cv_results_["mean_test_score"], rtol=1e-7)
@@ -261,9 +261,9 @@ def test_one_pass_serves_all_folds():
 def test_several_targets_and_feature_sparsity():
     X, y = regression(7)
     Y = np.column_stack([y, -y + 0.5 * X[:, 1]])
-    chosen = psfit.SparseLinearRegressionCV(KAPPAS, sparsity="feature").fit(X, Y)
+    chosen = psfit.SparseLinearRegressionCV(KAPPAS, gammas=1.0, sparsity="feature").fit(X, Y)
     control = GridSearchCV(
-        psfit.SparseLinearRegression(sparsity="feature", certify=False),
+        psfit.SparseLinearRegression(gamma=1.0, sparsity="feature", certify=False),
         {"kappa": KAPPAS},
         scoring="neg_mean_squared_error",
     ).fit(X, Y)
@@ -277,10 +277,10 @@ def test_real_data_and_names():
     assert 1 <= model.kappa_ <= model.selection_.best_kappa <= 10
     assert "bmi" in X.columns[model.support_]
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
-    model = psfit.SparseLogisticRegressionCV([1, 2, 4, 8], standardize=True, scoring="roc_auc").fit(X, y)
+    model = psfit.SparseLogisticRegressionCV([1, 2, 4, 8], gammas=1.0, standardize=True, scoring="roc_auc").fit(X, y)
     assert model.cv_results_["mean_test_score"].max() > 0.98
     X, y = load_iris(return_X_y=True)
-    assert psfit.SparseSVCCV([1, 2], scoring="accuracy").fit(X, y).score(X, y) > 0.9
+    assert psfit.SparseSVCCV([1, 2], gammas=1.0, scoring="accuracy").fit(X, y).score(X, y) > 0.9
 
 
 def test_high_effort_searches_folds_further():
@@ -300,7 +300,7 @@ def test_weights_in_a_file_reach_the_scorer(tmp_path):
     weight = np.random.default_rng(0).uniform(size=90)
     frame = pd.DataFrame(X).add_prefix("x").assign(w=weight, y=y)
     frame.to_csv(tmp_path / "data.csv", index=False)
-    model = psfit.SparseLinearRegressionCV(KAPPAS, scoring="neg_mean_squared_error")
+    model = psfit.SparseLinearRegressionCV(KAPPAS, gammas=1.0, scoring="neg_mean_squared_error")
     control = model.fit(X, y, weight).cv_results_["mean_test_score"]
     source = psfit.FileSource(tmp_path / "data.csv", "y", "w")
     np.testing.assert_allclose(model.fit(source).cv_results_["mean_test_score"], control, rtol=1e-6)
@@ -308,7 +308,7 @@ def test_weights_in_a_file_reach_the_scorer(tmp_path):
 
 def test_another_search_forgets_the_last_one():
     X, y = regression()
-    model = psfit.SparseLinearRegressionCV(KAPPAS).fit(X, y)
+    model = psfit.SparseLinearRegressionCV(KAPPAS, gammas=1.0).fit(X, y)
     assert hasattr(model, "cv_results_")
     model.set_params(criterion="aic").fit(X, y)
     assert not hasattr(model, "cv_results_")
@@ -373,14 +373,14 @@ class TestBadInput:
 class TestStability:
     def test_frequencies_are_those_of_separate_fits(self):
         X, y = regression(8, features=8)
-        found = psfit.stability_selection(X, y, [2, 3], resamples=6, random_state=1)
+        found = psfit.stability_selection(X, y, [2, 3], gamma=1.0, resamples=6, random_state=1)
         posed = pose_samples(Settings("squared"), "the test", Given(X, y), build_grid(None))
         halves = list(draw_halves(posed, 3, 1))
         counts = np.zeros((2, 8))
         for half in [side for one in halves for side in (one, ~one)]:
             assert half.sum() == 45
             for k, kappa in enumerate((2, 3)):
-                counts[k, psfit.SparseLinearRegression(kappa).fit(X[half], y[half]).support_] += 1
+                counts[k, psfit.SparseLinearRegression(kappa, gamma=1.0).fit(X[half], y[half]).support_] += 1
         np.testing.assert_allclose(found.frequencies, counts / 6)
         assert found.average_size == pytest.approx(3, abs=1)
 
@@ -433,8 +433,8 @@ class TestStability:
 def test_stratified_folds_are_the_default_for_classes():
     X, y = regression(2)
     y = np.sort(labels(y, 2))
-    chosen = psfit.SparseLogisticRegressionCV([1, 2]).fit(X, y)
-    control = psfit.SparseLogisticRegressionCV([1, 2], cv=StratifiedKFold(5)).fit(X, y)
+    chosen = psfit.SparseLogisticRegressionCV([1, 2], gammas=1.0).fit(X, y)
+    control = psfit.SparseLogisticRegressionCV([1, 2], gammas=1.0, cv=StratifiedKFold(5)).fit(X, y)
     np.testing.assert_array_equal(chosen.cv_results_["mean_test_score"], control.cv_results_["mean_test_score"])
 
 

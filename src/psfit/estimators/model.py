@@ -24,15 +24,15 @@ from psfit.estimators.export import as_sklearn, write_coefficients, write_onnx
 from psfit.estimators.posing import Given, Learned, Posed, pose_samples
 from psfit.estimators.predictors import compute_predictors
 from psfit.estimators.settings import RULES, Settings, start_grid
-from psfit.estimators.shared_arguments import SOLVER_DEFAULTS, ModelArguments, add_parameters, complete_arguments
-from psfit.estimators.solver_settings import make_solver, solver_settings, split_solver_settings
+from psfit.estimators.shared_arguments import ModelArguments, add_parameters, complete_arguments
+from psfit.estimators.solver_settings import SolverSettings
 from psfit.estimators.warning import warn
 from psfit.pipeline.result import Result
 from psfit.pipeline.solve import solve
 from psfit.problem import Problem, Sparsity
 
 
-class SparseModel(Constrained, Described):
+class SparseModel(Constrained, SolverSettings, Described):
     """Base of all estimators: a loss, a limit kappa on the nonzero coefficients, a ridge.
 
     Parameters
@@ -54,19 +54,6 @@ class SparseModel(Constrained, Described):
         ``gamma="auto"`` the ridge is always of this kind.
     sparsity : {"element", "feature"}, default="element"
         With several outputs: whether kappa limits entries (of each target, or over all classes) or whole rows.
-    effort : {"low", "medium", "high"} or None, default=None
-        How long to search for the features, see `BiCADMM`. None means what `solver` says; this holds for the next five,
-        too. A setting that `solver` has changed cannot be given here as well.
-    tol : float or None, default=None
-        Relative tolerance of the iteration.
-    max_iter : int or None, default=None
-        Most iterations.
-    time_limit : float or None, default=None
-        Seconds after which the fit ends with the best answer so far.
-    n_jobs : int or None, default=None
-        Most threads on a CPU; -1 means all cores, None as many as torch uses.
-    random_state : int or None, default=None
-        Seed of the random numbers of searches; None means 0, so that the same call has the same answer.
     solver : BiCADMM or None, default=None
         Configuration of the algorithm: tolerance, limits of iterations and time, effort, exact mode, checkpoints. None
         means ``BiCADMM()``.
@@ -195,10 +182,6 @@ class SparseModel(Constrained, Described):
             print(result)
         return result
 
-    def _make_solver(self) -> BiCADMM:
-        """The solver with the settings that the estimator was given itself."""
-        return make_solver(self.solver, {name: getattr(self, name) for name in SOLVER_DEFAULTS})
-
     def _start(self, posed: Posed) -> tuple[Tensor, Tensor] | None:
         """The previous answer, if a warm start is asked for and its shape fits."""
         previous, matrix = getattr(self, "result_", None), posed.source.matrix
@@ -220,19 +203,6 @@ class SparseModel(Constrained, Described):
         """``X coef + intercept``, shape ``(m, c)``, plus the offset if the model was fitted with one."""
         check_is_fitted(self)
         return compute_predictors(self, self.learned_, self.result_, X, offset)
-
-    def set_params(self, **params: Any) -> "SparseModel":
-        """Set parameters, also those of the solver: ``set_params(solver__effort="high")``."""
-        own, solver = split_solver_settings(params)
-        super().set_params(**own)
-        if solver:
-            self.solver = replace(self.solver or BiCADMM(), **solver)
-        return self
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters; with `deep` also those of the solver, as ``solver__effort`` and so on."""
-        found = super().get_params(deep)
-        return found | solver_settings(found.get("solver")) if deep else found
 
     def to_sklearn(self) -> Any:
         """scikit-learn's own fitted model with the same predictions, for places where PsFiT is not installed."""

@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from psfit.admm.bicadmm import BiCADMM
+from psfit.estimators.shared_arguments import SOLVER_DEFAULTS
 
 PREFIX = "solver__"
 
@@ -40,3 +41,43 @@ def split_solver_settings(params: Mapping[str, Any]) -> tuple[dict[str, Any], di
         if name not in known:
             raise ValueError(f"{PREFIX}{name} is not a setting of the solver; it has {', '.join(known)}")
     return own, solver
+
+
+class SolverSettings:
+    """The settings of the solver among the parameters of an estimator.
+
+    Parameters
+    ----------
+    effort : {"low", "medium", "high"} or None, default=None
+        How long to search for the features, see `BiCADMM`. None means what `solver` says; this holds for the next five,
+        too. A setting that `solver` has changed cannot be given here as well.
+    tol : float or None, default=None
+        Relative tolerance of the iteration.
+    max_iter : int or None, default=None
+        Most iterations.
+    time_limit : float or None, default=None
+        Seconds after which the fit ends with the best answer so far.
+    n_jobs : int or None, default=None
+        Most threads on a CPU; -1 means all cores, None as many as torch uses.
+    random_state : int or None, default=None
+        Seed of the random numbers of searches; None means 0, so that the same call has the same answer.
+    """
+
+    solver: BiCADMM | None
+
+    def _make_solver(self) -> BiCADMM:
+        """The solver with the settings that the estimator was given itself."""
+        return make_solver(self.solver, {name: getattr(self, name) for name in SOLVER_DEFAULTS})
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters, also those of the solver: ``set_params(solver__effort="high")``."""
+        own, solver = split_solver_settings(params)
+        super().set_params(**own)  # type: ignore[misc]
+        if solver:
+            self.solver = replace(self.solver or BiCADMM(), **solver)
+        return self
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters; with `deep` also those of the solver, as ``solver__effort`` and so on."""
+        found: dict[str, Any] = super().get_params(deep)  # type: ignore[misc]
+        return found | solver_settings(found.get("solver")) if deep else found
