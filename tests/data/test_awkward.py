@@ -164,3 +164,33 @@ def test_folds_fill_with_what_their_own_training_samples_say():
     np.testing.assert_allclose(found, scores, rtol=1e-8)
     leaking = SimpleImputer(strategy="median").fit_transform(frame[["a", "b", "c"]])
     assert abs(cross_val_score(by_hand[-1:], leaking, frame["y"], cv=folds, scoring="r2") - scores).max() > 1e-6
+
+
+def test_the_same_rows_in_one_file_and_in_several_make_the_same_model(tmp_path):
+    frame = awkward.truth(gaps=True).sort_values("city", na_position="first")
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    (tmp_path / "whole.csv").write_text(awkward.text(frame))
+    # Sorted by city: no part has all levels, and the first one has nothing but gaps in that column.
+    for k, part in enumerate(np.array_split(np.arange(len(frame)), [3, 25, 40])):
+        (folder / f"{k}.csv").write_text(awkward.text(frame.iloc[part]))
+    whole, parts = (
+        psfit.SparseLinearRegression(4, standardize=True, certify=False).fit(FileSource(path, **RULES))
+        for path in (tmp_path / "whole.csv", folder)
+    )
+    assert parts.feature_names_in_.tolist() == whole.feature_names_in_.tolist()
+    np.testing.assert_allclose(parts.coef_, whole.coef_, rtol=1e-9)
+    np.testing.assert_allclose(parts.predict(frame), whole.predict(frame), rtol=1e-9)
+
+
+def test_series_and_arrow_arrays_are_targets():
+    frame = awkward.truth()
+    X, y = frame[["size", "age"]], frame[awkward.TARGET].to_numpy()
+    expected = psfit.SparseLinearRegression(2, certify=False).fit(X, y).coef_
+    for form in (pl.Series(y), pa.array(y), pa.chunked_array([y[:10], y[10:]]), pd.Series(y), list(y)):
+        found = psfit.SparseLinearRegression(2, certify=False).fit(X, form).coef_
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    labels = np.where(y > np.median(y), "high", "low")
+    for form in (pl.Series(labels), pa.array(labels)):
+        model = psfit.SparseLogisticRegression(1, certify=False).fit(X, form)
+        assert model.classes_.tolist() == ["high", "low"]

@@ -18,6 +18,7 @@ from psfit import (
 )
 from psfit.comm import Axis, Serial
 from psfit.comm.base import Communicator
+from psfit.comm.peers import Peers
 from psfit.losses import Squared
 
 
@@ -106,3 +107,12 @@ def test_without_a_grid_everything_stays_in_its_process(monkeypatch):
     assert stability_selection(X, y, [1], resamples=2).support.tolist() == [1]
     with pytest.raises(ValueError, match="torchrun"):
         GridSpec(device="cpu").build()
+
+
+def test_a_rank_never_takes_itself_for_lost():
+    """Where the system does not show its processes, every rank has a machine of its own."""
+    places = ("unknown-1 999999999", "unknown-2 999999998", "unknown-3 999999997")
+    assert Peers(0, 3, places).describe_lost() == "another rank"
+    assert Peers(0, 3, ("here 999999999", "here 999999998", "there 1")).describe_lost() == (
+        "rank 1 (its process has ended)"
+    )

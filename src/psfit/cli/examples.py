@@ -44,15 +44,17 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "psfit federated server job.json --clients north,south,west --folder run --authority ca.pem "
         "--certificate server.pem --key server.key --out model.psfit",
     ),
-    "federated identity": ("psfit federated identity north --out north.key",),
-    "federated roster": ("psfit federated roster north.key.public south.key.public west.key.public --out roster.json",),
+    "federated identity": ("psfit federated identity north --out north.identity",),
+    "federated roster": (
+        "psfit federated roster north.identity.public south.identity.public west.identity.public --out roster.json",
+    ),
     "federated server": (
         "psfit federated server job.json --clients north,south,west --folder run --authority ca.pem "
         "--certificate server.pem --key server.key --out model.psfit",
     ),
     "federated client": (
-        "psfit federated client north.csv --identity north.key --roster roster.json --superlink server.example:9092 "
-        "--authority ca.pem --out model.psfit",
+        "psfit federated client north.csv --identity north.identity --roster roster.json "
+        "--superlink server.example.org:9093 --authority ca.pem --out model.psfit",
     ),
     "federated simulate": ("psfit federated simulate job.json north.csv south.csv west.csv --out model.psfit",),
     "demo": ("psfit demo --out psfit-demo",),

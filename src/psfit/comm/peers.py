@@ -32,11 +32,15 @@ class Peers:
         return f"rank {1 - self.rank}" if self.size == 2 else "another rank"
 
     def _find_lost(self) -> dict[int, str]:
-        """The ranks on this machine whose processes have ended or stopped, with which of the two."""
+        """The other ranks on this machine whose processes have ended or stopped, with which of the two.
+
+        Where the system does not show its processes, as on macOS, every rank has a machine of its own.
+        """
         if not self.places:
             return {}
         here = self.places[self.rank].split()[0]
-        states = {rank: _state(place.split()[1]) for rank, place in enumerate(self.places) if place.split()[0] == here}
+        others = {rank: place.split() for rank, place in enumerate(self.places) if rank != self.rank}
+        states = {rank: _state(process) for rank, (machine, process) in others.items() if machine == here}
         return {rank: GONE[state] for rank, state in states.items() if state in GONE}
 
 

@@ -42,7 +42,7 @@ class ColumnSummary:
         weight, sums, squares = _sums(matrix, own, about, grid)
         shift = sums / weight
         spreads = np.sqrt(np.maximum(squares / weight - shift**2, 0.0))
-        samples = int(grid.nodes.total(torch.tensor([rows])))
+        samples = int(grid.nodes.total(torch.tensor([float(rows)], dtype=torch.float64)))
         return cls(samples, about + shift, spreads)
 
 

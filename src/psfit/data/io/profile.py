@@ -61,8 +61,9 @@ def profile_table(files: Sequence[DataFile], target: str | None) -> TableProfile
 def _count(batch: pa.RecordBatch, found: TableProfile, sums: "_Products") -> None:
     """Count the cells of some rows."""
     numbers = np.full((len(found.columns), batch.num_rows), np.nan)
+    held = set(batch.schema.names)
     for row, (name, column) in enumerate(found.columns.items()):
-        if name in batch.schema.names:
+        if name in held:
             numbers[row] = column.add(plain_cells(batch, name, True), found.dialect)
     found.rows += batch.num_rows
     if found.target is not None:
