@@ -67,7 +67,7 @@ def stop_after(nodes):
     [
         (Logistic(), 16, 4, NO_CONSTRAINTS),
         (Squared(), 24, 5, NO_CONSTRAINTS),
-        (Logistic(), 10, 3, Constraints(lower=np.full((10, 1), -0.3))),
+        pytest.param(Logistic(), 10, 3, Constraints(lower=np.full((10, 1), -0.3)), marks=pytest.mark.long),
         (Softmax(), 5, 4, NO_CONSTRAINTS),
     ],
     ids=["second order", "form", "passes", "joint"],
