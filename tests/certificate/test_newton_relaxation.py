@@ -12,8 +12,9 @@ from psfit import Dense, GridSpec, Problem, Source
 from psfit.certificate import node_models, node_points
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import dual_bound
+from psfit.certificate.joint_relaxation import serves_jointly
 from psfit.certificate.newton_relaxation import STEPS, NewtonRelaxation, serves
-from psfit.losses import Hinge, Huber, Logistic, Poisson, Softmax, Squared, SquaredHinge
+from psfit.losses import Huber, Logistic, Poisson, Softmax, Squared, SquaredHinge
 from psfit.problem.pose import pose
 
 SMOOTH = [Logistic(), SquaredHinge(), Huber(), Poisson()]
@@ -152,10 +153,12 @@ def test_the_least_ridge_over_shares_is_that_of_many_random_shares():
         assert least == pytest.approx(float(best), rel=1e-9)
 
 
-def test_joint_and_kinked_losses_are_left_to_the_other_method():
-    for loss in (Softmax(), Hinge()):
-        source = make_source(loss, samples=30, features=5, nonzeros=2, seed=0)
-        assert not serves(pose(Problem(loss, (2,)), source, GridSpec(device="cpu").build()))
+def test_joint_losses_have_steps_of_their_own():
+    source = make_source(Softmax(), samples=30, features=5, nonzeros=2, seed=0)
+    inst = pose(Problem(Softmax(), (2,)), source, GridSpec(device="cpu").build())
+    assert not serves(inst)
+    assert serves_jointly(inst)
+    assert not serves_jointly(pose(Problem(Softmax(), (2,)), source, GridSpec(blocks=2, device="cpu").build()))
 
 
 def test_data_far_from_zero_and_in_single_precision_are_served():

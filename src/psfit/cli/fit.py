@@ -77,7 +77,10 @@ def fit(
         ),
     ] = None,
     checkpoint_every: Annotated[
-        int, typer.Option(help="Iterations between checkpoints.", rich_help_panel=options.SEARCH_PANEL)
+        int,
+        typer.Option(
+            help="Iterations, or batches of tree nodes, between checkpoints.", rich_help_panel=options.SEARCH_PANEL
+        ),
     ] = 50,
     report: options.Report = None,
     json: options.Json = False,

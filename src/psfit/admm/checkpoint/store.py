@@ -30,7 +30,7 @@ class Store:
     Parameters
     ----------
     every : int
-        Iterations between checkpoints.
+        Iterations, or batches of tree nodes, between checkpoints.
     matrix_fingerprint : callable
         Returns the fingerprint of the features; called after the first passes over them.
     known : list
