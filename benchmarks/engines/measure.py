@@ -27,7 +27,6 @@ class Meter:
 
     def __init__(self) -> None:
         self._used: dict[tuple[int, float], float] = {}
-        self._ended = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
 
     def read(self) -> float:
@@ -42,8 +41,9 @@ class Meter:
         return sum(list(self._used.values()))
 
     def _watch(self) -> None:
-        while not self._ended.wait(SAMPLE):
+        while True:
             self.read()
+            time.sleep(SAMPLE)
 
 
 @contextmanager
