@@ -225,8 +225,8 @@ def test_a_client_that_leaves_after_the_last_sum_still_counts(problem):
                 return super().receive(timeout)
             return received
 
-    transport = LeavingLate(make_members(data, SETTINGS))
-    outcome = run_server(transport, SumLog(None, {}), SETTINGS)
+    settings = ServerSettings(timeout=2.0, patience=8.0)
+    outcome = run_server(LeavingLate(make_members(data, settings)), SumLog(None, {}), settings)
     assert_same(unpack_model(outcome.model), pooled)
     assert outcome.clients == NAMES
 

@@ -135,26 +135,27 @@ class Server:
     def _make_sum(self) -> Outcome | None:
         """One sum; None if the run goes on. A sum that cannot be completed is repeated when its clients are back."""
         place, contacts, expected = Place(self.session, len(self.log)), self.contacts, (kinds.UPDATE, kinds.DONE)
-        began, wait = time.monotonic(), self.settings.timeout
+        began = time.monotonic()
         replies: dict[str, Message] = {}
         if len(self.members) >= self.settings.min_clients:
-            replies = contacts.ask(self._sum_requests(place), place, wait, expected)
+            replies = contacts.ask(self._sum_requests(place), place, self.settings.timeout, expected)
         while True:
             label = agree_on_label(replies, self.members, self.settings.secure, self._note_refusal)
             absent = [name for name in self.names if name not in replies]
-            waited = time.monotonic() - began
             if not absent or (label is not None and label.operation == LATEST and self._suffice(replies)):
                 break
             if contacts.returned:
                 return None
-            if label is None and self._suffice(replies) and waited > wait:
+            lost = contacts.find_lost(absent, began, self.settings.patience)
+            complete = label is None and self._suffice(replies)
+            if lost and not complete:
+                raise LeaveError(lost)
+            if lost == absent:
                 # The answer is complete. One of those that have it gives the model.
                 self.members = tuple(name for name in self.names if name in replies)
                 if "model" in replies[self.members[0]].parts:
                     break
                 return None
-            if lost := contacts.find_lost(absent, began, self.settings.patience):
-                raise LeaveError(lost)
             contacts.invite(absent)
             replies |= contacts.collect(absent, place, PAUSE, expected)
         contacts.invite(absent)
