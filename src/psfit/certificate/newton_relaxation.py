@@ -53,11 +53,12 @@ MOST_COLUMNS, MOST_TALL_COLUMNS = 2048, 1024
 
 
 def serves(inst: Instance) -> bool:
-    """Whether this way can be taken: a smooth loss of one output, single items, columns in memory."""
+    """Whether this way can be taken: a smooth loss of one output, single items of any size, columns in memory."""
     loss, matrix = inst.problem.loss, inst.source.matrix
     alone = inst.items.separate and not inst.items.in_groups and inst.source.outputs == 1 and inst.grid.blocks.size == 1
     here = matrix.device.type in DEVICES and not matrix.streamed and matrix.shape[1] <= MOST_COLUMNS
-    return loss.smooth and not loss.joint and alone and here and inst.box is None
+    signs = inst.box is None or inst.box.limits_only_signs
+    return loss.smooth and not loss.joint and alone and here and signs
 
 
 def serves_all_columns(inst: Instance) -> bool:
@@ -161,7 +162,8 @@ class NewtonRelaxation(Relaxation):
             gap = (part.value - best.bound[index]).clamp(min=0)
             tolerance = MODEL_SHARE * torch.maximum(gap, solved * part.value.abs())
             own = models.select(index)
-            ahead = self.inst.grid.agree(own.minimise(self.samples, part, some, tolerance))[0]
+            fall = self._hopeless_fall(part.value, wanted[index], solved, rough)
+            ahead = self.inst.grid.agree(own.minimise(self.samples, part, some, tolerance, fall))[0]
             moved, short = self._step(some, part, ahead, own.corners)
             damping[index] = self._damp(damping[index], short)
             point = point.overwrite(index, moved)
@@ -177,12 +179,20 @@ class NewtonRelaxation(Relaxation):
         small = gap <= torch.maximum(solved * point.value.abs(), missing.nan_to_num(posinf=0.0))
         # Slopes that are far from balanced prove less than they seem to.
         above = (best.bound >= wanted) & (best.imbalance <= BALANCED * (best.bound - wanted))
-        # No bound is above the value of the relaxation. A fit is never given up: a low value is what it looks for.
-        hopeless = (point.value <= HOPELESS * wanted) & (wanted > 0) & wanted.isfinite()
-        # The nodes of a tree must be solved before they are branched on, and fits must be exact.
-        alone = rough == 0 and solved > EXACT
-        done = small | above | (hopeless & alone) | ~point.value.isfinite()
+        hopeless = self._hopeless_fall(point.value, wanted, solved, rough) <= 0
+        done = small | above | hopeless | ~point.value.isfinite()
         return self.inst.grid.agree(done)[0].logical_not().nonzero().flatten()
+
+    @staticmethod
+    def _hopeless_fall(value: Tensor, wanted: Tensor, solved: float, rough: float) -> Tensor:
+        """By how much values ``(B,)`` would have to fall so that their nodes are given up.
+
+        No bound is above the value of the relaxation. The nodes of a tree are never given up, since they must be solved
+        before they are branched on; nor are fits, for which a low value is what they look for.
+        """
+        alone = rough == 0 and solved > EXACT
+        possible = (wanted > 0) & wanted.isfinite() & alone
+        return torch.where(possible, value - HOPELESS * wanted, torch.inf)
 
     def _damp(self, damping: Tensor, short: Tensor) -> Tensor:
         """The least curvature ``(B, 1)`` of the next models, after steps of which some were ``short (B,)``."""

@@ -21,8 +21,11 @@ class StepModels(Protocol):
     def put(self, rows: Tensor, other: Self) -> Self:
         """The same with other models of some rows."""
 
-    def minimise(self, samples: Samples, points: Points, domain: Domain, tolerance: Tensor) -> Tensor:
-        """The minimisers ``(B, n)`` of the models at the points, up to gaps of ``tolerance (B,)``."""
+    def minimise(self, samples: Samples, points: Points, domain: Domain, tolerance: Tensor, fall: Tensor) -> Tensor:
+        """The minimisers ``(B, n)`` of the models at the points, up to gaps of ``tolerance (B,)``.
+
+        Points whose values are lower by ``fall (B,)`` are good enough.
+        """
 
 
 Kind = TypeVar("Kind", bound=StepModels)
