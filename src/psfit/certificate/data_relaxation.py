@@ -16,6 +16,7 @@ from psfit.certificate.dual import dual_bound
 from psfit.certificate.relaxation import (
     CHECK_EVERY,
     CHILD_ITERATIONS,
+    HOPELESS,
     PATIENCE,
     STALLED,
     WIDTH,
@@ -137,7 +138,9 @@ class DataRelaxation(Relaxation):
                 best = torch.where(better, value, best)
                 scores = torch.where(better.unsqueeze(1), measured, scores)
                 solved = relaxed - best <= SOLVED * relaxed.abs()
-                done = bool(((idle > patience) | solved | (best >= wanted)).all())
+                # No bound is above the value of the relaxation. Trees need solved nodes.
+                hopeless = (relaxed <= HOPELESS * wanted) & (wanted > 0) & wanted.isfinite() & (self.fit is None)
+                done = bool(((idle > patience) | solved | hopeless | (best >= wanted)).all())
                 if k == iterations or (k and (inst.grid.follow_first_rank(done) or inst.watch.must_stop())):
                     break
             # A step also returns shares, which the next step does not take.

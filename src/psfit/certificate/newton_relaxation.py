@@ -14,7 +14,7 @@ from torch import Tensor
 from psfit.certificate.dual import prove_slopes
 from psfit.certificate.node_models import ModelMaker
 from psfit.certificate.node_points import Points, Samples
-from psfit.certificate.relaxation import Bounds, Fit, Relaxation
+from psfit.certificate.relaxation import HOPELESS, Bounds, Fit, Relaxation
 from psfit.certificate.removal_costs import estimate_costs
 from psfit.certificate.step_models import Kind, Maker
 from psfit.certificate.support_models import SupportModelMaker
@@ -32,8 +32,6 @@ WIDTH = {"cpu": 256, "cuda": 8192}
 MOST_PREDICTORS = 1 << 22
 PREDICTOR_SHARE = 1 / 24
 CHILD_STEPS = 8
-# A node is given up when its relaxation can prove at most this share of what is wanted.
-HOPELESS = 0.05
 # Models are solved to this share of the gap of their nodes.
 MODEL_SHARE = 0.05
 # The relative gap of a fit at which another method is tried.

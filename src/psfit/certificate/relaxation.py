@@ -26,6 +26,8 @@ RHO_SHARE = 0.1
 CHECK_EVERY = 5
 STALLED = 0.01
 PATIENCE = 2
+# The proof of an answer is given up when its relaxation can prove at most this share of what is wanted.
+HOPELESS = 0.05
 # With fewer iterations than this, recording them would take longer than it saves.
 WORTH_RECORDING = 50
 # How many tree nodes are explored together, and the iterations of each.
