@@ -23,6 +23,7 @@ def fit(
     gamma: Annotated[
         float, typer.Option(help="Inverse weight of the ridge, like C in scikit-learn; large means little shrinkage.")
     ] = 1.0,
+    power: options.Power = None,
     standardize: options.Standardize = False,
     intercept: options.Intercept = True,
     sparsity: options.SparsityOption = options.Sparsity.element,  # type: ignore[attr-defined]
@@ -107,7 +108,7 @@ def fit(
         constrained = constraints.read_constraints(
             include, exclude_features, count_included, lower, upper, positive, groups, kappa_counts, at_most, heredity
         )
-        estimator = make_estimator(loss.value).set_params(
+        estimator = make_estimator(loss.value, power=power).set_params(
             kappa=parse_kappa(kappa),
             gamma=gamma,
             fit_intercept=intercept,

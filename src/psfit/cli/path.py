@@ -41,6 +41,7 @@ def path(
         typer.Option(help="Limits: numbers and ranges such as 1:50 or 10:200:10; 1 to 50 if not given."),
     ] = None,
     gammas: Annotated[str, typer.Option(help="Inverse weights of the ridge, separated by commas.")] = "1",
+    power: options.Power = None,
     standardize: options.Standardize = False,
     intercept: options.Intercept = True,
     sparsity: options.SparsityOption = options.Sparsity.element,  # type: ignore[attr-defined]
@@ -122,6 +123,8 @@ def path(
             raise ValueError("--cv and --criterion exclude each other; use one of them")
         if not chooses and (scoring is not None or one_standard_error):
             raise ValueError("--scoring and --one-standard-error need --cv")
+        if not chooses and power is not None:
+            raise ValueError("--power needs --cv or --criterion; a path of all limits has the default power")
         _require_ending(out, chooses)
         require_writable("--out", out)
         require_picture("--picture", picture)
@@ -147,7 +150,7 @@ def path(
     if chooses:
         how: dict[str, Any] = {"criterion": "cv" if criterion is None else criterion.value, "cv": cv}
         how |= {"scoring": scoring, "one_standard_error": one_standard_error}
-        model: Any = make_estimator(loss.value, selecting=True).set_params(**tried, **how, **shared)
+        model: Any = make_estimator(loss.value, selecting=True, power=power).set_params(**tried, **how, **shared)
         _fit_choice(model, source, grid)
         facts, lines = _write_choice(model, printer, out, picture)
         lines += write_report(model, source, grid, report)
