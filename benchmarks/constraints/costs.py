@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in ("peers", "quality")]
+sys.path.extend(str(Path(__file__).parents[1] / folder) for folder in ("peers", "quality"))
 from problems import problems
 from suite import Case
 
@@ -66,7 +66,7 @@ def measure(sets: list[str], folder: Path | None, parts: list[str]) -> list[Row]
     for problem in problems(sets, folder, parts):
         case = problem.make()
         fits = list_fits(case, fit(case, case.spec.kappa)[1])
-        least = {name: np.inf for name in fits}
+        least = dict.fromkeys(fits, np.inf)
         for number in range(ROUNDS):
             for name, run in fits.items():
                 least[name] = min(least[name], run()[0])

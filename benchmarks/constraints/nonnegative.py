@@ -58,9 +58,8 @@ def judge(X: np.ndarray, y: np.ndarray, support: np.ndarray) -> float:
         return b @ b - 2 * q @ x + x @ Gx + x @ x / (2 * GAMMA), 2 * (Gx - q) + x / GAMMA
 
     bounds, options = [(0.0, None)] * len(support), {"maxiter": 10_000, "ftol": 1e-13, "gtol": 1e-9}
-    found = optimize.minimize(
-        evaluate, np.zeros(len(support)), jac=True, method="L-BFGS-B", bounds=bounds, options=options
-    )
+    start = np.zeros(len(support))
+    found = optimize.minimize(evaluate, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return float(found.fun)
 
 

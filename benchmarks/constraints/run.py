@@ -1,9 +1,9 @@
-"""What constraints cost, and nonnegative least squares with many features; writes ``benchmarks/results/constraints.md``.
+"""What constraints cost, and nonnegative least squares with many features.
 
     OMP_NUM_THREADS=1 python benchmarks/constraints/run.py costs --sets suite real --folder DATA
     python benchmarks/constraints/run.py nonnegative --features 50000 --device cuda
 
-Each part keeps the results of the other one, in ``constraints.json``.
+The page is ``benchmarks/results/constraints.md``. Each part keeps the results of the others, in ``constraints.json``.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path.append(str(HERE.parent))
 import costs
 import nonnegative
 from environment import environment
