@@ -11,13 +11,12 @@ import json
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent))
+sys.path.append(str(Path(__file__).parents[1]))
 import costs
 import nonnegative
 from environment import environment
 
-RESULTS = HERE.parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 NOTES = {
     "costs": "Processor time of fits with constraints, as a multiple of the fit without them: one process, one thread, "
     "the least of several rounds, certificates included. With 10 % of the features forced the support has that many "
