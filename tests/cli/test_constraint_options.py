@@ -97,3 +97,20 @@ def test_a_path_obeys_and_its_choice_is_kept(call, data):
     assert loaded.include == ["d"]
     assert "d" in loaded.feature_names_in_[loaded.support_]
     assert "b" not in loaded.feature_names_in_[loaded.support_]
+
+
+def test_the_power_of_the_tweedie_loss(call, data):
+    table = pd.read_csv(data).assign(y=lambda table: np.exp(table.y / 4).round(1))
+    table.to_csv(data, index=False)
+    options = ["--kappa", 2, "--device", "cpu", "--json", "--power", 1.2]
+    code, out, err = call("fit", data, "--loss", "tweedie", *options)
+    assert code == 0, err
+    model = psfit.SparseTweedieRegression(2, power=1.2, grid=psfit.GridSpec(device="cpu"))
+    model.fit(table.drop(columns="y"), table.y)
+    assert json.loads(out)["objective"] == pytest.approx(model.result_.objective, rel=1e-9)
+    code, _, err = call("fit", data, "--loss", "poisson", *options)
+    assert code != 0
+    assert "tweedie" in err
+    code, _, err = call("path", data, "--loss", "tweedie", "--power", 1.2)
+    assert code != 0
+    assert "--cv" in err

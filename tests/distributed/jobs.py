@@ -102,6 +102,7 @@ def data() -> tuple[np.ndarray, dict[str, Job | PathJob | SelectionJob]]:
         "poisson": Job(SparsePoissonRegression, rng.poisson(np.exp(signal / 5)), {}),
         "poisson, offset": Job(SparsePoissonRegression, rng.poisson(np.exp(signal / 5 + noise)), {}, PLAIN, noise + 3),
         "tweedie, offset": Job(SparseTweedieRegression, rng.poisson(np.exp(signal / 5)), {}, PLAIN, noise / 2),
+        **constrained(signal + noise, text, three),
         "squared path": PathJob("squared", signal + noise),
         "logistic path": PathJob("logistic", text),
         "squared, cross-validated": SelectionJob(SparseLinearRegressionCV, signal + noise),
@@ -110,10 +111,24 @@ def data() -> tuple[np.ndarray, dict[str, Job | PathJob | SelectionJob]]:
     return X, jobs
 
 
+def constrained(y: np.ndarray, text: np.ndarray, three: np.ndarray) -> dict[str, Job]:
+    """Jobs with demands on the coefficients: signs and bounds, features that are in or out, groups, heredity."""
+    signs = {"lower": [0.0 if j % 2 else -np.inf for j in range(FEATURES)], "include": [0], "exclude": [9]}
+    parents = {"heredity": "strong", "parents": {5: [2, 4], 9: [3]}}
+    lags = {"groups": np.arange(FEATURES) // 4, "at_most": 1}
+    return {
+        "squared, signs": Job(SparseLinearRegression, y, signs, BiCADMM()),
+        "squared, heredity": Job(SparseLinearRegression, y, parents, BiCADMM()),
+        "logistic, bounds": Job(SparseLogisticRegression, text, {"lower": -0.1, "upper": 0.2} | lags, BiCADMM()),
+        "softmax, groups": Job(SparseSoftmaxRegression, three, {"groups": np.arange(FEATURES) // 3}, BiCADMM()),
+    }
+
+
 # Fits of many small nodes, which no block of columns divides; those of the other list are not repeated.
 SPLIT = ["squared", "squared, no intercept", "huber", "logistic", "squared hinge", "poisson"]
 # One job for each kind of exchange.
-FEW = ["logistic", "poisson, offset", "squared path"]
+DEMANDS = ["squared, signs", "squared, heredity", "logistic, bounds", "softmax, groups"]
+FEW = ["logistic", "poisson, offset", *DEMANDS, "squared path"]
 # Fits that the engines must reproduce.
 ENGINES = ["squared", "logistic", "softmax"]
 

@@ -27,12 +27,18 @@ def make_nodes(seed, n, rows, samples):
     )
 
 
+
+
+@pytest.mark.parametrize("signs", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize(("n", "samples"), [(3, 10), (12, 60), (40, 20)])
-def test_the_dual_value_proves_the_minimum(seed, n, samples):
+def test_the_dual_value_proves_the_minimum(seed, n, samples, signs):
     H, which, Q, ridge, kind, left, X = make_nodes(seed, n, 10, samples)
-    shares = np.empty_like(X)
-    minimise_models(H, which, Q, ridge, kind, left, np.zeros(10), 300, X, shares)
+    shares, sign = np.empty_like(X), np.zeros(n, np.int8)
+    if signs:
+        sign[:] = np.random.default_rng(seed).choice([-1, 0, 1], n)
+    minimise_models(H, which, Q, ridge, sign, kind, left, np.zeros(10), 300, X, shares)
+    assert (sign * X >= 0).all()
     for G, q, role, places, x, s in zip(H[which], Q, kind, left, X, shares, strict=True):
         free = role == 0
         assert (x[role < 0] == 0).all()
@@ -41,7 +47,8 @@ def test_the_dual_value_proves_the_minimum(seed, n, samples):
         assert s[free].sum() <= places + 1e-8
         used = x != 0
         value = 0.5 * x @ G @ x - q @ x + 0.5 * (ridge[used] * x[used] ** 2 / s[used]).sum()
-        scores = (q - G @ x) ** 2 / (2 * ridge)
+        pull = q - G @ x
+        scores = np.where(sign * pull < 0, 0.0, pull**2 / (2 * ridge))
         conjugate = scores[role > 0].sum() + np.sort(scores[free])[::-1][: max(places, 0)].sum()
         assert value + 0.5 * x @ G @ x + conjugate <= 1e-7 * (abs(value) + conjugate)
 
@@ -51,7 +58,7 @@ def test_rounds_only_lower_the_value():
     values = []
     for rounds in (1, 3, 10, 100):
         x, s = X.copy(), np.empty_like(X)
-        minimise_models(H, which, Q, ridge, kind, left, np.zeros(6), rounds, x, s)
+        minimise_models(H, which, Q, ridge, np.zeros(15, np.int8), kind, left, np.zeros(6), rounds, x, s)
         smooth = 0.5 * np.einsum("bi,bij,bj->b", x, H[which], x) - (Q * x).sum(1)
         values.append(smooth + 0.5 * np.where(x != 0, ridge * x**2 / np.where(x != 0, s, 1), 0).sum(1))
     assert (np.diff(values, axis=0) <= 1e-9 * np.abs(values[0])).all()

@@ -12,6 +12,7 @@ from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import QuadraticRelaxation
 from psfit.kernels.cpu.perspective import find_theta, sum_largest
 from psfit.losses import Squared
+from psfit.problem import Constraints
 from psfit.problem.pose import pose
 
 
@@ -35,10 +36,24 @@ def test_the_shares_fill_the_limit(left, start):
     assert find_theta(slope, offset, 18, start) == np.inf
 
 
+def demands(kind, features):
+    signs = np.where(np.arange(features)[:, None] % 2, -np.inf, 0.0)
+    small = np.full((features, 1), 0.05)
+    return {
+        "nothing": Constraints(),
+        "signs": Constraints(lower=signs, upper=np.where(signs < 0, 0.0, np.inf)),
+        "bounds": Constraints(lower=-small, upper=2 * small),
+        "groups": Constraints(group=np.arange(features) // 3),
+        "groups and signs": Constraints(group=np.arange(features) * 7 % 4, lower=0 * small),
+    }[kind]
+
+
 @pytest.mark.parametrize("features", [12, 200])
-def test_the_ascent_with_few_items_reaches_the_bound_of_all(features):
+@pytest.mark.parametrize("kind", ["nothing", "signs", "bounds", "groups", "groups and signs"])
+def test_the_ascent_with_few_items_reaches_the_bound_of_all(features, kind):
     source = make_source(Squared(), samples=400, features=features, nonzeros=4, seed=1, correlation=0.9)
-    inst = pose(Problem(Squared(), (4,), 10.0), source, GridSpec(device="cpu").build())
+    problem = Problem(Squared(), (4,), 10.0, constraints=demands(kind, features))
+    inst = pose(problem, source, GridSpec(device="cpu").build())
     limited = LimitedForm.of(inst)
     bound = FormBound(limited, limited.form.curvature.extracted)
     start = bound.at(torch.zeros(1, features, dtype=torch.float64), inst.domain)

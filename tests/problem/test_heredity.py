@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from psfit.problem import Domain, OutputItems
+from psfit.problem.constrained_domain import most_counted, require_feasible, restrict_supports
 from psfit.problem.constraints import Constraints
-from psfit.problem.demands import most_counted, require_feasible, restrict_supports
 
 SIZE = 6
 PARENTS = ((4, (0, 1)), (5, (1, 2)), (3, (4,)))

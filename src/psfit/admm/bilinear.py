@@ -78,6 +78,8 @@ def restricted_step(state: BilinearState, mean: Tensor, kappa: Tensor, ratio: Te
     """
     items, box = domain.items, domain.box
     mean = mean if box is None else box.clip_signs(mean)
+    if not domain.decided and (box is None or box.limits_only_signs):
+        return bilinear_step(state, mean, kappa, ratio, items)
     whole = items.pack(mean)
     center = torch.where(domain.free, whole, 0.0)
     left = (kappa - domain.inside.sum(dim=1, keepdim=True)).clamp(min=0)

@@ -110,9 +110,14 @@ def _make_subproblem(inst: Instance, rho_c: float, rho_l: float) -> Subproblem:
 
 
 def _choose_pressures(settings: Settings, inst: Instance) -> tuple[float, ...]:
-    """Shares rho_b / (N rho_c) to try side by side; only one if a problem cannot be copied to further columns."""
+    """Shares rho_b / (N rho_c) to try side by side; only one if a problem cannot be copied to further columns.
+
+    There are fewer groups than features, so each of them gets more pressure.
+    """
     single = settings.thoroughness in ("low", "brief") or settings.rho_b != "auto" or not inst.items.separate
-    return PRESSURES[:1] if single or not settings.portfolio else PRESSURES
+    shares = PRESSURES[:1] if single or not settings.portfolio else PRESSURES
+    width = inst.items.features / inst.items.size if inst.items.in_groups else 1.0
+    return tuple(width * share for share in shares)
 
 
 def _plan_pressures(first: Tensor, grows: bool) -> Tensor:

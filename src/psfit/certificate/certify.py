@@ -12,11 +12,11 @@ from psfit.certificate.candidates import bound_by_candidates
 from psfit.certificate.choose import choose_relaxation
 from psfit.certificate.dense_slopes import DenseSlopes
 from psfit.certificate.dual import gradient_bound, trivial_bound
-from psfit.certificate.form_ascent import ITERATIONS, raise_bound
+from psfit.certificate.form_ascent import raise_bound
 from psfit.certificate.form_bound import FormBound
 from psfit.certificate.newton_relaxation import serves_all_columns
 from psfit.certificate.quadratic import LimitedForm
-from psfit.certificate.relaxation import Bounds, Fit, QuadraticRelaxation, Relaxation
+from psfit.certificate.relaxation import Bounds, Fit, Relaxation
 from psfit.data.form_elimination import complete
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
@@ -139,12 +139,10 @@ class Certifier:
     def _by_restricted_form(self, X: Tensor, objective: float, enough: float, domain: Domain) -> tuple[float, Domain]:
         """With bounds on coefficients, or with other rules for supports: no item is taken out of the form."""
         limited, extracted = self._limited, self._limited.form.curvature.extracted
-        relaxation = QuadraticRelaxation(limited, extracted)
-        best = relaxation.form_bound.at(X.T.contiguous(), domain)
+        bound = FormBound(limited, extracted)
+        best = bound.at(X.T.contiguous(), domain)
         if best.lower < enough:
-            x = relaxation.ascend(relaxation.root, relaxation.start(X), objective, ITERATIONS)[0][0]
-            point = relaxation.form_bound.at(x, domain)
-            best = point if point.lower > best.lower else best
+            best = raise_bound(limited, bound, best, domain, objective)
         lower, scores = best.lower, best.scores
         if lower < enough and best.is_spoiled(ROUNDING_SHARE, objective):
             proved, found = gradient_bound(self.inst, best.x.T, extracted.unsqueeze(1), domain)

@@ -112,7 +112,9 @@ def find_labels(
     relaxation: NewtonRelaxation | DataRelaxation, objective: float, gap_tol: float
 ) -> tuple[Tensor | None, float]:
     """The labels of twins, and what a bound loses by them; none if that is not much less than the gap."""
-    if isinstance(relaxation, NewtonRelaxation) and relaxation.root.counts_only:
+    # A twin may have other bounds.
+    free = relaxation.root.counts_only and relaxation.root.box is None
+    if isinstance(relaxation, NewtonRelaxation) and free:
         twins = find_twins(relaxation.samples, objective)
         if twins is not None and twins.rise <= MOST_RISE * gap_tol * abs(objective):
             return twins.label, twins.rise

@@ -29,7 +29,7 @@ def raise_bound(limited: LimitedForm, bound: FormBound, start: Point, domain: Do
 
     The points are improved for the plain limit, and their bounds are those of the `domain`.
     """
-    if bound.form.G.device.type != "cpu" or bound.items.in_groups:
+    if bound.form.G.device.type != "cpu" or bound.items.weights is not None:
         relaxation = QuadraticRelaxation(limited, bound.extracted)
         state = relaxation.start(start.x.T)
         above = bound.at(relaxation.ascend(relaxation.root, state, objective, ITERATIONS)[0][0], domain)
@@ -52,29 +52,47 @@ class _Ascent:
     def __init__(self, bound: FormBound, places: int, start: Point) -> None:
         self.bound, self.places, self.room = bound, places, ITEMS_PER_PLACE * places + MORE_ITEMS
         self.rho = choose_rho(bound)
-        keys = torch.where((start.x != 0).any(dim=0), torch.inf, start.scores[0])
-        few = self.room < MOST_OF_THEM * bound.size
-        size = max(self.room, int(keys.isinf().sum())) if few else bound.size
-        self.items = keys.topk(size).indices if few else torch.arange(bound.size)
+        keys, count = torch.where(self._find_used(start.x), torch.inf, start.scores[0]), bound.items.size
+        few = self.room < MOST_OF_THEM * count
+        size = max(self.room, int(keys.isinf().sum())) if few else count
+        self.items = keys.topk(size).indices if few else torch.arange(count)
         self.z, self.g = start.x, bound.gradient(start.x.unsqueeze(0))[0]
         # The multipliers that belong to z.
         self.u = -self.g / self.rho
+
+    def _find_used(self, x: Tensor) -> Tensor:
+        """The items ``(size,)`` with a coefficient in ``x (c, n)``."""
+        return self.bound.items.sum_rows((x != 0).sum(dim=0)) > 0
+
+    def _find_columns(self) -> tuple[Tensor, Tensor]:
+        """The columns of the items at work, and the place of the item of each among them."""
+        count = self.bound.items.size
+        place = torch.full((count,), -1).index_copy(0, self.items, torch.arange(len(self.items)))
+        if not self.bound.items.in_groups:
+            return self.items, place[self.items]
+        every = self.bound.items.spread_rows(place)
+        columns = (every >= 0).nonzero().flatten()
+        return columns, every[columns]
 
     def improve(self, objective: float) -> tuple[Tensor, Tensor]:
         """The best point ``(c, n)`` of some iterations, and the gradient there."""
         from psfit.kernels.cpu.perspective import ascend
 
-        bound, items = self.bound, self.items
+        bound = self.bound
+        items, place = self._find_columns()
         rows = bound.form.G if len(items) == bound.size else bound.form.G[items]
         block = rows.clone() if rows is bound.form.G else rows[:, items]
         block.diagonal().add_(self.rho - bound.extracted[items])
         inverse = torch.cholesky_inverse(cholesky(block))
-        z, u, Q = (part[:, items].contiguous() for part in (self.z, self.u, bound.Q))
+        z, u, Q, low, high = (part[:, items].contiguous() for part in (self.z, self.u, bound.Q, *bound.limits))
         point = torch.empty_like(z)
         ascend(
             inverse.numpy(),
             Q.numpy(),
-            bound.ridge[items].numpy(),
+            low.numpy(),
+            high.numpy(),
+            place.numpy(),
+            bound.items.pack_ridge(bound.ridge)[self.items].numpy(),
             self.places,
             self.rho,
             bound.constant,
@@ -101,6 +119,6 @@ class _Ascent:
         others = scores.index_fill(0, self.items, -torch.inf)
         ranked = others.topk(min(self.room, len(scores) - len(self.items)))
         new = ranked.indices[ranked.values >= least]
-        used = (self.z[:, self.items] != 0).any(dim=0)
+        used = self._find_used(self.z)[self.items]
         self.items = torch.cat([self.items[used], new])
         return len(new) > 0

@@ -6,6 +6,7 @@ at ``x``, every support has an objective of at least ``F(x) - <g, x> - conjugate
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite
 
 import torch
@@ -48,6 +49,14 @@ class FormBound:
         self.Q, self.ridge = form.Q.T.contiguous(), form.ridge + extracted
         self.constant = float(form.constant.sum())
         self.row_norms = form.curvature.row_norms + extracted.abs()
+
+    @cached_property
+    def limits(self) -> tuple[Tensor, Tensor]:
+        """The bounds of the coefficients ``(c, n)``, infinite where there are none."""
+        if self.low is None or self.high is None:
+            none = torch.full_like(self.Q, torch.inf)
+            return -none, none
+        return self.low, self.high
 
     def gradient(self, x: Tensor) -> Tensor:
         """The gradient of the loss that is left, at points ``x (B, c, n)``: one product of two matrices."""

@@ -52,12 +52,13 @@ MOST_COLUMNS, MOST_TALL_COLUMNS = 2048, 1024
 
 
 def serves(inst: Instance) -> bool:
-    """Whether this way can be taken: a smooth loss of one output, single items, columns in memory."""
+    """Whether this way can be taken: a smooth loss of one output, single items of any size, columns in memory."""
     loss, matrix = inst.problem.loss, inst.source.matrix
     alone = inst.items.separate and not inst.items.in_groups and inst.source.outputs == 1 and inst.grid.blocks.size == 1
     here = matrix.device.type in DEVICES and not matrix.streamed and matrix.shape[1] <= MOST_COLUMNS
-    can_step = loss.smooth or loss.envelope(1.0) is not None
-    return can_step and not loss.joint and alone and here and inst.box is None
+    can_step = loss.smooth or (loss.envelope(1.0) is not None and inst.box is None)
+    signs = inst.box is None or inst.box.limits_only_signs
+    return can_step and not loss.joint and alone and here and signs
 
 
 def serves_all_columns(inst: Instance) -> bool:

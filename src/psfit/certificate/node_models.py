@@ -65,7 +65,8 @@ class Models:
             edge, corner = self.edge[self.which], self.corner[self.which]
             g = g - edge * (points.g[:, p:] / corner)
         Q = self.multiply(x) - g
-        found = (_by_loops if x.device.type == "cpu" else _by_splitting)(samples, self, Q, domain, x, tolerance)
+        minimise = _by_loops if x.device.type == "cpu" else _by_splitting
+        found = minimise(samples, self, Q, domain, x, tolerance)
         ahead = points.x.clone()
         ahead[:, :p] = found
         if self.edge is not None and self.corner is not None:
@@ -169,8 +170,18 @@ def _by_loops(samples: Samples, models: Models, Q: Tensor, domain: Domain, x: Te
 
     found, shares = x.clone(memory_format=torch.contiguous_format), torch.empty_like(Q)
     kind = domain.inside.to(torch.int8) - domain.outside.to(torch.int8)
+    kind = torch.where(samples.closed, kind.new_tensor(-1), kind)
     left = domain.left.flatten().long()
-    arrays = (models.H, models.which, Q.contiguous(), samples.ridge, kind, left, tolerance.double())
+    arrays = (
+        models.H,
+        models.which,
+        Q.contiguous(),
+        samples.ridge,
+        samples.sign,
+        kind,
+        left,
+        tolerance.double().contiguous(),
+    )
     minimise(*(part.numpy() for part in arrays), ROUNDS, found.numpy(), shares.numpy())
     return found
 
@@ -186,7 +197,9 @@ def _by_splitting(samples: Samples, models: Models, Q: Tensor, domain: Domain, x
     pull, rho = Q - models.multiply(x), rho[models.which]
     inverse = replace(models, H=torch.cholesky_inverse(torch.linalg.cholesky_ex(shifted).L)).spread().H
     z, u = x.clone(memory_format=torch.contiguous_format), pull / rho
-    right, fused = Q + rho * (z - u), kernel("split_rows", x.device) if x.device.type == "cuda" else None
+    right, fused = Q + rho * (z - u), None
+    if x.device.type == "cuda" and samples.box is None:
+        fused = kernel("split_rows", x.device)
     kind, theta = domain.inside.to(torch.int8) - domain.outside.to(torch.int8), torch.zeros_like(x[:, 0])
     for _ in range(ITERATIONS):
         v = right @ inverse[0] if len(inverse) == 1 else torch.bmm(right.unsqueeze(1), inverse).squeeze(1)
@@ -194,8 +207,9 @@ def _by_splitting(samples: Samples, models: Models, Q: Tensor, domain: Domain, x
             right = fused(v, u, z, Q, samples.ridge, rho, kind, domain.left, theta)
             continue
         w = v + u
-        factor, _ = domain.shrink(w.abs(), samples.ridge, rho)
-        z = factor * w
+        allowed = samples.clip(w)
+        factor, _ = domain.shrink(allowed.abs(), samples.ridge, rho)
+        z = factor * allowed
         u = w - z
         right = Q + rho * (z - u)
     return z

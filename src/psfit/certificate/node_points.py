@@ -12,6 +12,7 @@ from torch import Tensor
 from psfit.certificate.relaxation import fill_places, least_ridge
 from psfit.data import Affine, Dense
 from psfit.problem import Domain
+from psfit.problem.box import bounds_of, score
 from psfit.problem.instance import Instance
 
 # A rank keeps its samples as a dense matrix in float64 if it has at most so many numbers.
@@ -76,6 +77,14 @@ class Samples:
         self.loss, self.p = inst.problem.loss, inst.items.features
         self.ridge = inst.ridge[: self.p, 0].contiguous()
         self.root = self.ridge.sqrt()
+        # Bounds of other kinds than signs are not known here.
+        self.box = None if inst.box is None else inst.box.signs
+        # The sign that a coefficient must have, if there is one; and those that must be zero.
+        self.sign = torch.zeros_like(self.ridge, dtype=torch.int8)
+        self.closed = torch.zeros_like(self.ridge, dtype=torch.bool)
+        if self.box is not None:
+            above, below = self.box.high[:, 0] > 0, self.box.low[:, 0] < 0
+            self.sign, self.closed = above.to(torch.int8) - below.to(torch.int8), ~(above | below)
         self.dense = self._make_dense()
         self.equal_weights = bool((self.weight == 1).all())
 
@@ -121,11 +130,20 @@ class Samples:
         value = self.weigh(self.loss.value(eta, self.target)).sum(dim=1)
         totals = self.inst.grid.nodes.total(torch.cat([value.unsqueeze(1), sums], dim=1))
         value, g, p = totals[:, 0], totals[:, 1:], self.p
-        conjugate = domain.conjugate(g[:, :p].square() / (2 * self.ridge))
+        conjugate = domain.conjugate(self.scores(g[:, :p]))
         bound = value - (g[:, :p] * x[:, :p]).sum(dim=1) - conjugate
         # To balance the slopes costs about as much as the best intercept gains.
         imbalance = torch.zeros_like(bound) if corner is None else (g[:, p:].square() / corner).sum(dim=1)
         return Points(x, eta, g, value + self.perspective(domain, x), bound - imbalance, imbalance)
+
+    def scores(self, g: Tensor) -> Tensor:
+        """What items with the derivatives ``g (B, p)`` contribute to the conjugate at most."""
+        low, high = bounds_of(self.box)
+        return score(g, 0.0, self.ridge, None if low is None else low.T, None if high is None else high.T)
+
+    def clip(self, x: Tensor) -> Tensor:
+        """Coefficients ``(B, p)``, or ``(B, n)``, with zeros where a sign is not allowed."""
+        return x if self.box is None else self.box.clip(x.T).T
 
     def bend(self, eta: Tensor, least: Tensor) -> Tensor:
         """The samples' weights in the second derivatives ``(B, m)``; every curvature is at least ``least (B, 1)``."""
@@ -140,6 +158,6 @@ class Samples:
         return fill_places(domain, self.root * x[:, : self.p].abs())
 
     def admit(self, domain: Domain, x: Tensor) -> Tensor:
-        """The coefficients without those of items outside."""
+        """The coefficients without those of items outside, and without signs that are not allowed."""
         closed = domain.outside | (domain.free & (domain.left <= 0))
-        return x * torch.nn.functional.pad(~closed, (0, x.shape[1] - self.p), value=True)
+        return self.clip(x) * torch.nn.functional.pad(~closed, (0, x.shape[1] - self.p), value=True)

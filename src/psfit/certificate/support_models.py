@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from psfit.certificate.node_points import Points, Samples
+from psfit.kernels.batch_box import BatchBounds
 from psfit.kernels.linalg import solve_spd
 from psfit.problem import Domain
 
@@ -43,11 +44,20 @@ class SupportModels:
         return replace(self, H=self.H.index_copy(0, rows, other.H))
 
     def minimise(self, samples: Samples, points: Points, domain: Domain, tolerance: Tensor) -> Tensor:
-        """The minimisers ``(B, n)`` of the models at the points, which are zero outside the supports."""
+        """The minimisers ``(B, n)`` of the models at the points, which are zero outside the supports.
+
+        Where signs are given, they are points close to the minimisers.
+        """
         ridge = torch.nn.functional.pad(samples.ridge, (0, samples.n - samples.p))
-        slope = (points.g + ridge * points.x).gather(1, self.index)
-        step = solve_spd(self.H, torch.where(self.used, slope, 0.0).unsqueeze(2)).squeeze(2)
-        return points.x.scatter_add(1, self.index, torch.where(self.used, -step, 0.0))
+        slope = torch.where(self.used, (points.g + ridge * points.x).gather(1, self.index), 0.0)
+        if samples.box is None:
+            step = -solve_spd(self.H, slope.unsqueeze(2)).squeeze(2)
+        else:
+            x = torch.where(self.used, points.x.gather(1, self.index), 0.0)
+            low, high = (part.T[:, self.index].squeeze(0) for part in samples.box.with_free(samples.n - samples.p))
+            q = (self.H @ x.unsqueeze(2)).squeeze(2) - slope
+            step = BatchBounds(self.H, low, high).approach(x, q) - x
+        return points.x.scatter_add(1, self.index, torch.where(self.used, step, 0.0))
 
 
 class SupportModelMaker:

@@ -27,6 +27,7 @@ def fit(
             "hardly shrinks and does not depend on the units of columns."
         ),
     ] = "auto",
+    power: options.Power = None,
     standardize: options.Standardize = False,
     intercept: options.Intercept = True,
     sparsity: options.SparsityOption = options.Sparsity.element,  # type: ignore[attr-defined]
@@ -114,7 +115,7 @@ def fit(
         constrained = constraints.read_constraints(
             include, exclude_features, count_included, lower, upper, positive, groups, kappa_counts, at_most, heredity
         )
-        estimator = make_estimator(loss.value).set_params(
+        estimator = make_estimator(loss.value, power=power).set_params(
             kappa=parse_kappa(kappa),
             gamma=parse_gamma(gamma),
             fit_intercept=intercept,

@@ -117,6 +117,10 @@ Memory = Annotated[
 LossOption = Annotated[
     Loss, typer.Option(help="What to fit: squared is linear regression, squared_hinge and hinge are SVMs.")
 ]
+Power = Annotated[
+    float | None,
+    typer.Option(help="For --loss tweedie: the power from 1 to 2 of the mean to which the variance is proportional."),
+]
 Standardize = Annotated[
     bool,
     typer.Option(

@@ -47,6 +47,7 @@ def path(
             "to choose from, for columns divided by their standard deviations."
         ),
     ] = "auto",
+    power: options.Power = None,
     standardize: options.Standardize = False,
     intercept: options.Intercept = True,
     sparsity: options.SparsityOption = options.Sparsity.element,  # type: ignore[attr-defined]
@@ -128,6 +129,8 @@ def path(
             raise ValueError("--cv and --criterion exclude each other; use one of them")
         if not chooses and (scoring is not None or one_standard_error):
             raise ValueError("--scoring and --one-standard-error need --cv")
+        if not chooses and power is not None:
+            raise ValueError("--power needs --cv or --criterion; a path of all limits has the default power")
         _require_ending(out, chooses)
         require_writable("--out", out)
         require_picture("--picture", picture)
@@ -153,7 +156,7 @@ def path(
     if chooses:
         how: dict[str, Any] = {"criterion": "cv" if criterion is None else criterion.value, "cv": cv}
         how |= {"scoring": scoring, "one_standard_error": one_standard_error}
-        model: Any = make_estimator(loss.value, selecting=True).set_params(**tried, **how, **shared)
+        model: Any = make_estimator(loss.value, selecting=True, power=power).set_params(**tried, **how, **shared)
         _fit_choice(model, source, grid)
         facts, lines = _write_choice(model, printer, out, picture)
         lines += write_report(model, source, grid, report)

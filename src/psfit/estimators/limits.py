@@ -10,7 +10,7 @@ from psfit.estimators.constraints import Resolved
 from psfit.estimators.settings import RULES
 from psfit.pipeline.path import KAPPAS, check_kappas
 from psfit.problem import Items, Problem
-from psfit.problem.demands import count_extra, most_counted
+from psfit.problem.constrained_domain import count_extra, most_counted
 
 
 @dataclass(frozen=True)

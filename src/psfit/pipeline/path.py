@@ -21,7 +21,7 @@ from psfit.pipeline.checks import require_finite
 from psfit.pipeline.run import run
 from psfit.pipeline.task import Task, agree_on_task
 from psfit.problem import NO_CONSTRAINTS, Constraints, Items, Problem
-from psfit.problem.demands import count_extra, most_counted, require_feasible
+from psfit.problem.constrained_domain import count_extra, most_counted, require_feasible
 from psfit.problem.instance import Instance
 
 KAPPAS = several("a sequence of integers of at least 1", integer(1, floats=True))
@@ -99,16 +99,16 @@ def run_path(
             return [_solve_gamma(inst.at_gamma(gamma), limits, task) for gamma in gammas]
 
 
-def check_kappas(kappas: Iterable[int], items: Items, demands: Constraints = NO_CONSTRAINTS) -> tuple[int, ...]:
+def check_kappas(kappas: Iterable[int], items: Items, constraints: Constraints = NO_CONSTRAINTS) -> tuple[int, ...]:
     """The limits, rising; or an error that says what is wrong with them."""
     rising = tuple(sorted(set(KAPPAS("kappas", kappas))))
-    most = most_counted(items, demands)
+    most = most_counted(items, constraints)
     if rising[-1] > most:
         raise ValueError(
             f"kappas={describe(list(rising))} must lie between 1 and {most}, the number of items with "
-            f"n_features={items.features}" + ("" if demands.is_empty else " that the constraints allow")
+            f"n_features={items.features}" + ("" if constraints.is_empty else " that the constraints allow")
         )
-    require_feasible(items, rising[0] + count_extra(items, demands), demands)
+    require_feasible(items, rising[0] + count_extra(items, constraints), constraints)
     return rising
 
 

@@ -119,6 +119,7 @@ def _prepare_kernels(inst: Instance) -> None:
         names += ["perspective"] if inst.costs.uses_form else ["node_models"] if not loss.joint else []
         swaps = "bounded_swaps" if inst.box is not None else "swaps"
         names += ["block_swaps"] if inst.items.in_blocks else [swaps]
+        names += ["share_rows"] if inst.items.in_blocks or inst.box is not None else []
         cpu.prepare(names, lambda: inst.watch.begin("the compilation of kernels, once on this machine"))
 
 

@@ -27,6 +27,12 @@ class CoefficientBox:
         """The bounds of some outputs, or of copies of them."""
         return CoefficientBox(self.low[:, outputs], self.high[:, outputs])
 
+    @cached_property
+    def signs(self) -> "CoefficientBox":
+        """The box that allows the same signs, of any size."""
+        low = torch.where(self.low >= 0, 0.0, -torch.inf).double()
+        return CoefficientBox(low, torch.where(self.high <= 0, 0.0, torch.inf).double())
+
     def with_free(self, free: int) -> tuple[Tensor, Tensor]:
         """The bounds ``(p + free, c)`` with those of rows that have none."""
         none = self.low.new_full((free, self.low.shape[1]), torch.inf)
@@ -34,15 +40,23 @@ class CoefficientBox:
 
     def clip(self, X: Tensor) -> Tensor:
         """Coefficients ``(p + free, c)`` moved into the box; the free rows stay as they are."""
-        count = len(self.low)
-        inside = torch.minimum(torch.maximum(X[:count], self.low.to(X.dtype)), self.high.to(X.dtype))
-        return torch.cat([inside, X[count:]])
+        low, high = self._bounds_for(len(X) - len(self.low), X.dtype)
+        return X.clamp(low, high)
 
     def clip_signs(self, X: Tensor) -> Tensor:
         """Coefficients ``(p + free, c)`` with zeros where their sign is not allowed."""
-        count = len(self.low)
-        wrong = ((self.low >= 0) & (X[:count] < 0)) | ((self.high <= 0) & (X[:count] > 0))
-        return torch.cat([torch.where(wrong, 0.0, X[:count]), X[count:]])
+        return self.signs.clip(X)
+
+    def _bounds_for(self, free: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The bounds with free rows, as numbers of a type; they are made once."""
+        if (free, dtype) not in self._made:
+            low, high = self.with_free(free)
+            self._made[free, dtype] = low.to(dtype), high.to(dtype)
+        return self._made[free, dtype]
+
+    @cached_property
+    def _made(self) -> dict[tuple[int, torch.dtype], tuple[Tensor, Tensor]]:
+        return {}
 
 
 def bounds_of(box: CoefficientBox | None) -> tuple[Tensor | None, Tensor | None]:

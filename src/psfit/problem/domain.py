@@ -15,8 +15,9 @@ from torch import Tensor
 from psfit.data.quadratic_form import Minimum, QuadraticForm
 from psfit.kernels.box_minimum import minimise_in_box
 from psfit.kernels.linalg import cholesky, smallest_pivot
-from psfit.problem import completion, perspective
+from psfit.problem import perspective
 from psfit.problem.box import CoefficientBox
+from psfit.problem.completion import Completion, fill_in_turn
 from psfit.problem.exchanges import score_additions, score_swaps
 from psfit.problem.heredity import Heredity
 from psfit.problem.items import Items
@@ -81,6 +82,11 @@ class Domain:
     def decided(self) -> bool:
         """Whether any item is inside or outside already."""
         return bool((self.inside | self.outside).any())
+
+    @cached_property
+    def completion(self) -> Completion:
+        """How supports of a batch of one grow and shrink by items with all that they need."""
+        return Completion.of(self)
 
     @property
     def counts_only(self) -> bool:
@@ -173,7 +179,7 @@ class Domain:
         """
         keys = torch.where(chosen | self.outside[0], -torch.inf, keys)
         if self.weights is not None or not self.counts_only:
-            return completion.fill_in_turn(self, chosen, keys, count)
+            return fill_in_turn(self, chosen, keys, count)
         order = keys.argsort(descending=True, stable=True)[:count]
         return chosen.index_fill(0, order[keys[order] > -torch.inf], True)
 

@@ -31,6 +31,10 @@ class GroupItems(Items):
 
     @property
     def size(self) -> int:
+        return self._count
+
+    @cached_property
+    def _count(self) -> int:
         return len(self.lengths)
 
     @property
@@ -114,7 +118,16 @@ class GroupItems(Items):
     def by_feature(self, values: Tensor) -> Tensor:
         return self.spread_rows(values.flatten()).unsqueeze(1)
 
+    @cached_property
+    def _common_length(self) -> int:
+        """The length of all groups, if they have the same and their features follow each other; else 0."""
+        length = self.features // max(self._count, 1)
+        follows = length * self._count == self.features
+        return length if follows and torch.equal(self.group, torch.arange(self.features) // max(length, 1)) else 0
+
     def sum_rows(self, values: Tensor) -> Tensor:
+        if self._common_length:
+            return values.unflatten(-1, (-1, self._common_length)).sum(dim=-1)
         return values.new_zeros(*values.shape[:-1], self.size).index_add_(-1, self._group_on(values.device), values)
 
     def least_rows(self, values: Tensor) -> Tensor:

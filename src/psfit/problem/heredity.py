@@ -27,10 +27,6 @@ class Heredity:
         """The items that have parents ``(size,)``."""
         return torch.zeros(self.size, dtype=torch.bool, device=self.child.device).index_fill(0, self.child, True)
 
-    def parents_of(self, item: int) -> list[int]:
-        """The parents of an item."""
-        return self.parent[self.child == item].tolist()
-
     def count_parents(self, chosen: Tensor) -> Tensor:
         """How many parents of each item are among ``chosen (..., size)``."""
         taken = chosen[..., self.parent].long()

@@ -172,8 +172,8 @@ class Instance:
 
     def to_user(self, Z: Tensor) -> tuple[Tensor, Tensor]:
         """Coefficients ``(p, c)`` and intercepts ``(c,)`` in the user's units, exactly between the user's bounds."""
-        (coef, intercept), demands = self.coordinates.to_user(Z), self.problem.constraints
-        for given, clip in ((demands.lower, torch.maximum), (demands.upper, torch.minimum)):
+        (coef, intercept), constraints = self.coordinates.to_user(Z), self.problem.constraints
+        for given, clip in ((constraints.lower, torch.maximum), (constraints.upper, torch.minimum)):
             if given is not None:
                 coef = clip(coef, torch.as_tensor(given, dtype=coef.dtype, device=coef.device))
         return coef, intercept

@@ -12,6 +12,8 @@ than one place, they have ``weights (size,)``: the conjugate is then that of a f
 import torch
 from torch import Tensor
 
+from psfit.kernels import kernel
+
 
 def conjugate(scores: Tensor, inside: Tensor, free: Tensor, left: Tensor, weights: Tensor | None = None) -> Tensor:
     """``(B,)``: scores of the items inside, and the largest of the free ones in the places left.
@@ -77,8 +79,25 @@ def shrink(
     Returns factors ``(B, size)`` for items of magnitude ``size (B, size)``, and shares. For given shares an item is
     multiplied by ``rho s / (rho s + r)``. The best shares are ``a_j theta - r_j / rho`` clipped to [0, 1] with
     ``a_j = size_j sqrt(r_j / weight_j)``, and the one number ``theta`` makes them add up to the places left. Their sum
-    grows piecewise linearly in theta: sorted kinks and cumulative sums find the piece.
+    grows piecewise linearly in theta: sorted kinks and cumulative sums find the piece. On a CPU compiled loops do.
     """
+    loops = kernel("share_rows", size.device) if size.device.type == "cpu" and weights is None else None
+    if loops is not None:
+        found: tuple[Tensor, Tensor] = loops(size, ridge, rho, inside, undecided, left)
+        return found
+    return shrink_by_sorting(size, ridge, rho, inside, undecided, left, weights)
+
+
+def shrink_by_sorting(
+    size: Tensor,
+    ridge: Tensor,
+    rho: Tensor | float,
+    inside: Tensor,
+    undecided: Tensor,
+    left: Tensor,
+    weights: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The same as `shrink`, by torch's operations."""
     free = undecided & (size > 0)
     places = torch.ones_like(size) if weights is None else weights.to(size).expand_as(size)
     slope = torch.where(free, size * (ridge / places).sqrt(), 0.0).double()

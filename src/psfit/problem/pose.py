@@ -18,9 +18,9 @@ from psfit.data import Affine, DesignMatrix, Source
 from psfit.data.ranges import products_lose_digits, require_moderate_columns, require_moderate_samples
 from psfit.data.raw_form import RawForm
 from psfit.losses import plain_targets
+from psfit.problem.constrained_domain import count_extra, most_counted, require_feasible, scale_box
 from psfit.problem.coordinates import Coordinates
 from psfit.problem.costs import Sizes, form_suffices, prefers_raw_form
-from psfit.problem.demands import count_extra, most_counted, require_feasible, scale_box
 from psfit.problem.instance import Instance
 from psfit.problem.items import Items
 from psfit.problem.problem import Problem

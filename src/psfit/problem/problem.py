@@ -8,8 +8,8 @@ from torch import Tensor
 
 from psfit.common.arguments import BOOLEAN, GAMMA, Rule, check, one_of
 from psfit.losses import Loss
+from psfit.problem.constrained_domain import restrict_supports
 from psfit.problem.constraints import NO_CONSTRAINTS, Constraints
-from psfit.problem.demands import restrict_supports
 from psfit.problem.domain import Domain
 from psfit.problem.groups import GroupItems, OutputGroupItems
 from psfit.problem.items import EntryItems, Items, OutputItems, RowItems

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from psfit.kernels.batch_box import BatchBounds
 from psfit.kernels.linalg import cholesky
 from psfit.problem.instance import Instance
-from psfit.search.batch_bounds import BatchBounds
 from psfit.search.local_form import LocalForm
 
 EVERY = slice(None)

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from psfit.kernels.box_minimum import minimise_in_box
 from psfit.problem import Domain
-from psfit.problem.completion import complete, drop
 from psfit.search.form_search import MOST_SWAPS, End, FormSearch, SearchForm
 
 # Exchanges that are tried before a search ends, and newcomers that are considered where items need others.
@@ -224,11 +223,10 @@ class StructuredSearch(FormSearch):
         into, limit = scores.places[1], int(point.chosen.sum())
         found: dict[bytes, tuple[np.ndarray, float]] = {}
         for item in into[np.argsort(-scores.joining[into], kind="stable")][: max(count, NEWCOMERS)]:
-            base = torch.from_numpy(point.chosen)
-            trial = complete(self.rules, base, int(item), torch.from_numpy(scores.joining))
+            trial = self.rules.completion.complete(point.chosen, int(item), scores.joining)
             if trial is None:
                 continue
-            chosen = self._shorten(trial.numpy(), scores.leaving, trial.numpy() & ~point.chosen, limit)
+            chosen = self._shorten(trial, scores.leaving, trial & ~point.chosen, limit)
             if chosen.sum() > limit:
                 continue
             chosen = self._fill(chosen, scores.joining, limit - int(chosen.sum()))
@@ -258,8 +256,7 @@ class StructuredSearch(FormSearch):
         return best
 
     def _drop(self, chosen: np.ndarray, item: int) -> np.ndarray:
-        found: np.ndarray = drop(self.rules, torch.from_numpy(chosen), item).numpy()
-        return found
+        return self.rules.completion.drop(chosen, item)
 
     def _fill(self, chosen: np.ndarray, keys: np.ndarray, count: int) -> np.ndarray:
         table: Tensor = self.rules.fill(torch.from_numpy(chosen), torch.from_numpy(keys), count)

@@ -9,8 +9,8 @@ from psfit.estimators.constraints import RULES, resolve
 from psfit.estimators.model import SparseModel
 from psfit.estimators.registry import LOSSES
 from psfit.problem import Items, Problem
+from psfit.problem.constrained_domain import most_counted
 from psfit.problem.constraints import Constraints
-from psfit.problem.demands import most_counted
 
 # A coefficient may be outside of its bounds by this share, because of rounding.
 SLACK = 1e-9

@@ -11,6 +11,7 @@ KERNELS = [
     "bounded_swaps",
     "node_models",
     "perspective",
+    "share_rows",
     "sparsify",
     "summarise",
     "support_sums",

@@ -2,10 +2,11 @@
 
     minimise  1/2 x'Hx - q'x + 1/2 min { sum_j r_j x_j^2 / s_j :  0 <= s <= 1,  sum_j s_j <= left }
 
-Items inside have the share one, items outside are zero. Let ``a_j = sqrt(r_j) |x_j|``. At given sizes the largest items
-have whole places, and the others share the places that are left in proportion to their sizes: ``s_j = a_j / tau``. So a
-small item pays ``tau a_j``, a large one ``a_j^2 / 2`` and more. Sweeps over the coordinates find which items are zero,
-small and large. For such a structure the minimum is the solution of one linear system.
+Items inside have the share one, items outside are zero, and some items may have one sign only. Let
+``a_j = sqrt(r_j) |x_j|``. At given sizes the largest items have whole places, and the others share the places that are
+left in proportion to their sizes: ``s_j = a_j / tau``. So a small item pays ``tau a_j``, a large one ``a_j^2 / 2`` and
+more. Sweeps over the coordinates find which items are zero, small and large. For such a structure the minimum is the
+solution of one linear system.
 """
 
 from math import sqrt
@@ -39,6 +40,7 @@ def minimise_models(
     which: np.ndarray,
     Q: np.ndarray,
     ridge: np.ndarray,
+    sign: np.ndarray,
     kind: np.ndarray,
     left: np.ndarray,
     tolerance: np.ndarray,
@@ -56,6 +58,8 @@ def minimise_models(
         The linear terms.
     ridge : array (n,)
         Positive.
+    sign : array (n,) of integers
+        1 or -1 for items that must not be negative or positive, else 0.
     kind : array (B, n) of integers
         1 for items inside, -1 for items outside, else 0.
     left : array (B,) of integers
@@ -76,8 +80,8 @@ def minimise_models(
             if held[j] == 0 and (places <= 0 or free <= places):
                 # There is no choice: all free items are outside, or all are inside.
                 held[j] = -1 if places <= 0 else 1
-            X[b, j] = 0.0 if held[j] < 0 else X[b, j]
-        _minimise(H[which[b]], Q[b], ridge, root, held, places, tolerance[b], rounds, X[b], shares[b])
+            X[b, j] = 0.0 if held[j] < 0 or sign[j] * X[b, j] < 0 else X[b, j]
+        _minimise(H[which[b]], Q[b], ridge, root, sign, held, places, tolerance[b], rounds, X[b], shares[b])
 
 
 @compile_inner_loops
@@ -86,6 +90,7 @@ def _minimise(
     q: np.ndarray,
     ridge: np.ndarray,
     root: np.ndarray,
+    sign: np.ndarray,
     held: np.ndarray,
     left: int,
     tolerance: float,
@@ -102,14 +107,14 @@ def _minimise(
             pull_of(H, q, x, h)
         theta = share_limit(x, root, held, left, theta, sizes, zero, shares)
         tau, places = divide_items(sizes, held, left, theta, group)
-        if k == rounds or duality_gap(x, h, ridge, held, shares, left, scores) <= tolerance:
+        if k == rounds or duality_gap(x, h, ridge, sign, held, shares, left, scores) <= tolerance:
             break
         for _ in range(SWEEPS):
-            tau, places = _sweep(H, ridge, root, held, tau, places, x, h, group)
+            tau, places = _sweep(H, ridge, root, sign, held, tau, places, x, h, group)
         for _ in range(min(k, SYSTEMS)):
             theta = share_limit(x, root, held, left, theta, sizes, zero, shares)
             tau, places = divide_items(sizes, held, left, theta, group)
-            if not _solve_structure(H, q, ridge, root, held, places, left, x, h, group, shares):
+            if not _solve_structure(H, q, ridge, root, sign, held, places, left, x, h, group, shares):
                 break
 
 
@@ -118,6 +123,7 @@ def _sweep(
     H: np.ndarray,
     ridge: np.ndarray,
     root: np.ndarray,
+    sign: np.ndarray,
     held: np.ndarray,
     tau: float,
     places: float,
@@ -131,6 +137,7 @@ def _sweep(
         if held[j] < 0:
             continue
         c, old = h[j] + H[j, j] * x[j], x[j]
+        c = 0.0 if sign[j] * c < 0 else c
         if held[j] > 0:
             new = c / (H[j, j] + ridge[j])
         else:
@@ -162,6 +169,7 @@ def _solve_structure(
     q: np.ndarray,
     ridge: np.ndarray,
     root: np.ndarray,
+    sign: np.ndarray,
     held: np.ndarray,
     places: float,
     left: int,
@@ -186,7 +194,7 @@ def _solve_structure(
     length, step, before = 1.0, 1.0, value_of(x, h, q, ridge, shares)
     for s in range(size):
         j = index[s]
-        if held[j] == 0 and x[j] * y[s] <= 0:
+        if (held[j] == 0 or sign[j] != 0) and x[j] * y[s] <= 0:
             step = min(step, x[j] / (x[j] - y[s]))
     # Ever shorter ways, at last as far as no sign changes.
     for attempt in range(MOST_LENGTHS):
@@ -195,7 +203,7 @@ def _solve_structure(
         for s in range(size):
             j = index[s]
             value = x[j] + length * (y[s] - x[j])
-            new[j] = 0.0 if held[j] == 0 and value * x[j] <= 0 else value
+            new[j] = 0.0 if (held[j] == 0 or sign[j] != 0) and value * x[j] <= 0 else value
         pull_of(H, q, new, pull)
         share_limit(new, root, held, left, 0.0, sizes, zero, fresh)
         if value_of(new, pull, q, ridge, fresh) < before:
@@ -211,5 +219,5 @@ def _solve_structure(
 def compile_kernels() -> None:
     """Compile the functions, or load them from the disk."""
     row, whole = np.ones((1, 1)), np.zeros(1, np.int64)
-    kind = np.zeros((1, 1), np.int8)
-    minimise_models(np.ones((1, 1, 1)), whole, row, np.ones(1), kind, whole + 1, np.zeros(1), 1, row.copy(), row.copy())
+    kind, first = np.zeros((1, 1), np.int8), (np.ones((1, 1, 1)), whole, row, np.ones(1))
+    minimise_models(*first, kind[0], kind, whole + 1, np.zeros(1), 1, row.copy(), row.copy())

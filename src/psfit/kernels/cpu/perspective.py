@@ -1,7 +1,7 @@
 """Ascent on the dual of the perspective relaxation of a quadratic form: one problem, all items free.
 
 The alternating direction method of `QuadraticRelaxation`, as loops over a few items. On small problems the calls of a
-library would take longer than its arithmetic.
+library would take longer than its arithmetic. Items are columns or groups of them, and coefficients may have bounds.
 """
 
 from math import inf, sqrt
@@ -20,6 +20,9 @@ MOST_STEPS = 100
 def ascend(
     inverse: np.ndarray,
     Q: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    item: np.ndarray,
     ridge: np.ndarray,
     left: int,
     rho: float,
@@ -41,8 +44,12 @@ def ascend(
         The inverse of the form's matrix, less what is extracted, plus `rho` on its diagonal.
     Q : array (c, n)
         The linear term.
-    ridge : array (n,)
-        The ridge and what is extracted; positive.
+    low, high : array (c, n)
+        The bounds of the coefficients, which may be infinite; zero is between them.
+    item : array (n,) of integers
+        The item of each column.
+    ridge : array (items,)
+        The ridge and what is extracted, the same for all columns of an item; positive.
     left : int
         How many items may be nonzero.
     enough : float
@@ -50,12 +57,12 @@ def ascend(
         in `patience` checks in a row.
     """
     c, n = Q.shape
-    x, scores = np.empty((c, n)), np.empty(n)
+    x, scores = np.empty((c, n)), np.empty(len(ridge))
     best, idle, theta = -inf, 0, 0.0
     for k in range(1, iterations + 1):
         _multiply(Q, z, u, rho, inverse, x)
         if k % check_every == 0 or k == iterations:
-            value = constant - _measure(x, z, u, Q, ridge, rho, scores) - sum_largest(scores, left)
+            value = constant - _measure(x, z, u, Q, low, high, item, ridge, rho, scores) - sum_largest(scores, left)
             idle = 0 if best == -inf or value - best > stalled * (enough - best) else idle + 1
             if value > best:
                 best = value
@@ -64,7 +71,7 @@ def ascend(
                         point[o, j] = x[o, j]
             if idle >= patience or best >= enough:
                 break
-        theta = _shrink(x, z, u, ridge, left, rho, theta)
+        theta = _shrink(x, z, u, low, high, item, ridge, left, rho, theta)
     return best
 
 
@@ -88,42 +95,66 @@ def _multiply(Q: np.ndarray, z: np.ndarray, u: np.ndarray, rho: float, symmetric
 
 @insert_loops
 def _measure(
-    x: np.ndarray, z: np.ndarray, u: np.ndarray, Q: np.ndarray, ridge: np.ndarray, rho: float, scores: np.ndarray
+    x: np.ndarray,
+    z: np.ndarray,
+    u: np.ndarray,
+    Q: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    item: np.ndarray,
+    ridge: np.ndarray,
+    rho: float,
+    scores: np.ndarray,
 ) -> float:
     """What the dual value is below the constant, but for the largest scores, which are written to `scores`."""
     total = 0.0
-    for j in range(x.shape[1]):
-        square = 0.0
-        for o in range(x.shape[0]):
-            # The gradient of the loss at x.
-            g = rho * (z[o, j] - u[o, j] - x[o, j])
+    for k in range(len(scores)):
+        scores[k] = 0.0
+    for o in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            # The gradient of the loss at x, and where the ridge and it are least between the bounds.
+            g, r = rho * (z[o, j] - u[o, j] - x[o, j]), ridge[item[j]]
             total += 0.5 * x[o, j] * (Q[o, j] + g)
-            square += g * g
-        scores[j] = square / (2 * ridge[j])
+            y = min(max(-g / r, low[o, j]), high[o, j])
+            scores[item[j]] -= y * (g + 0.5 * r * y)
     return total
 
 
 @insert_loops
 def _shrink(
-    x: np.ndarray, z: np.ndarray, u: np.ndarray, ridge: np.ndarray, left: int, rho: float, theta: float
+    x: np.ndarray,
+    z: np.ndarray,
+    u: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    item: np.ndarray,
+    ridge: np.ndarray,
+    left: int,
+    rho: float,
+    theta: float,
 ) -> float:
-    """The proximal step of the perspective at ``x + u``, see `Domain.shrink`: sets `z` and `u`, returns theta."""
-    c, n = x.shape
-    slope, offset = np.empty(n), np.empty(n)
-    for j in range(n):
-        square = 0.0
-        for o in range(c):
+    """The proximal step of the perspective at ``x + u``, see `Domain.shrink`: sets `z` and `u`, returns theta.
+
+    Signs that are not allowed count as zero. The result is moved between the bounds.
+    """
+    (c, n), count = x.shape, len(ridge)
+    slope, offset, factor = np.zeros(count), np.empty(count), np.empty(count)
+    for o in range(c):
+        for j in range(n):
             w = x[o, j] + u[o, j]
-            square += w * w
-        slope[j] = sqrt(square * ridge[j])
-        offset[j] = ridge[j] / rho
+            if (w > 0 and high[o, j] > 0) or (w < 0 and low[o, j] < 0):
+                slope[item[j]] += w * w
+    for k in range(count):
+        slope[k] = sqrt(slope[k] * ridge[k])
+        offset[k] = ridge[k] / rho
     theta = find_theta(slope, offset, left, theta)
-    for j in range(n):
-        share = min(max(slope[j] * theta - offset[j], 0.0), 1.0) if slope[j] > 0 else 0.0
-        factor = rho * share / (rho * share + ridge[j])
-        for o in range(c):
+    for k in range(count):
+        share = min(max(slope[k] * theta - offset[k], 0.0), 1.0) if slope[k] > 0 else 0.0
+        factor[k] = rho * share / (rho * share + ridge[k])
+    for o in range(c):
+        for j in range(n):
             w = x[o, j] + u[o, j]
-            z[o, j] = factor * w
+            z[o, j] = min(max(factor[item[j]] * w, low[o, j]), high[o, j])
             u[o, j] = w - z[o, j]
     return theta
 
@@ -186,4 +217,5 @@ def sum_largest(scores: np.ndarray, count: int) -> float:
 def compile_kernels() -> None:
     """Compile the functions, or load them from the disk."""
     one, row = np.ones((1, 1)), np.ones((1, 1))
-    ascend(one, row, np.ones(1), 1, 1.0, 0.0, row.copy(), row.copy(), 0.0, 1, 5, 0.01, 2, row.copy())
+    item, first = np.zeros(1, np.int64), (one, row, -row, row)
+    ascend(*first, item, np.ones(1), 1, 1.0, 0.0, row.copy(), row.copy(), 0.0, 1, 5, 0.01, 2, row.copy())

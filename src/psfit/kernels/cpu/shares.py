@@ -78,7 +78,14 @@ def divide_items(
 
 @compile_inner_loops
 def duality_gap(
-    x: np.ndarray, h: np.ndarray, ridge: np.ndarray, held: np.ndarray, shares: np.ndarray, left: int, scores: np.ndarray
+    x: np.ndarray,
+    h: np.ndarray,
+    ridge: np.ndarray,
+    sign: np.ndarray,
+    held: np.ndarray,
+    shares: np.ndarray,
+    left: int,
+    scores: np.ndarray,
 ) -> float:
     """The duality gap of the model: ridge at the shares, its conjugate at the pull `h`, less ``h'x``."""
     total = 0.0
@@ -86,7 +93,7 @@ def duality_gap(
         scores[j] = 0.0
         if held[j] < 0:
             continue
-        score = h[j] * h[j] / (2 * ridge[j])
+        score = h[j] * h[j] / (2 * ridge[j]) if sign[j] * h[j] >= 0 else 0.0
         if shares[j] > 0:
             total += 0.5 * ridge[j] * x[j] * x[j] / shares[j] - h[j] * x[j]
         if held[j] > 0:

@@ -1,4 +1,4 @@
-"""Bounds on the variables of many fits at once."""
+"""Bounds on the variables of many quadratic forms at once."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""From demands on features to the domain of a problem's items, and to limits that count all items of a support."""
+"""From constraints on features to the domain of a problem's items, and to limits that count all items of a support."""
 
 from dataclasses import replace
 
@@ -13,20 +13,20 @@ from psfit.problem.heredity import Heredity
 from psfit.problem.items import Items
 
 
-def restrict_supports(domain: Domain, demands: Constraints) -> Domain:
-    """The supports of a domain that also obey demands on the features."""
-    return domain if demands.is_empty else _decide(domain, demands).tighten()[0]
+def restrict_supports(domain: Domain, constraints: Constraints) -> Domain:
+    """The supports of a domain that also obey constraints on the features."""
+    return domain if constraints.is_empty else _decide(domain, constraints).tighten()[0]
 
 
-def require_feasible(items: Items, limit: int, demands: Constraints) -> None:
-    """Refuse demands that no support of at most so many items obeys."""
-    domain = _decide(Domain.of(items, limit, torch.device("cpu")), demands)
+def require_feasible(items: Items, limit: int, constraints: Constraints) -> None:
+    """Refuse constraints that no support of at most so many items obeys."""
+    domain = _decide(Domain.of(items, limit, torch.device("cpu")), constraints)
     if bool((domain.inside & domain.outside).any()) or not bool(domain.tighten()[1].all()):
         raise ValueError(
             "include, exclude, at_most, heredity and kappa cannot hold together: the features that are included need "
             "others that are excluded, or more features than kappa or at_most allow"
         )
-    bounded = demands.lower is not None or demands.upper is not None
+    bounded = constraints.lower is not None or constraints.upper is not None
     if domain.weights is not None and (domain.heredity is not None or bounded):
         raise ValueError(
             "kappa_counts='features' works with include and exclude only; with bounds or heredity let kappa count "
@@ -34,16 +34,16 @@ def require_feasible(items: Items, limit: int, demands: Constraints) -> None:
         )
 
 
-def _decide(domain: Domain, demands: Constraints) -> Domain:
+def _decide(domain: Domain, constraints: Constraints) -> Domain:
     items, device = domain.items, domain.inside.device
     inside, outside = domain.inside.clone(), domain.outside.clone()
-    for mask, features in ((inside, demands.include), (outside, demands.exclude)):
+    for mask, features in ((inside, constraints.include), (outside, constraints.exclude)):
         mask[:, items.items_of(torch.tensor(sorted(features), dtype=torch.long, device=device))] = True
     domain = domain.decide(inside, outside)
-    if demands.kind is not None and demands.at_most is not None:
-        domain = domain.with_groups(*_limit_kinds(items, demands.kind, demands.at_most, device))
-    if demands.parents:
-        domain = replace(domain, heredity=_pair_items(items, demands, device))
+    if constraints.kind is not None and constraints.at_most is not None:
+        domain = domain.with_groups(*_limit_kinds(items, constraints.kind, constraints.at_most, device))
+    if constraints.parents:
+        domain = replace(domain, heredity=_pair_items(items, constraints, device))
     return domain
 
 
@@ -55,39 +55,39 @@ def _limit_kinds(items: Items, kind: np.ndarray, at_most: np.ndarray, device: to
     return group.flatten(), torch.as_tensor(at_most, device=device).long().repeat_interleave(copies)
 
 
-def _pair_items(items: Items, demands: Constraints, device: torch.device) -> Heredity:
-    pairs = [(child, parent) for child, parents in demands.parents for parent in parents]
+def _pair_items(items: Items, constraints: Constraints, device: torch.device) -> Heredity:
+    pairs = [(child, parent) for child, parents in constraints.parents for parent in parents]
     child, parent = torch.tensor(pairs, device=device).T
-    return Heredity(items.items_of(child), items.items_of(parent), items.size, demands.heredity == "strong")
+    return Heredity(items.items_of(child), items.items_of(parent), items.size, constraints.heredity == "strong")
 
 
-def count_extra(items: Items, demands: Constraints) -> int:
+def count_extra(items: Items, constraints: Constraints) -> int:
     """How many items are included in every support without being counted by kappa."""
-    if demands.count_included or not demands.include:
+    if constraints.count_included or not constraints.include:
         return 0
-    included = items.items_of(torch.tensor(sorted(demands.include)))
+    included = items.items_of(torch.tensor(sorted(constraints.include)))
     return len(included) if items.weights is None else int(items.weights[included].sum())
 
 
-def most_counted(items: Items, demands: Constraints) -> int:
+def most_counted(items: Items, constraints: Constraints) -> int:
     """The largest limit that a support can use: not more than the items that it may have, and kappa counts."""
     every = Domain.of(items, items.capacity, torch.device("cpu"))
-    allowed = restrict_supports(every, demands)
+    allowed = restrict_supports(every, constraints)
     possible = ~allowed.outside[0]
     most = int(allowed.weigh(possible))
     if allowed.group is not None and allowed.most is not None:
         taken = allowed.group[possible & (allowed.group >= 0)].bincount(minlength=len(allowed.most))
         most -= int((taken - allowed.most).clamp(min=0).sum())
-    return most - count_extra(items, demands)
+    return most - count_extra(items, constraints)
 
 
-def scale_box(demands: Constraints, scale: Tensor, outputs: int) -> CoefficientBox | None:
+def scale_box(constraints: Constraints, scale: Tensor, outputs: int) -> CoefficientBox | None:
     """The bounds on coefficients in internal coordinates; ``scale (p,)`` is infinite for a column that is not used."""
-    if demands.lower is None and demands.upper is None:
+    if constraints.lower is None and constraints.upper is None:
         return None
     unit = torch.where(scale.isinf(), 1.0, scale).unsqueeze(1)
     parts = []
-    for given, default in ((demands.lower, -np.inf), (demands.upper, np.inf)):
+    for given, default in ((constraints.lower, -np.inf), (constraints.upper, np.inf)):
         table = np.full((len(scale), 1), default) if given is None else np.asarray(given, dtype=np.float64)
         parts.append(torch.as_tensor(table, device=scale.device).expand(-1, outputs) * unit)
     return CoefficientBox(*parts)
