@@ -27,8 +27,6 @@ def make_nodes(seed, n, rows, samples):
     )
 
 
-
-
 @pytest.mark.parametrize("signs", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize(("n", "samples"), [(3, 10), (12, 60), (40, 20)])
