@@ -18,7 +18,7 @@ from psfit.kernels.cpu.threads import limit_threads
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 8))
 Y = X[:, 0] - X[:, 1] + RNG.normal(size=60)
-GIVEN = {"effort": "low", "tol": 1e-2, "max_iter": 7, "time_limit": 1e5, "n_jobs": 1, "random_state": 3}
+GIVEN = {"effort": "low", "tol": 1e-2, "max_iter": 300, "time_limit": 1e5, "n_jobs": 1, "random_state": 3}
 MODELS = [name for name in psfit.__all__ if hasattr(getattr(psfit, name), "predict")]
 
 
@@ -36,10 +36,10 @@ def test_they_are_those_of_the_solver():
     direct = SparseLinearRegression(3, **GIVEN).fit(X, Y)
     inside = SparseLinearRegression(3, solver=BiCADMM(**GIVEN)).fit(X, Y)
     np.testing.assert_array_equal(direct.coef_, inside.coef_)
-    assert direct.n_iter_ == inside.n_iter_ <= 7
+    assert direct.n_iter_ == inside.n_iter_ <= 300
     assert direct.result_.starts == inside.result_.starts
     chosen = SparseLinearRegressionCV([1, 2], cv=2, gammas=1.0, **GIVEN).fit(X, Y)
-    assert chosen.n_iter_ <= 7
+    assert chosen.n_iter_ <= 300
 
 
 def test_a_setting_in_two_places_is_refused():
