@@ -302,9 +302,13 @@ def test_estimators_paths_and_choices_hear_their_callbacks():
     assert "INTERRUPTED" in str(path)
     assert np.all(np.diff(path.objectives[0]) <= 0)
     told = []
-    chosen = SparseLinearRegressionCV([1, 2, 3], cv=3, callback=lambda progress: told.append(progress.phase)).fit(X, y)
+    chosen = SparseLinearRegressionCV([1, 2, 3], cv=3, callback=told.append).fit(X, y)
     assert chosen.kappa_ >= 2
-    assert {phase.split(",")[0] for phase in told if "fold" in phase} == {f"fold {k} of 3" for k in (1, 2, 3)}
+    folds = [progress for progress in told if "fold" in progress.phase]
+    assert {progress.phase.split(",")[0] for progress in folds} == {f"fold {k} of 3" for k in (1, 2, 3)}
+    # The time is that of all folds so far; from the second on it is known about how long the others take.
+    assert np.all(np.diff([progress.seconds for progress in folds]) >= 0)
+    assert all(np.isnan(progress.seconds_left) == ("fold 1" in progress.phase) for progress in folds)
     with pytest.raises(StoppedError, match="no answer"):
         SparseLinearRegressionCV([1, 2, 3], cv=3, callback=stop_in("fold 2", heard)).fit(X, y)
     # A signal ends the program, not the work on one half.
