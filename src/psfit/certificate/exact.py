@@ -9,7 +9,6 @@ from psfit.certificate.branch import Search, Tree, TreeState
 from psfit.certificate.choose import make_newton
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import trivial_bound
-from psfit.certificate.equal_rows import merge_equal_rows
 from psfit.certificate.exact_form import prove_form
 from psfit.certificate.joint_relaxation import STEPS, JointRelaxation, serves_jointly
 from psfit.certificate.newton_relaxation import NewtonRelaxation, count_steps, serves
@@ -57,8 +56,7 @@ def has_small_form(inst: Instance) -> bool:
 def relax(inst: Instance, fit: Fit) -> tuple[NewtonRelaxation | DataRelaxation, int]:
     """The relaxation of a problem without a quadratic form, and how many steps its root may take."""
     if serves(inst):
-        merged, own_fit = merge_equal_rows(inst, fit)
-        return make_newton(merged, ROUGH, own_fit), count_steps(merged)
+        return make_newton(inst, ROUGH, fit), count_steps(inst)
     if serves_jointly(inst):
         return JointRelaxation(inst, fit), STEPS
     return DataRelaxation(inst, fit), PASS_ITERATIONS

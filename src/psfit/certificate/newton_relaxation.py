@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from psfit.certificate.dual import prove_slopes
-from psfit.certificate.equal_rows import merge_equal_rows
 from psfit.certificate.node_models import ModelMaker
 from psfit.certificate.node_points import Points, Samples
 from psfit.certificate.relaxation import Bounds, Fit, Relaxation
@@ -104,8 +103,7 @@ class NewtonRelaxation(Relaxation):
             assert whole is not None
             return whole(torch.zeros_like(self.root.inside[0]).index_copy(0, features, support))
 
-        part, own_fit = merge_equal_rows(self.inst.restrict(features), None if whole is None else fit)
-        return type(self)(part, self.rough, own_fit)
+        return type(self)(self.inst.restrict(features), self.rough, None if whole is None else fit)
 
     def pick_features(self, state: tuple[Tensor, ...], features: Tensor) -> tuple[Tensor, ...]:
         """The state of nodes with some of the features."""
