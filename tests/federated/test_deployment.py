@@ -120,10 +120,10 @@ def test_superlink_and_three_supernodes_with_tls_give_the_pooled_answer(tmp_path
 def test_a_client_and_the_server_that_are_killed_go_on_after_a_new_start(tmp_path):
     arguments = {"kappa": 2, "certify": False, "solver": {"max_iter": 10, "effort": "low"}}
     deployment = Deployment(tmp_path, ["north", "south", "west", "east"], {"arguments": arguments})
-    limits = ["--patience", "900"]
+    limits = ["--patience", "1800"]
 
     def wait_for_sums(count):
-        deadline = time.monotonic() + 900
+        deadline = time.monotonic() + 1800
         while len(list((tmp_path / "run" / "sums").glob("*.sum"))) < count:
             assert time.monotonic() < deadline, deployment.read_logs()
             time.sleep(0.5)
@@ -140,7 +140,7 @@ def test_a_client_and_the_server_that_are_killed_go_on_after_a_new_start(tmp_pat
             process.wait()
         processes["east"] = deployment.start_client("east", *limits)
         processes["server"] = deployment.start_server("--timeout", "40", *limits)
-        codes = [process.wait(900) for process in processes.values()]
+        codes = [process.wait(1800) for process in processes.values()]
     finally:
         for process in processes.values():
             process.kill()

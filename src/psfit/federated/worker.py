@@ -240,8 +240,10 @@ class Worker:
         self.reported.set()
         parts = {}
         if wants_model and run.answer is not None:
-            found = {kind: to_facts(one) for kind, one in run.answer.found.items()}
-            parts = {"model": pack_model(run.answer.model), "answers": json.dumps(found).encode()}
+            parts["model"] = pack_model(run.answer.model)
+            if run.answer.found:
+                found = {kind: to_facts(one) for kind, one in run.answer.found.items()}
+                parts["answers"] = json.dumps(found).encode()
         return Message(kinds.DONE, {"digest": run.digest}, parts)
 
     def _give_shares(self, message: Message) -> Message:
