@@ -1,7 +1,9 @@
 """Small problems with demands on their coefficients, and their optima over all supports by solvers of SciPy and
 Clarabel.
 
-    python tests/constrained.py 300        # the optimum of so many problems, by the default and in exact mode
+    python tests/constrained.py 0 300           # the optima of these problems, by the default and in exact mode
+    python tests/constrained.py 1000 1300       # the same for problems that are awkward
+
 """
 
 import itertools
@@ -14,10 +16,13 @@ import torch
 from scipy import optimize, sparse, special
 
 from psfit import BiCADMM, Dense, GridSpec, Problem, Source, solve
-from psfit.losses import Hinge, Huber, Logistic, Poisson, Softmax, Squared, SquaredHinge
+from psfit.losses import Gamma, Hinge, Huber, Logistic, Poisson, Softmax, Squared, SquaredHinge, Tweedie
 from psfit.problem import Constraints
 
 LOSSES = [Squared(), Logistic(), SquaredHinge(), Hinge(), Poisson(), Huber(1.0), Softmax()]
+MORE_LOSSES = [*LOSSES, Gamma(), Tweedie(1.4)]
+# Problems from this number on are awkward.
+AWKWARD = 1000
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,17 @@ def _losses(loss, eta, b):
         "logistic": lambda: (np.logaddexp(0, -margin), -b * special.expit(-margin)),
         "squared_hinge": lambda: (short**2, -2 * b * short),
         "poisson": lambda: (np.exp(eta) - b * eta, np.exp(eta) - b),
+        "gamma": lambda: (np.exp(-residual) + residual - 1, 1 - np.exp(-residual)),
+        "tweedie": lambda: _tweedie(eta, b, loss.power),
     }[loss.name]()
+
+
+def _tweedie(eta, b, power):
+    """Half the deviance: the loss less its least value, which is at the logarithm of the target."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        best = np.where(b > 0, b ** (2 - power) / (2 - power) + b ** (2 - power) / (power - 1), 0.0)
+    value = np.exp((2 - power) * eta) / (2 - power) + b * np.exp((1 - power) * eta) / (power - 1)
+    return value - best, np.exp((2 - power) * eta) - b * np.exp((1 - power) * eta)
 
 
 def _fit_hinge(case, mask, low, high):
@@ -163,6 +178,8 @@ def _fit_hinge(case, mask, low, high):
 
 def make_case(seed):
     """A random problem with random demands."""
+    if seed >= AWKWARD:
+        return _make_awkward(seed)
     rng = np.random.default_rng(seed)
     loss = LOSSES[seed % len(LOSSES)]
     sparsity = "element" if seed % 2 or not loss.joint else "feature"
@@ -176,6 +193,26 @@ def make_case(seed):
     return Case(problem, A, b, weight)
 
 
+def _make_awkward(seed):
+    """A problem with few samples, equal, opposite, constant or nearly dependent columns, or hardly any ridge."""
+    rng = np.random.default_rng(seed)
+    loss = MORE_LOSSES[seed % len(MORE_LOSSES)]
+    sparsity = str(rng.choice(["element", "feature"])) if loss.joint else "element"
+    p, m = 4 if loss.joint and sparsity == "element" else 7, int(rng.choice([5, 20, 60]))
+    A = rng.normal(size=(m, p)) + rng.choice([0.0, 3.0])
+    A[:, 1] = rng.choice([-1.0, 1.0]) * A[:, 0] + rng.choice([0.0, 1e-6, 0.1]) * A[:, 2]
+    if rng.random() < 0.5:
+        A[:, -1] = rng.choice([0.0, 1.0])
+    if rng.random() < 0.3:
+        A = A.astype(np.float32).astype(np.float64)
+    b = _draw_targets(loss, A, rng)
+    weight = rng.integers(0 if m > 5 else 1, 4, size=m).astype(float) if rng.random() < 0.5 else np.ones(m)
+    kappa, gamma = int(rng.integers(1, 4)), float(10 ** rng.uniform(-2, 5 if loss.quadratic else 3))
+    demands = _draw_demands(p, b.shape[1], rng)
+    problem = Problem(loss, (kappa,), gamma, sparsity, bool(rng.random() < 0.5), constraints=demands)
+    return Case(problem, A, b, weight)
+
+
 def _draw_targets(loss, A, rng):
     m, p = A.shape
     if loss.joint:
@@ -184,7 +221,9 @@ def _draw_targets(loss, A, rng):
     eta = A @ (rng.normal(size=p) * (rng.random(p) < 0.6)) + 0.3
     if loss.name == "poisson":
         return rng.poisson(np.exp(np.clip(0.3 * eta, -3, 2))).astype(float)[:, None]
-    if loss.name in ("squared", "huber"):
+    if loss.name == "tweedie":
+        return np.where(rng.random(m) < 0.4, 0.0, np.exp(np.clip(0.3 * eta, -2, 2)))[:, None]
+    if loss.name in ("squared", "huber", "gamma"):
         return (eta + rng.normal(size=m) * rng.choice([0.3, 3.0]))[:, None]
     return np.where(eta + rng.logistic(size=m) > 0, 1.0, -1.0)[:, None]
 
@@ -256,10 +295,10 @@ def check(seed, exact):
 
 
 if __name__ == "__main__":
-    failed = 0
-    for number in range(int(sys.argv[1])):
+    failed, (first, end) = 0, map(int, sys.argv[1:3])
+    for number in range(first, end):
         for mode in (False, True):
             if text := check(number, mode):
                 failed += 1
                 print(f"problem {number}, {'exact' if mode else 'default'}: {text}", flush=True)
-    print(f"{failed} of {2 * int(sys.argv[1])} answers are wrong")
+    print(f"{failed} of {2 * (end - first)} answers are wrong")

@@ -17,7 +17,7 @@ def share_rows(
 
     Items `inside` have the share one. Those that are `undecided` share ``left (B, 1)`` places.
     """
-    slope = np.where(undecided.numpy(), size.numpy(), 0.0) * np.sqrt(ridge.numpy())
+    slope = np.where(undecided.numpy(), size.double().numpy(), 0.0) * np.sqrt(ridge.double().numpy())
     offset = np.broadcast_to((ridge / rho).double().numpy(), slope.shape)
     shares = np.empty(slope.shape)
     _share_rows(slope, np.ascontiguousarray(offset), left.flatten().long().numpy(), shares)
