@@ -127,10 +127,8 @@ def path(
     def prepare() -> tuple[Printer, psfit.FileSource, dict[str, Any], dict[str, Any]]:
         if cv is not None and criterion is not None:
             raise ValueError("--cv and --criterion exclude each other; use one of them")
-        if not chooses and (scoring is not None or one_standard_error):
-            raise ValueError("--scoring and --one-standard-error need --cv")
-        if not chooses and power is not None:
-            raise ValueError("--power needs --cv or --criterion; a path of all limits has the default power")
+        if not chooses:
+            _refuse_choices(scoring is not None or one_standard_error, power is not None)
         _require_ending(out, chooses)
         require_writable("--out", out)
         require_picture("--picture", picture)
@@ -168,6 +166,14 @@ def path(
         ended = found.ended
     printer.print(facts | file_facts(out=out, report=report), lines)
     exit_if_stopped(ended, grid)
+
+
+def _refuse_choices(scores: bool, has_power: bool) -> None:
+    """Options that a path without a choice does not have."""
+    if scores:
+        raise ValueError("--scoring and --one-standard-error need --cv")
+    if has_power:
+        raise ValueError("--power needs --cv or --criterion; a path of all limits has the default power")
 
 
 def _require_ending(out: Path | None, chooses: bool) -> None:

@@ -91,7 +91,6 @@ def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
         result.coef, result.intercept, names, outputs, explanations.ratio_name(result.loss, c), columns
     )
     what, formula = explanations.loss_in_words(result.loss)
-    gamma = float(getattr(model, "gamma_", model.gamma))
     used = [names[j] for j in result.support]
     proof = explanations.explain_proof(result)
     gap = "\u2013" if proof.kind == "none" else percent(result.gap)
@@ -108,7 +107,7 @@ def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
             ("status", result.status.name.replace("_", " ").lower(), plural(result.n_iter, "iteration")),
         ],
         "summary": _summary(used, classes, model),
-        "problem": _problem(what, formula, result, model, gamma, limit, classes),
+        "problem": _problem(what, formula, result, model, limit, classes),
         "status": result.status.value,
         "cut_short": result.status in STOP_REASONS,
         "coefficients": coefficients.table(),
@@ -135,16 +134,14 @@ def _summary(used: list[str], classes: list[str], model: Any) -> str:
     return f"The model uses {join_names(used)}.{of}{chosen}"
 
 
-def _problem(
-    what: str, formula: str, result: Any, model: Any, gamma: float, limit: str, classes: list[str]
-) -> list[tuple[str, str]]:
+def _problem(what: str, formula: str, result: Any, model: Any, limit: str, classes: list[str]) -> list[tuple[str, str]]:
     """Every setting that defines the problem, with its meaning."""
     predictor = explanations.predictor_in_words(model.learned_.offset)
     rows = [("model", what), ("loss of a sample", f"{formula}, with {predictor}")]
     rows += explanations.explain_parameters(result.loss, model.get_params(deep=False))
     rows.append(("limit", f"kappa = {result.kappa[0]}: {limit}"))
     rows += [("subject to", text) for text in result.constraints]
-    rows += explanations.explain_settings(model.fit_intercept, model.standardize, gamma)
+    rows += explanations.explain_settings(model.fit_intercept, result.standardize, result.gamma)
     if result.coef.shape[1] > 1:
         counted = {
             "element": "element: kappa counts coefficients",

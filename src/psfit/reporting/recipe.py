@@ -63,7 +63,7 @@ def path_recipe(path: SparsePath) -> str:
         "gammas": path.gammas.tolist() if len(path.gammas) > 1 else float(path.gammas[0]),
         "loss": path.loss,
     } | path.settings
-    defaults = {"gammas": 1.0, "loss": "squared", "fit_intercept": True, "standardize": False, "sparsity": "element"}
+    defaults = {"loss": "squared", "fit_intercept": True, "standardize": False, "sparsity": "element"}
     kept = {name: value for name, value in given.items() if name not in defaults or value != defaults[name]}
     lines = _call_lines("path = sparse_path", kept, _samples(path.learned.offset))
     return "\n".join(["from psfit import sparse_path", "", *lines])

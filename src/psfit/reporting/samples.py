@@ -234,12 +234,11 @@ def _is_of_fit(
         # A fit refuses such targets.
         return False
     scales = np.ones(matrix.shape[1])
-    if model.standardize:
+    if result.standardize:
         columns = ColumnSummary.of(matrix, grid, fitted)
         # Without an intercept a fit divides by the spread about zero.
         scales = np.hypot(columns.spreads, 0.0 if model.fit_intercept else columns.means)
-    gamma = float(getattr(model, "gamma_", model.gamma))
-    ridge = float(np.square(result.coef * scales[:, None]).sum()) / (2 * gamma)
+    ridge = float(np.square(result.coef * scales[:, None]).sum()) / (2 * result.gamma)
     objective = float(sum_over_nodes(grid, np.array([fitted @ losses.sum(axis=1)]))[0]) + ridge
     return abs(objective - result.objective) <= SAME * max(abs(result.objective), np.finfo(float).tiny)
 
