@@ -11,9 +11,11 @@ PEERS_PYTHON ?= $(BIN)/python
 demo: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/torchrun --standalone --nproc-per-node 4 -m psfit demo --out demo-output
 
-# A worker that is done takes tests from the others; each has one thread (tests/conftest.py).
+# One worker more than cores, at most 8: tests that start processes wait for them half of the time. A worker that is done
+# takes tests from the others; each has one thread (tests/conftest.py).
+WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 8 ? cores + 1 : 8)))
 test: $(READY)
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --durations 30
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations 30
 
 # Tests that take long: examples of the engines, many clients.
 test-long: $(READY)
@@ -53,8 +55,7 @@ dist: $(READY)
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
 
-# Only the modules that are used are compiled, when they are imported first: most of these packages never are.
-INSTALL := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
