@@ -80,7 +80,7 @@ def test_answers_stay(name, tmp_path):
         assert found["iterations"] == pytest.approx(known["iterations"], rel=0.2, abs=2)
 
 
-@pytest.mark.parametrize("ranks", ON_RANKS)
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.long), 4])
 def test_ranks_give_the_same_answers(ranks, tmp_path):
     names, output = ON_RANKS[ranks], tmp_path / "found.json"
     done = run(command("torch", ranks, str(HERE.parent / "answers" / "on_ranks.py"), str(output), *names))

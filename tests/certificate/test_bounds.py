@@ -56,7 +56,7 @@ def problems(draw):
 
 
 @given(problems(), st.sampled_from(["low", "medium"]))
-@examples(40)
+@examples(12)
 def test_no_bound_exceeds_the_optimum(case, effort):
     problem, source, nodes = case
     optimum = best_objective(problem, source)
@@ -67,7 +67,7 @@ def test_no_bound_exceeds_the_optimum(case, effort):
 
 
 @given(problems(), st.integers(0, 1000))
-@examples(60)
+@examples(30)
 def test_a_bound_holds_from_any_point(case, seed):
     problem, source, nodes = case
     inst = pose(problem, source, GridSpec(nodes=nodes, device="cpu").build())
@@ -81,7 +81,7 @@ def test_a_bound_holds_from_any_point(case, seed):
 
 
 @given(problems(), st.integers(0, 1000))
-@examples(20)
+@examples(8)
 def test_the_proof_for_a_later_answer_is_at_least_as_strong(case, seed):
     problem, source, nodes = case
     inst = pose(problem, source, GridSpec(nodes=nodes, device="cpu").build())

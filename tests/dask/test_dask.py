@@ -222,6 +222,7 @@ def test_estimators_for_dask_are_estimators(client):
     assert set(psfit.dask.__all__) >= {f"Dask{entry.estimator}" for entry in LOSSES.values()}
 
 
+@pytest.mark.long
 def test_the_example_reads_parquet():
     done = run([sys.executable, str(HERE.parents[1] / "examples/dask_parquet.py")])
     assert done.returncode == 0, done.stderr

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+import pytest
 import torch
 from warm import start as start_warm
 
@@ -24,6 +25,9 @@ OPEN_MPI = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
 }
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+# Both backends take the same steps above their communicators. What these do is tested with both in every run, and the
+# whole programs with MPI where there is more time.
+BACKENDS = ["torch", pytest.param("mpi", marks=pytest.mark.long)]
 
 
 @cache

@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from jobs import data
-from launch import command, python, run
+from launch import BACKENDS, command, python, run
 
 import psfit
 
 
-@pytest.mark.parametrize("backend", ["torch", "mpi"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_one_file_is_dealt_to_the_ranks(backend, tmp_path):
     X, jobs = data()
     np.savez(tmp_path / "data.npz", X=X, y=jobs["squared"].y)

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 from jobs import data
-from launch import HERE, alone, command, run, start
+from launch import BACKENDS, HERE, alone, command, run, start
 
 # One rank of two ends without an error while the other one waits for it.
 LEAVING = """
@@ -49,7 +49,10 @@ def undisturbed(tmp_path_factory):
     return answers
 
 
-@pytest.mark.parametrize(("rank", "iteration"), [(0, 2), (1, 9)], ids=["before any checkpoint", "after two"])
+@pytest.mark.parametrize(
+    ("rank", "iteration"),
+    [pytest.param(0, 2, marks=pytest.mark.long, id="before any checkpoint"), pytest.param(1, 9, id="after two")],
+)
 def test_a_killed_rank_is_restarted_and_nothing_changes(rank, iteration, undisturbed, tmp_path):
     output = tmp_path / "answer.json"
     arguments = job("torch", tmp_path / "kept", output, "SIGKILL", rank, iteration, options=("--max-restarts", "1"))
@@ -59,7 +62,7 @@ def test_a_killed_rank_is_restarted_and_nothing_changes(rank, iteration, undistu
     assert json.loads(output.read_text()) == undisturbed["torch"]
 
 
-@pytest.mark.parametrize("backend", ["torch", "mpi"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_sigterm_writes_a_checkpoint_that_the_next_run_goes_on_from(backend, undisturbed, tmp_path):
     kept, output = tmp_path / "kept", tmp_path / "answer.json"
     done = run(job(backend, kept, output, "SIGTERM"))
@@ -72,7 +75,7 @@ def test_sigterm_writes_a_checkpoint_that_the_next_run_goes_on_from(backend, und
     assert json.loads(output.read_text()) == undisturbed[backend]
 
 
-@pytest.mark.parametrize("backend", ["torch", "mpi"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_rank_that_raises_stops_all_with_its_message(backend, tmp_path):
     done = run(job(backend, "-", tmp_path / "answer.json", "error"), timeout=60)
     assert done.returncode != 0
@@ -81,7 +84,7 @@ def test_a_rank_that_raises_stops_all_with_its_message(backend, tmp_path):
         assert "rank 1 failed during the iteration" in done.stderr
 
 
-@pytest.mark.parametrize("backend", ["torch", "mpi"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_bad_data_on_one_rank_stop_all_with_one_message(backend, tmp_path):
     X, jobs = data()
     good, bad = X[:70], X[70:].copy()
@@ -99,8 +102,10 @@ def test_bad_data_on_one_rank_stop_all_with_one_message(backend, tmp_path):
 
 @pytest.mark.parametrize(
     ("misfortune", "patience", "state"),
-    [("SIGKILL", "60", "has ended"), ("SIGSTOP", "4", "is stopped")],
-    ids=["dead", "frozen"],
+    [
+        pytest.param("SIGKILL", "60", "has ended", id="dead"),
+        pytest.param("SIGSTOP", "4", "is stopped", marks=pytest.mark.long, id="frozen"),
+    ],
 )
 def test_a_lost_peer_is_noticed_and_the_phase_named(misfortune, patience, state, tmp_path):
     """Without a launcher that would clean up: two processes that know only each other's address."""

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from launch import HERE, command, run
+from launch import BACKENDS, HERE, command, run
 
 from psfit import BiCADMM, SparseLinearRegression
 
@@ -188,7 +188,7 @@ def test_what_one_rank_cannot_read_all_refuse(tmp_path):
             assert remote == [rank != alone for rank in range(RANKS)], (name, errors)
 
 
-@pytest.mark.parametrize("backend", ["torch", "mpi"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_bad_entry_that_is_met_on_the_way_ends_all_ranks(backend, tmp_path):
     X, y = numbers()
     X[85, 2] = np.nan

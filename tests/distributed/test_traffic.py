@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from launch import HERE, command, run
+from launch import BACKENDS, HERE, command, run
 
 # Three residual sums and three reasons to stop travel with the coefficients.
 RIDERS = 6
@@ -17,7 +17,7 @@ def spent_by_rank(backend, ranks, blocks, tmp_path):
     return [json.loads((tmp_path / f"spent-{rank}").read_text()) for rank in range(ranks)]
 
 
-@pytest.mark.parametrize("backend", ["torch", "mpi"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_one_reduction_of_n_and_a_few_numbers_an_iteration(backend, tmp_path):
     for spent in spent_by_rank(backend, 2, 1, tmp_path):
         for loss in ("squared", "logistic"):

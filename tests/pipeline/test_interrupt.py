@@ -55,7 +55,7 @@ def hard(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("whom", ["all", "one rank"])
+@pytest.mark.parametrize("whom", [pytest.param("all", marks=pytest.mark.long), "one rank"])
 def test_ranks_end_together_with_one_answer(hard, tmp_path, whom):
     out, page = tmp_path / "model.psfit", tmp_path / "page.html"
     # Only real processes are children of their launcher.
