@@ -14,7 +14,9 @@ def control():
     return fit_all(slice(0, SAMPLES), GridSpec(backend="serial", device="cpu"))
 
 
-@pytest.mark.parametrize(("backend", "ranks", "blocks"), [("torch", 2, 2), pytest.param("mpi", 2, 1, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("backend", "ranks", "blocks"), [("torch", 2, 2), pytest.param("mpi", 2, 1, marks=pytest.mark.long)]
+)
 def test_ranks_that_round_differently_agree(backend, ranks, blocks, control, tmp_path):
     done = run(command(backend, ranks, str(HERE / "rounding.py"), backend, str(tmp_path), str(blocks)))
     assert done.returncode == 0, done.stderr
