@@ -23,9 +23,13 @@ MOST_WORK = {"cpu": 2e10, "cuda": 5e12}
 # The most steps of a root and of a tree node, and the relative gap at which a relaxation is solved.
 STEPS, CHILD_STEPS = 40, 6
 SOLVED = 3e-5
-# Iterations of the alternating direction method, and by how much they overshoot.
+# Steps that take together less than this share of what is missing are the last after so many in a row.
+STALLED, PATIENCE = 0.01, 2
+# Iterations of the alternating direction method, and by how much they overshoot. It ends where an iteration changes the
+# coefficients by less than this share, which is looked at now and then.
 ITERATIONS = 100
 OVERSHOOT = 1.6
+UNCHANGED, CHECK_EVERY = 1e-7, 10
 # The intercepts have no penalty, but a share of the mean second derivative: they may move together at no cost.
 LEAST_SHARE = 1e-9
 HALVINGS = 8
@@ -71,12 +75,15 @@ class JointRelaxation(DataRelaxation):
         grid, loss, target = self.inst.grid, self.inst.problem.loss, self.inst.source.target
         point = self._place(domain, self._admit(domain, state[0][0]))
         best, scores, mix = -torch.inf, torch.zeros_like(domain.inside, dtype=torch.float64), 0.0
+        missing, idle = torch.inf, 0
         for k in range(iterations + 1):
             found = prove_slopes(self.inst, loss.gradient(point.eta, target), domain, self.samples.dense)
             if float(found.lower) > best:
                 best, scores = float(found.lower), found.scores
-            solved = point.value - best <= SOLVED * abs(point.value) or best >= float(enough)
-            if grid.follow_first_rank(solved) or k == iterations or (k and self.inst.watch.must_stop()):
+            idle = idle + 1 if point.value - best > (1 - STALLED) * missing else 0
+            missing = point.value - best
+            done = missing <= SOLVED * abs(point.value) or best >= float(enough) or idle > PATIENCE
+            if grid.follow_first_rank(done) or k == iterations or (k and self.inst.watch.must_stop()):
                 break
             ahead = grid.agree(self._minimise_model(domain, point, self._bend(point.eta, mix)))[0]
             moved, short = self._step(domain, point, ahead)
@@ -138,7 +145,8 @@ class JointRelaxation(DataRelaxation):
         pull = (H @ Z.flatten()).view_as(Z) - point.g
         z, u = Z, -point.g / rho
         u[p:] = 0.0
-        for _ in range(ITERATIONS):
+        for k in range(ITERATIONS):
+            before = z
             # The intercepts stay near where they were, by a penalty that is next to nothing.
             anchor = torch.cat([(z - u)[:p], Z[p:]])
             x = (inverse @ (pull + penalty * anchor).flatten()).view_as(Z)
@@ -147,6 +155,8 @@ class JointRelaxation(DataRelaxation):
             shrunk, _ = domain.shrink(packed.abs(), self.ridge, rho)
             z = items.replace(w, shrunk * packed)
             u = w - z
+            if k % CHECK_EVERY == 0 and float((z - before).abs().max()) <= UNCHANGED * float(z.abs().max()):
+                break
         return torch.cat([z[:p], x[p:]])
 
     def _step(self, domain: Domain, point: JointPoint, ahead: Tensor) -> tuple[JointPoint, bool]:
