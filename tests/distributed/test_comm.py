@@ -101,9 +101,11 @@ def test_without_a_grid_everything_stays_in_its_process(monkeypatch):
     target = torch.from_numpy(y).unsqueeze(1)
     result = solve(Problem(Squared(), (1,)), Source(Dense(torch.from_numpy(X)), target, torch.ones_like(target)))
     assert result.nodes == 1
-    assert result.objective == pytest.approx(SparseLinearRegression(1).fit(X, y).objective_, rel=1e-9)
-    assert sparse_path(X, y, [1]).objectives[0, 0] == pytest.approx(result.objective, rel=1e-9)
-    assert SparseLinearRegressionCV([1], cv=2).fit(X, y).objective_ == pytest.approx(result.objective, rel=1e-9)
+    assert result.objective == pytest.approx(SparseLinearRegression(1, gamma=1.0).fit(X, y).objective_, rel=1e-9)
+    assert sparse_path(X, y, [1], gammas=1.0).objectives[0, 0] == pytest.approx(result.objective, rel=1e-9)
+    assert SparseLinearRegressionCV([1], gammas=1.0, cv=2).fit(X, y).objective_ == pytest.approx(
+        result.objective, rel=1e-9
+    )
     assert stability_selection(X, y, [1], resamples=2).support.tolist() == [1]
     with pytest.raises(ValueError, match="torchrun"):
         GridSpec(device="cpu").build()

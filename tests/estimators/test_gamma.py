@@ -201,7 +201,8 @@ def test_separable_classes_without_a_ridge_are_reported(model):
 def test_paths_and_files_without_a_ridge(tmp_path):
     path = sparse_path(X, NUMBERS, [2], gammas=[float("inf"), 1e-3, 1e300])
     assert path.objectives[0, 0] == pytest.approx(enumerate_supports(2, residuals)[0], rel=1e-9)
-    assert path.objectives[2, 0] == pytest.approx(path.objectives[0, 0], rel=1e-12)
+    # An infinite gamma leaves a ridge of 1e-12 of the curvature.
+    assert path.objectives[2, 0] == pytest.approx(path.objectives[0, 0], rel=1e-10)
     assert path.objectives[1, 0] > 1.01 * path.objectives[0, 0]
     model = SparseLinearRegressionCV([1, 2], gammas=[1.0, float("inf")]).fit(X, NUMBERS)
     psfit.save(model, tmp_path / "model.psfit")

@@ -34,6 +34,7 @@ def find_wide_slopes(inst: Instance) -> Tensor | None:
         source=Source(Dense(torch.cat([root, every[:, p:]], dim=1)), inst.source.target, inst.source.weight),
         items=replace(inst.items, features=m),
         unit_ridge=torch.cat([torch.ones_like(inst.unit_ridge[:m]), inst.unit_ridge[p:]]),
+        box=None,
         kept=None,
         all_features=0,
     )

@@ -23,6 +23,9 @@ BASELINES = {
 }
 BASELINE = "scikit-learn, l1 path"
 
+# One ridge for all methods, so that their objectives can be compared.
+GAMMA = 1.0
+
 
 @dataclass(frozen=True)
 class Case:
@@ -93,7 +96,8 @@ def measure(case: Case, repeats: int, first: bool) -> list[Measurement]:
 
 
 def _model(case: Case, solver: BiCADMM, grid: Grid | GridSpec) -> SparseModel:
-    return make_estimator(case.loss).set_params(kappa=case.kappa, fit_intercept=False, solver=solver, grid=grid)
+    settings = {"kappa": case.kappa, "gamma": GAMMA, "fit_intercept": False, "solver": solver, "grid": grid}
+    return make_estimator(case.loss).set_params(**settings)
 
 
 def _f1(found: np.ndarray, true: np.ndarray) -> float:

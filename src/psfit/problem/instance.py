@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isinf
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from psfit.problem.domain import Domain
 from psfit.problem.items import Items
 from psfit.problem.problem import Problem
 
-# The least ridge of a coordinate, as a share of the curvature of the loss in it.
+# The ridge of a coordinate at an infinite gamma, as a share of the curvature of the loss in it.
 LEAST_RIDGE = 1e-12
 
 
@@ -64,12 +65,14 @@ class Instance:
     def ridge(self) -> Tensor:
         """Weight ``(n, 1)`` of ``x_j^2 / 2`` in the objective; zero for the intercept.
 
-        However large gamma is, it is at least a tiny share of the curvature that the loss has in one coordinate. This
-        does not change the objective by more than rounding does. But without it, columns that depend on each other
-        would have coefficients that rounding alone decides, and no bound could be proved.
+        An infinite gamma leaves a tiny share of the curvature that the loss has in one coordinate. Without it, columns
+        that depend on each other would have coefficients that rounding alone decides, and no bound could be proved. A
+        finite gamma is the user's, however large it is; its ridge is only kept from being zero.
         """
-        curvature = self.problem.loss.typical_curvature(self.mean_target, self.source.outputs)
-        least = LEAST_RIDGE * curvature * self.coordinates.column_norm**2
+        least = torch.finfo(torch.float64).tiny
+        if isinf(self.problem.gamma):
+            curvature = self.problem.loss.typical_curvature(self.mean_target, self.source.outputs)
+            least = LEAST_RIDGE * curvature * self.coordinates.column_norm**2
         return torch.where(self.unit_ridge > 0, (self.unit_ridge / self.problem.gamma).clamp(min=least), 0.0)
 
     @property
