@@ -54,6 +54,7 @@ def two_hosts() -> Iterator[list[Host]]:
             _ip("netns", "del", name)
 
 
+@pytest.mark.long
 def test_two_hosts_run_one_job(tmp_path):
     output = tmp_path / "answer.json"
     with alone(), two_hosts() as hosts:

@@ -76,6 +76,7 @@ def test_contents(built):
     assert not any(name.startswith(("benchmarks", ".")) or "__pycache__" in name for name in held)
 
 
+@pytest.mark.long
 def test_the_wheel_works_where_the_repository_is_not(built, tmp_path):
     home = tmp_path / "fresh"
     venv.create(home, symlinks=True)
