@@ -158,19 +158,26 @@ def send_nan(reply):
     return Message(reply.kind, reply.facts, reply.parts | {"words": ring.to_bytes(ring.encode(np.full(count, np.nan)))})
 
 
-def test_false_updates_are_refused_with_their_client_and_poison_nothing(problem):
+@pytest.mark.parametrize(
+    ("tamper", "reason"),
+    [
+        (lie_about_size, "cannot hold 1000000000 numbers"),
+        (send_other_size, "not of the kind or size of the others'"),
+        (send_nan, "not finite or out of range"),
+    ],
+)
+def test_a_false_update_is_refused_with_its_client_and_poisons_nothing(problem, tamper, reason):
     data, pooled = problem
 
     class Tampering(Failing):
-        plan: ClassVar = {"tamper": [lie_about_size, send_other_size, send_nan]}
+        plan: ClassVar = {"tamper": [tamper]}
 
     settings = ServerSettings(secure=False, timeout=2.0, patience=60.0)
     found = simulate(JOB, data, settings, connect=Tampering)
     assert_same(found.model, pooled)
-    refused = [text for text in found.outcome.absences if "that was refused" in text]
-    assert [text.startswith("d sent an update") for text in refused] == [True] * 3
-    reasons = ("cannot hold 1000000000 numbers", "not of the kind or size of the others'", "not finite or out of range")
-    assert all(reason in text for reason, text in zip(reasons, refused, strict=True))
+    (refused,) = (text for text in found.outcome.absences if "that was refused" in text)
+    assert refused.startswith("d sent an update")
+    assert reason in refused
 
 
 def test_a_client_that_fails_ends_the_run_by_name_and_without_its_data(problem):

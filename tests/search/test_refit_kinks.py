@@ -81,7 +81,7 @@ def test_exact_mode_proves_no_more_than_is_true_of_huber_in_large_units(seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(20, 3)).astype(np.float32)
     y = 1e5 * (X[:, 0] + rng.standard_t(2, size=20))
-    model = SparseLinearRegression(1, loss="huber", solver=BiCADMM(exact=True)).fit(X, y)
+    model = SparseLinearRegression(1, gamma=1.0, loss="huber", solver=BiCADMM(exact=True)).fit(X, y)
     X = X.astype(float)
     best = min(conic_optimum(Huber(), X[:, [j]], y, np.ones(20), 1.0) for j in range(3))
     assert model.lower_bound_ <= best * (1 + 1e-9)

@@ -49,7 +49,9 @@ def select_numbers(frame: DataFrame, argument: str, name: str) -> Column:
 
 def find_names(frame: DataFrame, name: str) -> list[str] | None:
     """The names that a VectorAssembler has given to the entries of a column of vectors; None if some have none."""
-    kinds = frame.schema[name].metadata.get("ml_attr", {}).get("attrs", {})
+    metadata = {field.name: field.metadata for field in frame.schema.fields}
+    # A column that is missing is refused when the columns are chosen.
+    kinds = metadata.get(name, {}).get("ml_attr", {}).get("attrs", {})
     entries = {entry.get("idx"): entry.get("name") for kind in kinds.values() for entry in kind}
     names = [entries.get(place) for place in range(len(entries))]
     known = [entry for entry in names if entry is not None]
