@@ -8,12 +8,13 @@ from problems import make_source, paper_source
 from psfit import BiCADMM, GridSpec, Problem, SparseLinearRegression, solve
 from psfit.admm.bilinear import update_by_sorting
 from psfit.admm.steps import ReplayedSteps, Steps
+from psfit.certificate.loss_sums import find_kernels
 from psfit.data import Affine, Dense, Source, half_gram, raw_form
 from psfit.data.integer_gram import integer_moments
 from psfit.data.mixed_precision import MixedPrecisionStrip
 from psfit.kernels import kernel
 from psfit.kernels.cuda_graph import PLAIN_CALLS, Replay
-from psfit.losses import Squared
+from psfit.losses import Logistic, Squared, SquaredHinge
 from psfit.problem import Domain
 from psfit.problem.items import OutputItems
 from psfit.problem.pose import pose
@@ -251,3 +252,32 @@ def test_split_rows(n, limit):
         torch.testing.assert_close(z, factor * w, rtol=1e-7, atol=1e-9)
         torch.testing.assert_close(v, w - z, rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(right, Q + rho * (z - v), rtol=1e-12, atol=1e-10)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), SquaredHinge()], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+@pytest.mark.parametrize(("rows", "m"), [(1, 1), (3, 1000), (40, 1025), (7, 5000)])
+def test_loss_rows(loss, weighted, rows, m):
+    eta = 4 * normal(rows, m, dtype=torch.float64)
+    # Some predictors are so large that exponentials vanish, or overflow.
+    eta[:, ::7] *= 200
+    target = normal(1, m, seed=1, dtype=torch.float64).sign()
+    weight = torch.randint(1, 4, (1, m), device=CUDA).double() if weighted else None
+    factor = torch.ones_like(target) if weight is None else weight
+    kernels = find_kernels(loss, target, weight)
+    value, slopes = kernels.evaluate(eta)
+    torch.testing.assert_close(value, (factor * loss.value(eta, target)).sum(dim=1), rtol=1e-13, atol=0)
+    torch.testing.assert_close(slopes, factor * loss.gradient(eta, target), rtol=1e-13, atol=1e-300)
+    # Slopes that rounding has left outside the domain are moved inside.
+    raw = 1.001 * loss.gradient(eta, target)
+    inside = loss.nearest_slope(raw, target)
+    halves = torch.stack([(factor * (sign * inside).clamp(min=0)).sum(dim=1) for sign in (1, -1)], dim=1)
+    torch.testing.assert_close(kernels.add_halves(raw), halves, rtol=1e-12, atol=0)
+    factors = torch.rand(rows, 2, dtype=torch.float64, device=CUDA)
+    expected = torch.where(inside > 0, factors[:, :1], factors[:, 1:]) * inside
+    shrunk, sums = kernels.shrink(raw, factors)
+    torch.testing.assert_close(shrunk, expected, rtol=1e-14, atol=0)
+    conjugate = loss.conjugate(expected, target)
+    sizes = conjugate.abs() + loss.conjugate_sizes(expected, target)
+    parts = torch.stack([(factor * part).sum(dim=1) for part in (conjugate, sizes, expected.square())], dim=1)
+    torch.testing.assert_close(sums, parts, rtol=1e-12, atol=1e-12)

@@ -6,7 +6,7 @@ has
     objective(Z) >= - sum_i w_i loss*(a_i) + <g, Z> + 1/2 sum_j r_j ||z_j||^2
                  >= - sum_i w_i loss*(a_i) - (sum of the kappa largest scores |g_j|^2 / (2 r_j)),
 
-provided g vanishes on the intercept, which has no ridge. `balance_slopes` changes the slopes so that it does. If the
+provided g vanishes on the intercept, which has no ridge. `loss_sums.py` changes the slopes so that it does. If the
 coefficients have bounds, a score is the largest value of ``-g_j z - r_j z^2 / 2`` between them, which is smaller.
 """
 
@@ -15,10 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from psfit.comm import Grid
+from psfit.certificate.loss_sums import drop_equal, sum_conjugates, sum_joint_conjugates, weigh
 from psfit.data import Affine, Dense, DesignMatrix
 from psfit.data.curvature import EPS
-from psfit.losses import Loss, plain_targets
 from psfit.problem import Domain
 from psfit.problem.box import bounds_of, score
 from psfit.problem.instance import Instance
@@ -49,23 +48,15 @@ def prove_slopes(inst: Instance, slopes: Tensor, domain: Domain, dense: Dense | 
     proves a bound of it. `dense` is the matrix of the instance in float64, if it is at hand.
     """
     source, items, loss = inst.source, inst.items, inst.problem.loss
-    target = source.target
-    # Products with weights of one would take as long as sums over the samples.
-    weight = None if bool((source.weight == 1).all()) else source.weight
-    slopes = loss.nearest_slope(slopes.double(), target)
-    if items.free:
-        slopes = balance_slopes(loss, slopes, target, source.weight, inst.grid)
+    weight = drop_equal(source.weight)
+    sum_up = sum_joint_conjugates if loss.joint else sum_conjugates
+    slopes, sums = sum_up(loss, slopes, source.target, weight, bool(items.free), inst.grid)
     n, c = source.matrix.shape[1], slopes.shape[1]
     local = slopes.new_zeros(n + 3, c)
     own, mine = source.matrix.own if dense is None else dense.own
     raw = _raw_rounding(inst) if dense is None else None
-    local[own] = _sum_columns(mine, _weigh(weight, slopes), raw is not None)
-    conjugate = loss.conjugate(slopes, target)
-    sizes = conjugate.abs() + loss.conjugate_sizes(slopes, target)
-    local[n] = _weigh(weight, conjugate).sum(dim=0) / (c if loss.joint else 1)
-    local[n + 1] = _weigh(weight, sizes).sum(dim=0)
-    local[n + 2] = _weigh(weight, slopes.square()).sum(dim=0)
-    local[n:] = inst.grid.count_once(local[n:])
+    local[own] = _sum_columns(mine, weigh(weight, slopes), raw is not None)
+    local[n:] = inst.grid.count_once(sums)
     summed = inst.grid.total(local)
     # A sum of m products is off by at most m roundings of the sum of their sizes, which Cauchy and Schwarz bound.
     rounding = 2 * (inst.samples + 32) * EPS
@@ -76,10 +67,6 @@ def prove_slopes(inst: Instance, slopes: Tensor, domain: Domain, dense: Dense | 
     ridge_conjugate = domain.conjugate(scores)
     error = rounding * (inst.items.sum_outputs(summed[n + 1]) + ridge_conjugate)
     return DualPoint(-inst.items.sum_outputs(summed[n]) - ridge_conjugate - error, scores, summed[:p])
-
-
-def _weigh(weight: Tensor | None, values: Tensor) -> Tensor:
-    return values if weight is None else weight * values
 
 
 def _raw_rounding(inst: Instance) -> Tensor | None:
@@ -173,33 +160,3 @@ def trivial_bound(inst: Instance) -> float:
     least = -weight * inst.problem.loss.conjugate(weight.new_zeros(target.shape), target)
     summed = float(inst.grid.nodes.total(least.sum().reshape(1)))
     return summed - 2 * (inst.samples + 32) * EPS * abs(summed)
-
-
-def balance_slopes(loss: Loss, slopes: Tensor, target: Tensor, weight: Tensor, grid: Grid) -> Tensor:
-    """Slopes changed so that their weighted sum is zero in every output; they stay in the conjugate's domain.
-
-    Scalar losses: zero lies in the domain, so the slopes of one sign, the one with the larger sum, are scaled down.
-    Softmax: the probabilities behind the slopes are mixed with a little of a distribution that restores the totals of
-    the labels.
-    """
-    if not loss.joint:
-        halves = torch.stack([(weight * slopes.clamp(min=0)).sum(dim=0), (weight * slopes.clamp(max=0)).sum(dim=0)])
-        up, down = grid.nodes.total(halves)
-        down = -down
-        tiny = torch.finfo(torch.float64).tiny
-        shrink_up = (down / up.clamp(min=tiny)).clamp(max=1)
-        shrink_down = (up / down.clamp(min=tiny)).clamp(max=1)
-        return torch.where(slopes > 0, shrink_up * slopes, shrink_down * slopes)
-    labels = plain_targets(target)
-    probability = slopes + labels
-    sums = torch.stack([(weight * probability).sum(dim=0), (weight * labels).sum(dim=0)])
-    sums = torch.cat([sums, weight.sum().expand(1, sums.shape[1])])
-    have, want, total = grid.nodes.total(sums)
-    # (1 - t) p + t q has the totals `want` if q = (want + (1/t - 1)(want - have)) / total; t must keep q positive.
-    lacking = ((have - want) / want.clamp(min=torch.finfo(torch.float64).tiny)).clamp(min=0).max()
-    t = (lacking / (1 + lacking)).clamp(min=EPS) if bool(lacking > 0) else lacking
-    if not bool(t > 0):
-        return slopes
-    q = ((want + (1 / t - 1) * (want - have)) / total).clamp(min=0)
-    mixed = (1 - t) * probability + t * q / q.sum()
-    return mixed / mixed.sum(dim=1, keepdim=True) - labels

@@ -130,7 +130,7 @@ class NewtonRelaxation(Relaxation):
 
     def slopes(self, eta: Tensor) -> Tensor:
         """The slopes of the samples ``(m, B)`` at predictors ``(B, m)``."""
-        return self.samples.loss.gradient(eta, self.samples.target).T
+        return self.samples.slopes(eta).T
 
     def minimise(
         self,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
+from psfit.certificate.loss_sums import drop_equal, find_kernels, weigh
 from psfit.certificate.relaxation import fill_places, least_ridge
 from psfit.data import Affine, Dense
 from psfit.problem import Domain
@@ -73,7 +74,8 @@ class Samples:
     def __init__(self, inst: Instance) -> None:
         self.inst, self.matrix = inst, inst.source.matrix
         self.m, self.n = self.matrix.shape
-        self.weight, self.target = inst.source.weight.T.contiguous(), inst.source.target.T.contiguous()
+        weight = drop_equal(inst.source.weight)
+        self.weight, self.target = None if weight is None else weight.T.contiguous(), inst.source.target.T.contiguous()
         self.loss, self.p = inst.problem.loss, inst.items.features
         self.ridge = inst.ridge[: self.p, 0].contiguous()
         self.root = self.ridge.sqrt()
@@ -86,7 +88,7 @@ class Samples:
             above, below = self.box.high[:, 0] > 0, self.box.low[:, 0] < 0
             self.sign, self.closed = above.to(torch.int8) - below.to(torch.int8), ~(above | below)
         self.dense = self._make_dense()
-        self.equal_weights = bool((self.weight == 1).all())
+        self.kernels = find_kernels(self.loss, self.target, self.weight)
 
     def _make_dense(self) -> Dense | None:
         if self.inst.sizes.most_rows * self.n > MOST_NUMBERS[self.matrix.device.type]:
@@ -96,7 +98,7 @@ class Samples:
 
     def weigh(self, values: Tensor) -> Tensor:
         """Numbers of the samples ``(B, m)`` times their weights."""
-        return values if self.equal_weights else self.weight * values
+        return weigh(self.weight, values)
 
     def predict(self, x: Tensor) -> Tensor:
         """Predictors ``(B, m)`` of coefficients ``(B, n)``."""
@@ -126,8 +128,8 @@ class Samples:
 
     def place(self, domain: Domain, x: Tensor, eta: Tensor, corner: Tensor | None) -> Points:
         """The points ``x (B, n)`` with predictors `eta`; the intercept has about the second derivative `corner`."""
-        sums = self.sum_slopes(self.weigh(self.loss.gradient(eta, self.target)))
-        value = self.weigh(self.loss.value(eta, self.target)).sum(dim=1)
+        value, slopes = self._evaluate(eta)
+        sums = self.sum_slopes(slopes)
         totals = self.inst.grid.nodes.total(torch.cat([value.unsqueeze(1), sums], dim=1))
         value, g, p = totals[:, 0], totals[:, 1:], self.p
         conjugate = domain.conjugate(self.scores(g[:, :p]))
@@ -135,6 +137,20 @@ class Samples:
         # To balance the slopes costs about as much as the best intercept gains.
         imbalance = torch.zeros_like(bound) if corner is None else (g[:, p:].square() / corner).sum(dim=1)
         return Points(x, eta, g, value + self.perspective(domain, x), bound - imbalance, imbalance)
+
+    def _evaluate(self, eta: Tensor) -> tuple[Tensor, Tensor]:
+        """The weighted losses of the samples here ``(B,)``, and their weighted slopes ``(B, m)``."""
+        if self.kernels is not None:
+            value, slopes = self.kernels.evaluate(eta)
+            return value, slopes
+        slopes = self.weigh(self.loss.gradient(eta, self.target))
+        return self.weigh(self.loss.value(eta, self.target)).sum(dim=1), slopes
+
+    def slopes(self, eta: Tensor) -> Tensor:
+        """The slopes of the samples ``(B, m)`` without weights."""
+        if self.kernels is not None and self.weight is None:
+            return self._evaluate(eta)[1]
+        return self.loss.gradient(eta, self.target)
 
     def scores(self, g: Tensor) -> Tensor:
         """What items with the derivatives ``g (B, p)`` contribute to the conjugate at most."""

@@ -58,6 +58,6 @@ def find_twins(samples: Samples, objective: float) -> Twins | None:
     # A little more, because the objective may rise with every column that is replaced.
     above = 1.01 * max(objective - trivial_bound(inst), 0.0)
     most = (2 * above / float(samples.ridge.min())) ** 0.5
-    total, moved = float(samples.weight.sum()), float(differ[label != every].max()) * most
+    total, moved = float(inst.source.weight.sum()), float(differ[label != every].max()) * most
     single = moved * (2 * curvature * above * total) ** 0.5 + curvature * total * moved**2 / 2 + SAME_RIDGE * above
     return Twins(label, inst.problem.kappa[0] * single)

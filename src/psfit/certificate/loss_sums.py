@@ -1,0 +1,102 @@
+"""Sums of losses, slopes and conjugates over the samples of a rank, for many points at once.
+
+Torch reads and writes all predictors in every operation. On a GPU, kernels make these sums in one pass for the losses
+that they know.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from psfit.comm import Grid
+from psfit.data.curvature import EPS
+from psfit.kernels import kernel
+from psfit.losses import Logistic, Loss, SquaredHinge, plain_targets
+
+# The losses that the kernels know. A loss with offsets is none of them: its targets are of another kind.
+KERNEL_NAMES: dict[type[Loss], str] = {Logistic: "logistic", SquaredHinge: "squared_hinge"}
+
+
+def find_kernels(loss: Loss, target: Tensor, weight: Tensor | None) -> Any:
+    """The kernels for losses with one target for each sample, in float64; None if there are none."""
+    name, found = KERNEL_NAMES.get(type(loss)), kernel("loss_rows", target.device)
+    if name is None or found is None or target.device.type != "cuda" or target.dtype != torch.float64:
+        return None
+    return found(name, target, weight)
+
+
+def weigh(weight: Tensor | None, values: Tensor) -> Tensor:
+    """Numbers of samples times their weights; all weights are one if there are none."""
+    return values if weight is None else weight * values
+
+
+def drop_equal(weight: Tensor) -> Tensor | None:
+    """None if all weights are one: products with them would take as long as sums over the samples."""
+    return None if bool((weight == 1).all()) else weight
+
+
+def shrink_factors(halves: Tensor) -> Tensor:
+    """Factors ``(2, c)`` of positive and negative slopes that make their sums ``halves (2, c)`` equal."""
+    return (halves.flip(0) / halves.clamp(min=torch.finfo(halves.dtype).tiny)).clamp(max=1)
+
+
+def sum_conjugates(
+    loss: Loss, slopes: Tensor, target: Tensor, weight: Tensor | None, free: bool, grid: Grid
+) -> tuple[Tensor, Tensor]:
+    """Slopes ``(m, c)`` of a scalar loss in the domain of its conjugate, and sums ``(3, c)`` over the samples here.
+
+    If an intercept is `free`, the slopes of one sign, the one with the larger sum, are scaled down so that all of them
+    add up to zero; zero lies in the domain. The sums are those of the conjugates, of the sizes of their terms, and of
+    the squared slopes.
+    """
+    kernels = find_kernels(loss, target, weight) if target.shape[1] == 1 else None
+    if kernels is not None:
+        rows = slopes.T.double()
+        factors = rows.new_ones(len(rows), 2)
+        if free:
+            factors = shrink_factors(grid.nodes.total(kernels.add_halves(rows)).T).T
+        shrunk, sums = kernels.shrink(rows, factors)
+        return shrunk.T, sums.T
+    slopes = loss.nearest_slope(slopes.double(), target)
+    if free:
+        halves = [weigh(weight, part).sum(dim=0) for part in (slopes.clamp(min=0), -slopes.clamp(max=0))]
+        up, down = shrink_factors(grid.nodes.total(torch.stack(halves)))
+        slopes = torch.where(slopes > 0, up * slopes, down * slopes)
+    conjugate = loss.conjugate(slopes, target)
+    sizes = conjugate.abs() + loss.conjugate_sizes(slopes, target)
+    parts = (conjugate, sizes, slopes.square())
+    return slopes, torch.stack([weigh(weight, part).sum(dim=0) for part in parts])
+
+
+def sum_joint_conjugates(
+    loss: Loss, slopes: Tensor, target: Tensor, weight: Tensor | None, free: bool, grid: Grid
+) -> tuple[Tensor, Tensor]:
+    """The same for a joint loss, with the sum of the conjugates divided between the outputs."""
+    slopes = loss.nearest_slope(slopes.double(), target)
+    if free:
+        slopes = _balance_probabilities(slopes, target, weight, grid)
+    conjugate = loss.conjugate(slopes, target)
+    sizes = conjugate.abs() + loss.conjugate_sizes(slopes, target)
+    shared = (conjugate / slopes.shape[1]).expand_as(slopes)
+    return slopes, torch.stack([weigh(weight, part).sum(dim=0) for part in (shared, sizes, slopes.square())])
+
+
+def _balance_probabilities(slopes: Tensor, target: Tensor, weight: Tensor | None, grid: Grid) -> Tensor:
+    """Slopes of softmax that add up to zero in every output; they stay in the domain of the conjugate.
+
+    The probabilities behind the slopes are mixed with a little of a distribution that restores the totals of labels.
+    """
+    labels = plain_targets(target)
+    probability = slopes + labels
+    sums = torch.stack([weigh(weight, part).sum(dim=0) for part in (probability, labels)])
+    mass = slopes.new_tensor(float(len(slopes))) if weight is None else weight.sum()
+    have, want, total = grid.nodes.total(torch.cat([sums, mass.expand(1, sums.shape[1])]))
+    # (1 - t) p + t q has the totals `want` if q = (want + (1/t - 1)(want - have)) / total; t must keep q positive.
+    lacking = ((have - want) / want.clamp(min=torch.finfo(torch.float64).tiny)).clamp(min=0).max()
+    t = (lacking / (1 + lacking)).clamp(min=EPS) if bool(lacking > 0) else lacking
+    if not bool(t > 0):
+        return slopes
+    q = ((want + (1 / t - 1) * (want - have)) / total).clamp(min=0)
+    mixed = (1 - t) * probability + t * q / q.sum()
+    return mixed / mixed.sum(dim=1, keepdim=True) - labels
