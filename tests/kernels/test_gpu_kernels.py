@@ -15,8 +15,6 @@ from psfit.data.mixed_precision import MixedPrecisionStrip
 from psfit.kernels import kernel
 from psfit.kernels.cuda_graph import PLAIN_CALLS, Replay
 from psfit.losses import Logistic, Squared, SquaredHinge
-from psfit.problem import Domain
-from psfit.problem.items import OutputItems
 from psfit.problem.pose import pose
 
 pytestmark = pytest.mark.gpu
@@ -232,26 +230,6 @@ def test_transfers_are_counted():
     assert 0 < last.fetched_bytes < 10_000
     resident = SparseLinearRegression(5, grid=GridSpec(device="cuda")).fit(torch.from_numpy(X).cuda(), y).history_[-1]
     assert resident.sent_bytes == 4 * y.nbytes
-
-
-@pytest.mark.parametrize(("n", "limit"), [(1, 1), (7, 3), (100, 10), (513, 600)])
-def test_split_rows(n, limit):
-    rows, wide = 50, {"dtype": torch.float64, "device": CUDA}
-    x, u, Q = (normal(rows, n, seed=k, dtype=torch.float64) for k in range(3))
-    x, ridge, rho = x**3, torch.rand(n, **wide) + 0.5, 10 * torch.rand(rows, 1, **wide) + 0.1
-    chosen = torch.rand(rows, n, device=CUDA)
-    inside = (chosen < 0.3 / n) & (torch.arange(n, device=CUDA) < limit)
-    domain = Domain.of(OutputItems(n, 1, 0), torch.full((rows, 1), limit, device=CUDA), CUDA)
-    domain = domain.decide(inside, chosen > 0.9)
-    w = x + u
-    factor, _ = domain.shrink(w.abs(), ridge, rho)
-    kind = domain.inside.to(torch.int8) - domain.outside.to(torch.int8)
-    for start in (0.0, 5.0):
-        z, v, theta = torch.empty_like(x), u.clone(), torch.full((rows,), start, **wide)
-        right = kernel("split_rows", CUDA)(x, v, z, Q, ridge, rho, kind, domain.left, theta)
-        torch.testing.assert_close(z, factor * w, rtol=1e-7, atol=1e-9)
-        torch.testing.assert_close(v, w - z, rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(right, Q + rho * (z - v), rtol=1e-12, atol=1e-10)
 
 
 @pytest.mark.parametrize("loss", [Logistic(), SquaredHinge()], ids=lambda loss: loss.name)

@@ -197,9 +197,7 @@ def _by_splitting(samples: Samples, models: Models, Q: Tensor, domain: Domain, x
     pull, rho = Q - models.multiply(x), rho[models.which]
     inverse = replace(models, H=torch.cholesky_inverse(torch.linalg.cholesky_ex(shifted).L)).spread().H
     z, u = x.clone(memory_format=torch.contiguous_format), pull / rho
-    right, fused = Q + rho * (z - u), None
-    if x.device.type == "cuda" and samples.box is None:
-        fused = kernel("split_rows", x.device)
+    right, fused = Q + rho * (z - u), kernel("split_rows", x.device) if samples.box is None else None
     kind, theta = domain.inside.to(torch.int8) - domain.outside.to(torch.int8), torch.zeros_like(x[:, 0])
     for _ in range(ITERATIONS):
         v = right @ inverse[0] if len(inverse) == 1 else torch.bmm(right.unsqueeze(1), inverse).squeeze(1)

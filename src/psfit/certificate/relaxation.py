@@ -14,6 +14,7 @@ from torch import Tensor
 
 from psfit.certificate.form_bound import FormBound
 from psfit.certificate.quadratic import LimitedForm
+from psfit.certificate.split_steps import find_kernel, make_split_steps
 from psfit.data.quadratic_form import Minimum
 from psfit.kernels.cuda_graph import Replay, Tensors
 from psfit.kernels.linalg import cholesky
@@ -199,6 +200,9 @@ class QuadraticRelaxation(Relaxation):
     def _make_steps(self, domain: Domain, iterations: int) -> Callable[[Tensors], Tensors]:
         """A function that makes CHECK_EVERY iterations from z and u; it also returns the last x and its gradient."""
         Q, rho, items = self.form_bound.Q, self.rho, self.items
+        fused = find_kernel(self.form_bound, domain)
+        if fused is not None:
+            return make_split_steps(fused, self.form_bound, domain, self.inverse, rho, CHECK_EVERY)
         ridge = items.pack_ridge(self.form_bound.ridge)
 
         def step(tensors: Tensors) -> Tensors:

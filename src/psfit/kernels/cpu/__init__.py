@@ -13,6 +13,7 @@ KERNELS = [
     "perspective",
     "share_rows",
     "sparsify",
+    "split_rows",
     "summarise",
     "support_sums",
     "swaps",
