@@ -225,6 +225,8 @@ class NewtonRelaxation(Relaxation):
         values = self.inst.grid.agree(self.measure(points))[0]
         unproved = (~(values - lower <= UNPROVED * values.abs()) & ~(lower >= enough)).nonzero().flatten().tolist()
         for row in unproved if self.fit is not None else []:
+            if self.inst.watch.must_stop():
+                break
             values[row], lower[row] = self._fit_exactly(supports[row], values[row], lower[row])
         return values, (values - lower).clamp(min=0).nan_to_num(nan=torch.inf)
 
