@@ -26,8 +26,8 @@ from psfit.kernels.cpu.shares import (
     value_of,
 )
 
-# Sweeps before linear systems, and the most systems after them: fewer in the first rounds, in which many items become
-# zero. What share of its diagonal is added to a system that is singular, and how often a way to it is shortened.
+# The fewest sweeps before linear systems, and the most systems after them: fewer in the first rounds, in which many items
+# become zero. What share of its diagonal is added to a system that is singular, and how often a way to it is shortened.
 SWEEPS = 3
 SYSTEMS = 10
 SHIFT = 1e-8
@@ -109,7 +109,11 @@ def _minimise(
         tau, places = divide_items(sizes, held, left, theta, group)
         if k == rounds or duality_gap(x, h, ridge, sign, held, shares, left, scores) <= tolerance:
             break
-        for _ in range(SWEEPS):
+        size = 0
+        for j in range(n):
+            size += x[j] != 0
+        # As many sweeps as take the time of a system: each of them may save some, because items become zero.
+        for _ in range(max(SWEEPS, size * size // (3 * n))):
             tau, places = _sweep(H, ridge, root, sign, held, tau, places, x, h, group)
         for _ in range(min(k, SYSTEMS)):
             theta = share_limit(x, root, held, left, theta, sizes, zero, shares)
