@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from psfit.problem.box import CoefficientBox
+from psfit.problem.completion import add_needed
 from psfit.problem.constraints import Constraints
 from psfit.problem.domain import Domain
 from psfit.problem.heredity import Heredity
@@ -21,7 +22,9 @@ def restrict_supports(domain: Domain, constraints: Constraints) -> Domain:
 def require_feasible(items: Items, limit: int, constraints: Constraints) -> None:
     """Refuse constraints that no support of at most so many items obeys."""
     domain = _decide(Domain.of(items, limit, torch.device("cpu")), constraints)
-    if bool((domain.inside & domain.outside).any()) or not bool(domain.tighten()[1].all()):
+    tight, possible = domain.tighten()
+    known = possible & ~(domain.inside & domain.outside).any()
+    if not bool(known.all()) or not tight.allows(add_needed(tight, tight.inside[0])):
         raise ValueError(
             "include, exclude, at_most, heredity and kappa cannot hold together: the features that are included need "
             "others that are excluded, or more features than kappa or at_most allow"

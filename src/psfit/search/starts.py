@@ -62,6 +62,9 @@ def eliminate_backward(objective: Objective, limit: int, Z: Tensor) -> SupportFi
     while (count := int(weigh(found.chosen))) > limit:
         kept = limit if objective.exact else max(limit, ceil(KEPT * count))
         found = shrink(objective, found, kept, kept > limit)
+        if int(weigh(found.chosen)) == count:
+            # Items that must stay need others that take too much of the limit: other parents would take less.
+            return select_forward(objective, limit, Z)
     # Where items have weights, those that are left may not use up the limit.
     return found if int(weigh(found.chosen)) == limit else grow(objective, found, limit)
 

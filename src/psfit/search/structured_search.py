@@ -81,6 +81,11 @@ class StructuredSearch(FormSearch):
 
     def grow(self, chosen: np.ndarray, limits: Sequence[int]) -> list[np.ndarray]:
         supports, stage = [], max(1, (limits[-1] - int(chosen.sum())) // STAGES)
+        if self.domain.heredity is not None:
+            # What is in already may need more items than a stage has.
+            keys = self._score(self._evaluate(chosen)).joining
+            whole = self.rules.completion.mend(chosen, keys, max(limits[0], int(chosen.sum())))
+            chosen = chosen if whole is None else whole
         for limit in limits:
             while (room := limit - int(chosen.sum())) > 0:
                 keys = self._score(self._evaluate(chosen)).joining
