@@ -37,8 +37,9 @@ def pick_items(inst: Instance, problem: int, found: SupportFit) -> Tensor | None
     features = int((free / (2.0 * pairs * max(inst.samples, 1))) ** 0.5)
     inside, limit = int(found.chosen.sum()), inst.problem.kappa[problem]
     room = MOST_TABLE[inst.source.matrix.device.type] / (limit * items.width)
-    count = max(int(min(features * items.per_feature, room)), 2 * max(inside, limit) + LEAST_OTHERS)
     domain, kept = inst.domain_of(problem), found.chosen
+    forced = int(domain.inside.sum())
+    count = max(int(min(features * items.per_feature, room)), 2 * max(inside, limit) - forced + LEAST_OTHERS)
     if domain.heredity is not None:
         # Items that must stay can need others.
         kept = kept | domain.heredity.find_ancestors(domain.inside[0])

@@ -48,9 +48,10 @@ def eliminate_backward(objective: Objective, limit: int, Z: Tensor) -> SupportFi
     """
     size, inside, weigh = objective.domain.items.capacity, objective.domain.inside[0], objective.domain.weigh
     each = objective.domain.items.width if objective.domain.weights is None else 1
-    begin = max(max(BEGIN * limit, LEAST_BEGIN) // each, 2 * limit)
+    used = int(weigh(inside))
+    begin = used + max(max(BEGIN * (limit - used), LEAST_BEGIN) // each, 2 * (limit - used))
     if objective.exact:
-        begin = min(begin, 2 * limit)
+        begin = min(begin, 2 * limit - used)
     if begin >= size and objective.domain.counts_only:
         chosen = ~objective.domain.outside[0]
         found = SupportFit(chosen, objective.fit(chosen, Z, tol=ROUGH))
