@@ -8,7 +8,7 @@ import pytest
 import torch
 from constrained import is_allowed
 
-from psfit.problem import Domain, OutputItems
+from psfit.problem import Domain, GroupItems, OutputItems
 from psfit.problem.constrained_domain import most_counted, require_feasible, restrict_supports
 from psfit.problem.constraints import Constraints
 
@@ -101,4 +101,7 @@ def test_demands_that_cannot_hold_together_are_refused():
     with pytest.raises(ValueError, match="cannot hold together"):
         require_feasible(items, 4, Constraints(include=(4,), exclude=(0,), parents=PARENTS))
     require_feasible(items, 3, Constraints(include=(4,), parents=PARENTS))
+    groups = GroupItems(SIZE, 1, 0, torch.tensor([0, 0, 1, 1, 2, 2]), False)
+    with pytest.raises(ValueError, match="heredity is about single features"):
+        require_feasible(groups, 3, Constraints(parents=PARENTS))
     assert most_counted(items, Constraints(include=(0,), exclude=(2, 3))) == 3

@@ -30,11 +30,8 @@ def require_feasible(items: Items, limit: int, constraints: Constraints) -> None
             "others that are excluded, or more features than kappa or at_most allow"
         )
     bounded = constraints.lower is not None or constraints.upper is not None
-    if domain.weights is not None and (domain.heredity is not None or bounded):
-        raise ValueError(
-            "kappa_counts='features' works with include and exclude only; with bounds or heredity let kappa count "
-            "groups"
-        )
+    if domain.weights is not None and bounded:
+        raise ValueError("kappa_counts='features' does not work with bounds on coefficients; use kappa_counts='groups'")
 
 
 def _decide(domain: Domain, constraints: Constraints) -> Domain:
@@ -45,6 +42,8 @@ def _decide(domain: Domain, constraints: Constraints) -> Domain:
     domain = domain.decide(inside, outside)
     if constraints.kind is not None and constraints.at_most is not None:
         domain = domain.with_groups(*_limit_kinds(items, constraints.kind, constraints.at_most, device))
+    if constraints.parents and items.in_groups:
+        raise ValueError("heredity is about single features, and group makes items of several; leave one of them out")
     if constraints.parents:
         domain = replace(domain, heredity=_pair_items(items, constraints, device))
     return domain
