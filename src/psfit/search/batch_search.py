@@ -37,7 +37,7 @@ def make_search(form: SearchForm, domain: Domain, rel_tol: float, recordings: Re
         return BoundedSearch(form, domain, rel_tol)
     if form.in_blocks:
         return BlockSearch(form, domain, rel_tol)
-    if bool(domain.inside.any()) and domain.weights is None:
+    if bool(domain.inside.any()) and domain.weights is None and int(domain.left) > 0:
         return ReducedSearch(form, domain, rel_tol, lambda left, rest: make_search(left, rest, rel_tol, recordings))
     table = len(form.H) * int(domain.limit)
     if form.H.device.type == "cuda" and table >= LEAST_TABLE:
