@@ -127,6 +127,7 @@ REFUSED = [
         ["'a:b' cannot be in a model", "exclude names 'b'"],
     ),
     ({"heredity": "strong", "include": ["a:b", "a"]}, ["'a:b' needs all of its factors", "include 'b'"]),
+    ({"heredity": "weak", "groups": {"g": ["c", "d"]}}, ["heredity='weak'", "groups=None, or groups with at_most"]),
     ({"heredity": "weak", "include": "a:b"}, ["'a:b' needs one of its factors", "include one of 'a', 'b'"]),
 ]
 

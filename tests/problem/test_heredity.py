@@ -1,11 +1,14 @@
 """Items that need others: what decided items imply, against all supports."""
 
 import itertools
+from contextlib import nullcontext
 
+import numpy as np
 import pytest
 import torch
+from constrained import is_allowed
 
-from psfit.problem import Domain, OutputItems
+from psfit.problem import Domain, GroupItems, OutputItems
 from psfit.problem.constrained_domain import most_counted, require_feasible, restrict_supports
 from psfit.problem.constraints import Constraints
 
@@ -61,6 +64,36 @@ def test_filling_takes_parents_along():
     assert chosen.nonzero().flatten().tolist() == [0, 1, 4]
 
 
+def test_parents_that_serve_two_children_are_found():
+    demands = Constraints(include=(4, 5), parents=PARENTS, heredity="weak")
+    domain = restrict_supports(Domain.of(OutputItems(SIZE, 1, 0), 3, torch.device("cpu")), demands)
+    keys = torch.tensor([0.9, 0.1, 0.8, 0.0, 0.0, 0.0])
+    assert domain.fill(domain.inside[0], keys, 1).nonzero().flatten().tolist() == [1, 4, 5]
+
+
+@pytest.mark.parametrize("kind", ["strong", "weak"])
+def test_demands_are_refused_if_and_only_if_no_support_obeys(kind):
+    rng, outcomes = np.random.default_rng(0), set()
+    for _ in range(60):
+        order = rng.permutation(SIZE)
+        pairs = tuple((int(child), tuple(order[:3][rng.random(3) < 0.7].tolist())) for child in order[3:])
+        demands = Constraints(
+            include=tuple(order[4:].tolist()),
+            exclude=tuple(order[:1][rng.random(1) < 0.3].tolist()),
+            kind=rng.integers(-1, 2, size=SIZE),
+            at_most=rng.integers(1, 3, size=2),
+            parents=tuple(pair for pair in pairs if pair[1]) or ((int(order[5]), (int(order[0]),)),),
+            heredity=kind,
+        )
+        limit = int(rng.integers(2, 5))
+        supports = [some for k in range(limit + 1) for some in itertools.combinations(range(SIZE), k)]
+        feasible = any(is_allowed(np.isin(np.arange(SIZE), some)[:, None], demands) for some in supports)
+        outcomes.add(feasible)
+        with nullcontext() if feasible else pytest.raises(ValueError, match="cannot hold together"):
+            require_feasible(OutputItems(SIZE, 1, 0), limit, demands)
+    assert outcomes == {True, False}
+
+
 def test_demands_that_cannot_hold_together_are_refused():
     items = OutputItems(SIZE, 1, 0)
     with pytest.raises(ValueError, match="cannot hold together"):
@@ -68,4 +101,7 @@ def test_demands_that_cannot_hold_together_are_refused():
     with pytest.raises(ValueError, match="cannot hold together"):
         require_feasible(items, 4, Constraints(include=(4,), exclude=(0,), parents=PARENTS))
     require_feasible(items, 3, Constraints(include=(4,), parents=PARENTS))
+    groups = GroupItems(SIZE, 1, 0, torch.tensor([0, 0, 1, 1, 2, 2]), False)
+    with pytest.raises(ValueError, match="heredity is about single features"):
+        require_feasible(groups, 3, Constraints(parents=PARENTS))
     assert most_counted(items, Constraints(include=(0,), exclude=(2, 3))) == 3

@@ -1,6 +1,6 @@
 """The certificate of an answer: how much better any other support could be, and which items are certain."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
 
@@ -137,7 +137,7 @@ class Certifier:
         return self._without_decided(rest, point.x, lower, objective, enough, domain)
 
     def _by_restricted_form(self, X: Tensor, objective: float, enough: float, domain: Domain) -> tuple[float, Domain]:
-        """With bounds on coefficients, or with other rules for supports: no item is taken out of the form."""
+        """With bounds on coefficients, or with other rules for supports: items are taken out of the form at last."""
         limited, extracted = self._limited, self._limited.form.curvature.extracted
         bound = FormBound(limited, extracted)
         best = bound.at(X.T.contiguous(), domain)
@@ -147,7 +147,14 @@ class Certifier:
         if lower < enough and best.is_spoiled(ROUNDING_SHARE, objective):
             proved, found = gradient_bound(self.inst, best.x.T, extracted.unsqueeze(1), domain)
             lower, scores = (float(proved), found) if float(proved) > lower else (lower, scores)
-        return lower, domain.screen(scores, scores.new_tensor([lower]), objective)[0]
+        domain, _ = domain.screen(scores, scores.new_tensor([lower]), objective)
+        free = domain.free[0]
+        if lower >= enough or bool(free.all()) or not bool(free.any()) or not domain.counts_only:
+            return lower, domain
+        # What is proved without bounds on the coefficients holds with them, too, and lets decided items be taken out.
+        relaxed = replace(limited, domain=replace(limited.domain, box=None))
+        rest = relaxed.reduce(domain.inside[0], domain.outside[0])
+        return self._without_decided(rest, best.x, lower, objective, enough, domain)
 
     def _without_decided(
         self, rest: LimitedForm, x: Tensor, lower: float, objective: float, enough: float, domain: Domain

@@ -89,9 +89,13 @@ def _balance_probabilities(slopes: Tensor, target: Tensor, weight: Tensor | None
     """
     labels = plain_targets(target)
     probability = slopes + labels
-    sums = torch.stack([weigh(weight, part).sum(dim=0) for part in (probability, labels)])
-    mass = slopes.new_tensor(float(len(slopes))) if weight is None else weight.sum()
-    have, want, total = grid.nodes.total(torch.cat([sums, mass.expand(1, sums.shape[1])]))
+    have, want, total = _sum_classes(probability, labels, weight, grid)
+    if not bool((want > 0).all()):
+        # A class that no sample has gets no probability: else all of it would have to be mixed away.
+        probability = torch.where(want > 0, probability.clamp(min=torch.finfo(torch.float64).tiny), 0.0)
+        probability = probability / probability.sum(dim=1, keepdim=True)
+        slopes = probability - labels
+        have, want, total = _sum_classes(probability, labels, weight, grid)
     # (1 - t) p + t q has the totals `want` if q = (want + (1/t - 1)(want - have)) / total; t must keep q positive.
     lacking = ((have - want) / want.clamp(min=torch.finfo(torch.float64).tiny)).clamp(min=0).max()
     t = (lacking / (1 + lacking)).clamp(min=EPS) if bool(lacking > 0) else lacking
@@ -100,3 +104,9 @@ def _balance_probabilities(slopes: Tensor, target: Tensor, weight: Tensor | None
     q = ((want + (1 / t - 1) * (want - have)) / total).clamp(min=0)
     mixed = (1 - t) * probability + t * q / q.sum()
     return mixed / mixed.sum(dim=1, keepdim=True) - labels
+
+
+def _sum_classes(probability: Tensor, labels: Tensor, weight: Tensor | None, grid: Grid) -> Tensor:
+    """Weighted sums over all samples of probabilities, labels and ones, ``(3, c)``."""
+    parts = (probability, labels, torch.ones_like(probability))
+    return grid.nodes.total(torch.stack([weigh(weight, part).sum(dim=0) for part in parts]))

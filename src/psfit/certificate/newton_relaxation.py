@@ -119,9 +119,13 @@ class NewtonRelaxation(Relaxation):
         points, models = self.minimise(self.maker, domain, state[0], enough, iterations, rough=self.rough)
         found = prove_slopes(self.inst, self.slopes(points.eta), domain, self.samples.dense)
         shares = self.samples.shares(domain, points.x)
-        x, g = points.x[:, : self.samples.p], points.g[:, : self.samples.p]
-        costs = estimate_costs(models.H, models.which, x, g, self.samples.ridge, shares, found.scores, domain)
-        lower, scores, shares, costs = self.inst.grid.agree(found.lower, found.scores, shares, costs)
+        lower, scores, shares = self.inst.grid.agree(found.lower, found.scores, shares)
+        costs = None
+        if self.rough > 0:
+            # Only nodes that may be branched on need them.
+            x, g = points.x[:, : self.samples.p], points.g[:, : self.samples.p]
+            costs = estimate_costs(models.H, models.which, x, g, self.samples.ridge, shares, found.scores, domain)
+            (costs,) = self.inst.grid.agree(costs)
         return Bounds(lower, scores, shares, (points.x,), costs, points.value)
 
     def bound_children(self, domain: Domain, state: tuple[Tensor, ...], enough: float) -> Bounds:

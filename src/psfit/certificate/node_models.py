@@ -10,7 +10,7 @@ Otherwise all nodes of a batch share one matrix, that of their mean bend. Models
 minima are shortened until they lower the objective.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from torch import Tensor
 from psfit.certificate.node_points import Points, Samples
 from psfit.certificate.relaxation import RHO_SHARE
 from psfit.kernels import kernel
+from psfit.kernels.linalg import cholesky
 from psfit.problem import Domain
 
 # Every node of a batch has its own matrix up to this many columns, if these matrices take at most so many operations.
@@ -32,9 +33,25 @@ FEW_NODES = 8
 MOST_WORK = {"cpu": 4e9, "cuda": 4e12}
 ROWS_PER_COLUMN = 10
 LEAST_SHARE = 0.1
+# So many features that are inside in all rows are worth an elimination.
+LEAST_ELIMINATED = 8
 # Rounds of the compiled loops, and iterations of the alternating direction method on a GPU.
 ROUNDS = 60
 ITERATIONS = 60
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """A matrix of `whole` without the features `gone`, which take their best values: ``H (1, k, k)``.
+
+    The values move by ``-moves (g, k)`` times the other coefficients; `factor` is that of their own second derivatives.
+    """
+
+    whole: Tensor
+    gone: Tensor
+    H: Tensor
+    factor: Tensor
+    moves: Tensor
 
 
 @dataclass(frozen=True)
@@ -42,12 +59,14 @@ class Models:
     """Second derivatives of the features ``H (k, p, p)`` with the best intercept; row b of a batch has ``which[b]``.
 
     The intercept has the second derivative ``corner (k, 1)`` and ``edge (k, p)``; both are None if there is none.
+    `reduced` keeps what the models of all rows share.
     """
 
     H: Tensor
     which: Tensor
     edge: Tensor | None
     corner: Tensor | None
+    reduced: dict[int, "Reduced"] = field(default_factory=dict)
 
     @property
     def corners(self) -> Tensor | None:
@@ -86,6 +105,20 @@ class Models:
         if len(self.H) == 1 or (len(self.H) == len(every) and torch.equal(self.which, every)):
             return self
         return replace(self, H=self.H[self.which], which=every)
+
+    def eliminate(self, gone: Tensor, kept: Tensor, ridge: Tensor) -> "Reduced":
+        """The only matrix, minimised over some features with their ridge; it is kept for further steps."""
+        known = self.reduced.get(id(self.H))
+        if known is None or not torch.equal(known.gone, gone):
+            H = self.H[0]
+            factor = cholesky(H[gone.unsqueeze(1), gone] + torch.diag(ridge[gone]))
+            across = H[gone.unsqueeze(1), kept]
+            moves = torch.cholesky_solve(across, factor)
+            inner = torch.addmm(H[kept.unsqueeze(1), kept], across.T, moves, alpha=-1).unsqueeze(0)
+            known = Reduced(self.H, gone, inner, factor, moves)
+            self.reduced.clear()
+            self.reduced[id(self.H)] = known
+        return known
 
     def drop_unused(self) -> "Models":
         """The same without the matrices that no row has."""
@@ -166,22 +199,43 @@ class ModelMaker:
 
 
 def _by_loops(samples: Samples, models: Models, Q: Tensor, domain: Domain, x: Tensor, tolerance: Tensor) -> Tensor:
+    """The minima by compiled loops; items that are inside in all rows are eliminated before, if they are many."""
+    always = domain.inside.all(dim=0) & (samples.sign == 0) & ~samples.closed
+    if len(models.H) > 1 or int(always.sum()) < LEAST_ELIMINATED:
+        return _run_loops(models, Q, samples.ridge, samples.sign, _kinds(samples, domain), domain, x, tolerance)
+    gone, kept = always.nonzero().flatten(), (~always).nonzero().flatten()
+    reduced = models.eliminate(gone, kept, samples.ridge)
+    left = replace(models, H=reduced.H)
+    rest = Q[:, kept] - Q[:, gone] @ reduced.moves
+    kind, ridge, sign = _kinds(samples, domain)[:, kept], samples.ridge[kept], samples.sign[kept]
+    found = x.clone(memory_format=torch.contiguous_format)
+    found[:, kept] = _run_loops(left, rest, ridge, sign, kind, domain, x[:, kept], tolerance)
+    right = Q[:, gone] - found[:, kept] @ models.H[0][kept.unsqueeze(1), gone]
+    found[:, gone] = torch.cholesky_solve(right.T, reduced.factor).T
+    return found
+
+
+def _kinds(samples: Samples, domain: Domain) -> Tensor:
+    """1 for items inside, -1 for items outside or without a use, else 0, ``(B, p)``."""
+    kind = domain.inside.to(torch.int8) - domain.outside.to(torch.int8)
+    return torch.where(samples.closed, kind.new_tensor(-1), kind)
+
+
+def _run_loops(
+    models: Models,
+    Q: Tensor,
+    ridge: Tensor,
+    sign: Tensor,
+    kind: Tensor,
+    domain: Domain,
+    x: Tensor,
+    tolerance: Tensor,
+) -> Tensor:
     from psfit.kernels.cpu.node_models import minimise_models as minimise
 
     found, shares = x.clone(memory_format=torch.contiguous_format), torch.empty_like(Q)
-    kind = domain.inside.to(torch.int8) - domain.outside.to(torch.int8)
-    kind = torch.where(samples.closed, kind.new_tensor(-1), kind)
-    left = domain.left.flatten().long()
-    arrays = (
-        models.H,
-        models.which,
-        Q.contiguous(),
-        samples.ridge,
-        samples.sign,
-        kind,
-        left,
-        tolerance.double().contiguous(),
-    )
+    left, tolerance = domain.left.flatten().long(), tolerance.double().contiguous()
+    arrays = (models.H, models.which, Q.contiguous(), ridge, sign, kind.contiguous(), left, tolerance)
     minimise(*(part.numpy() for part in arrays), ROUNDS, found.numpy(), shares.numpy())
     return found
 

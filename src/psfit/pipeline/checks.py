@@ -30,7 +30,7 @@ def require_served(inst: Instance) -> None:
     if inst.domain.weights is not None:
         raise ValueError(
             "near-optimal models need a kappa that counts groups: where it counts their features, supports have "
-            "different sizes"
+            "different sizes; use kappa_counts='groups'"
         )
     if inst.domain.heredity is not None:
         raise ValueError(

@@ -13,6 +13,9 @@ from torch import Tensor
 if TYPE_CHECKING:
     from psfit.problem.domain import Domain
 
+# So many supports are tried where items that are in lack one of several parents.
+MOST_TRIES = 10_000
+
 
 @dataclass(frozen=True, eq=False)
 class Completion:
@@ -92,6 +95,42 @@ class Completion:
         tries = (self.complete(trial, one, keys) for one in sorted(missing, key=lambda one: -keys[one]))
         return next((whole for whole in tries if whole is not None), None) if missing else trial
 
+    def mend(self, chosen: np.ndarray, keys: np.ndarray, limit: int) -> np.ndarray | None:
+        """An allowed support of at most this `limit` with the items of ``chosen (size,)`` and the parents they lack.
+
+        Parents with large `keys` are tried first, others where these lead to nothing. None if no support is found.
+        """
+        branches = [(chosen, self.outside)]
+        for _ in range(MOST_TRIES):
+            if not branches:
+                break
+            trial, closed = branches.pop()
+            lacks = [missing for item in np.flatnonzero(trial).tolist() if (missing := self.find_missing(trial, item))]
+            if (trial & closed).any() or not self._obeys_kinds(trial):
+                continue
+            if self.weigh(trial) + count_apart(lacks) > limit:
+                continue
+            if not lacks:
+                return trial
+            # All parents together; or each of those that one item may have, where the ones before it are not in.
+            every = [one for missing in lacks for one in missing]
+            options = [every] if self.strong else [[one] for one in self._rank(lacks, closed, keys)]
+            more = []
+            for items in options:
+                more.append((set_items(trial, items), closed))
+                closed = set_items(closed, items)
+            branches += reversed(more)
+        return None
+
+    def _rank(self, lacks: list[list[int]], closed: np.ndarray, keys: np.ndarray) -> list[int]:
+        """The parents of the item with the fewest that are possible, by falling `keys`."""
+        possible = [[one for one in missing if not closed[one]] for missing in lacks]
+        return sorted(min(possible, key=len), key=lambda one: -keys[one])
+
+    def _obeys_kinds(self, chosen: np.ndarray) -> bool:
+        taken = np.bincount(self.group[chosen & (self.group >= 0)], minlength=len(self.most))
+        return bool((taken <= self.most).all())
+
     def drop(self, chosen: np.ndarray, item: int) -> np.ndarray:
         """A support without an item, and without those that need it."""
         rest, open_items = chosen.copy(), [item]
@@ -107,16 +146,17 @@ class Completion:
         """A support ``chosen (size,)`` with further items, one after the other by falling `keys`.
 
         Each item comes with those that it needs, if they fit in the `room` of the limit, and may close its group. No
-        item has a key of minus infinity.
+        item has a key of minus infinity. If items lack parents that do not fit, nothing joins.
         """
-        used = self.weigh(chosen)
-        limit = used + room
-        lacking = [item for item in np.flatnonzero(chosen).tolist() if self.find_missing(chosen, item)]
-        for item in [*lacking, *np.argsort(-keys, kind="stable").tolist()]:
+        limit = self.weigh(chosen) + room
+        whole = self.mend(chosen, keys, limit)
+        if whole is None:
+            return chosen
+        chosen, used = whole, self.weigh(whole)
+        for item in np.argsort(-keys, kind="stable").tolist():
             if not chosen[item] and (keys[item] == -np.inf or used >= limit):
                 break
-            known = chosen[item] and not self.find_missing(chosen, item)
-            if known or (not chosen[item] and used + self.weights[item] > limit):
+            if chosen[item] or used + self.weights[item] > limit:
                 continue
             trial = self.complete(chosen, item, keys)
             if trial is not None and self.weigh(trial) <= limit:
@@ -124,7 +164,33 @@ class Completion:
         return chosen
 
 
+def set_items(mask: np.ndarray, items: list[int]) -> np.ndarray:
+    """A mask ``(size,)`` that is true for some more items."""
+    more = mask.copy()
+    more[items] = True
+    return more
+
+
+def count_apart(sets: list[list[int]]) -> int:
+    """How many of the sets, one after the other, have no element in common with those before."""
+    seen: set[int] = set()
+    count = 0
+    for one in sets:
+        if seen.isdisjoint(one):
+            seen.update(one)
+            count += 1
+    return count
+
+
 def fill_in_turn(domain: "Domain", chosen: Tensor, keys: Tensor, room: int) -> Tensor:
     """A support ``chosen (size,)`` of a batch of one with further items; see `Completion.fill`."""
     filled = domain.completion.fill(chosen.cpu().numpy(), keys.double().cpu().numpy(), room)
     return torch.from_numpy(filled.copy()).to(chosen.device)
+
+
+def add_needed(domain: "Domain", chosen: Tensor) -> Tensor:
+    """A support ``chosen (size,)`` of a batch of one with the items that those in it need, if these fit in."""
+    if domain.heredity is None:
+        return chosen
+    nothing = torch.full_like(chosen, -torch.inf, dtype=torch.float64)
+    return fill_in_turn(domain, chosen, nothing, int(domain.limit - domain.weigh(chosen)))

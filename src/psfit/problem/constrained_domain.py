@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from psfit.problem.box import CoefficientBox
+from psfit.problem.completion import add_needed
 from psfit.problem.constraints import Constraints
 from psfit.problem.domain import Domain
 from psfit.problem.heredity import Heredity
@@ -21,17 +22,16 @@ def restrict_supports(domain: Domain, constraints: Constraints) -> Domain:
 def require_feasible(items: Items, limit: int, constraints: Constraints) -> None:
     """Refuse constraints that no support of at most so many items obeys."""
     domain = _decide(Domain.of(items, limit, torch.device("cpu")), constraints)
-    if bool((domain.inside & domain.outside).any()) or not bool(domain.tighten()[1].all()):
+    tight, possible = domain.tighten()
+    known = possible & ~(domain.inside & domain.outside).any()
+    if not bool(known.all()) or not tight.allows(add_needed(tight, tight.inside[0])):
         raise ValueError(
             "include, exclude, at_most, heredity and kappa cannot hold together: the features that are included need "
             "others that are excluded, or more features than kappa or at_most allow"
         )
     bounded = constraints.lower is not None or constraints.upper is not None
-    if domain.weights is not None and (domain.heredity is not None or bounded):
-        raise ValueError(
-            "kappa_counts='features' works with include and exclude only; with bounds or heredity let kappa count "
-            "groups"
-        )
+    if domain.weights is not None and bounded:
+        raise ValueError("kappa_counts='features' does not work with bounds on coefficients; use kappa_counts='groups'")
 
 
 def _decide(domain: Domain, constraints: Constraints) -> Domain:
@@ -42,6 +42,8 @@ def _decide(domain: Domain, constraints: Constraints) -> Domain:
     domain = domain.decide(inside, outside)
     if constraints.kind is not None and constraints.at_most is not None:
         domain = domain.with_groups(*_limit_kinds(items, constraints.kind, constraints.at_most, device))
+    if constraints.parents and items.in_groups:
+        raise ValueError("heredity is about single features, and group makes items of several; leave one of them out")
     if constraints.parents:
         domain = replace(domain, heredity=_pair_items(items, constraints, device))
     return domain

@@ -44,7 +44,8 @@ class Costs:
     """The choices for a problem on a grid; the matrix has `features` columns and, if fitted, the intercept's.
 
     `form_known` tells whether the nodes' quadratic forms were made while the data were read, `outputs` how many outputs
-    a problem has, and `item_features` how many features an item has on average.
+    a problem has, `item_features` how many features an item has on average, and `forced` what the items that are in
+    every support take of the limits.
     """
 
     problem: Problem
@@ -55,6 +56,7 @@ class Costs:
     form_known: bool
     outputs: int = 1
     item_features: int = 1
+    forced: int = 0
 
     @property
     def tall(self) -> bool:
@@ -129,14 +131,19 @@ class Costs:
     @property
     def first_candidates(self) -> int:
         """How many features are fitted when not all of them can be."""
-        wanted = (4 * sum(set(self.problem.kappa)) + 50) * self.item_features
+        wanted = (4 * self._places + 50 + self.forced) * self.item_features
         return min(self.features, self.sizes.column_room, wanted)
+
+    @property
+    def _places(self) -> int:
+        """How many items the different limits leave to choose, together."""
+        return sum(kappa - self.forced for kappa in set(self.problem.kappa))
 
     @property
     def uses_candidates(self) -> bool:
         """Whether only a few candidate columns are fitted: all columns are too many, and the few fit in memory."""
         few = self.first_candidates
-        enough = 2 * sum(set(self.problem.kappa)) * self.item_features <= few
+        enough = (2 * self._places + self.forced) * self.item_features <= few
         too_many = self.columns_out_of_reach or (not self.uses_form and not self.product_is_cheap)
         return too_many and enough and few <= min(self.features // 2, self.sizes.column_room)
 

@@ -39,6 +39,15 @@ class Heredity:
             return chosen & (have < self.count_parents(torch.ones_like(chosen)))
         return chosen & self.children & (have == 0)
 
+    def find_ancestors(self, chosen: Tensor) -> Tensor:
+        """The items ``chosen (size,)`` and those that they may need: parents, their parents, and so on."""
+        while True:
+            more = chosen.clone()
+            more[self.parent[chosen[self.child]]] = True
+            if torch.equal(more, chosen):
+                return chosen
+            chosen = more
+
     def tighten(self, inside: Tensor, outside: Tensor) -> tuple[Tensor, Tensor]:
         """What decided items ``(B, size)`` say about their parents and children, directly."""
         possible = self.count_parents(~outside)

@@ -133,6 +133,7 @@ class Instance:
             known,
             len(self.items.outputs_of(0)),
             max(1, round(1 / self.items.per_feature)),
+            int(self.domain.weigh(self.domain.inside).max()),
         )
 
     @cached_property

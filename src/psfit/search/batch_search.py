@@ -16,6 +16,7 @@ from psfit.problem import Domain
 from psfit.search.block_search import BlockSearch
 from psfit.search.bounded_search import BoundedSearch
 from psfit.search.form_search import MOST_SWAPS, End, FormSearch, SearchForm
+from psfit.search.reduced_search import ReducedSearch
 from psfit.search.structured_search import StructuredSearch
 
 # Tables of all variables and the largest support with fewer entries than this are searched faster on the host.
@@ -36,6 +37,8 @@ def make_search(form: SearchForm, domain: Domain, rel_tol: float, recordings: Re
         return BoundedSearch(form, domain, rel_tol)
     if form.in_blocks:
         return BlockSearch(form, domain, rel_tol)
+    if bool(domain.inside.any()) and domain.weights is None and int(domain.left) > 0:
+        return ReducedSearch(form, domain, rel_tol, lambda left, rest: make_search(left, rest, rel_tol, recordings))
     table = len(form.H) * int(domain.limit)
     if form.H.device.type == "cuda" and table >= LEAST_TABLE:
         return BatchSearch(form, domain, rel_tol, recordings)

@@ -274,7 +274,7 @@ class FormSearch:
 
     def _estimate(self, size: int) -> float:
         """Operations of a search from a random start."""
-        return SWAP_WORK * len(self.form.H) * size * size
+        return SWAP_WORK * max(1, len(self.form.H) * size * size)
 
     def _count(self, size: int, swaps: int) -> None:
         self.work += SWAP_WORK * len(self.form.H) * size * swaps

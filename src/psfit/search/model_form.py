@@ -37,7 +37,13 @@ def pick_items(inst: Instance, problem: int, found: SupportFit) -> Tensor | None
     features = int((free / (2.0 * pairs * max(inst.samples, 1))) ** 0.5)
     inside, limit = int(found.chosen.sum()), inst.problem.kappa[problem]
     room = MOST_TABLE[inst.source.matrix.device.type] / (limit * items.width)
-    count = max(int(min(features * items.per_feature, room)), 2 * max(inside, limit) + LEAST_OTHERS)
+    domain, kept = inst.domain_of(problem), found.chosen
+    forced = int(domain.inside.sum())
+    count = max(int(min(features * items.per_feature, room)), 2 * max(inside, limit) - forced + LEAST_OTHERS)
+    if domain.heredity is not None:
+        # Items that must stay can need others.
+        kept = kept | domain.heredity.find_ancestors(domain.inside[0])
+        count = max(count, int(kept.sum()))
     # A model has all entries of most features.
     count += -count % max(1, round(items.per_feature))
     if count >= items.size:
@@ -45,7 +51,7 @@ def pick_items(inst: Instance, problem: int, found: SupportFit) -> Tensor | None
     gradient, blocks = _derivatives(inst, problem, found)
     own = blocks.diagonal(dim1=1, dim2=2)
     scores = items.pack_scores(gradient[: items.features].square() / own[: items.features].clamp(min=1e-300))[0]
-    keys = torch.where(found.chosen, torch.inf, scores)
+    keys = torch.where(kept, torch.inf, scores)
     return inst.grid.agree(keys.argsort(descending=True, stable=True)[:count].sort().values)[0]
 
 

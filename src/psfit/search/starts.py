@@ -48,9 +48,10 @@ def eliminate_backward(objective: Objective, limit: int, Z: Tensor) -> SupportFi
     """
     size, inside, weigh = objective.domain.items.capacity, objective.domain.inside[0], objective.domain.weigh
     each = objective.domain.items.width if objective.domain.weights is None else 1
-    begin = max(max(BEGIN * limit, LEAST_BEGIN) // each, 2 * limit)
+    used = int(weigh(inside))
+    begin = used + max(max(BEGIN * (limit - used), LEAST_BEGIN) // each, 2 * (limit - used))
     if objective.exact:
-        begin = min(begin, 2 * limit)
+        begin = min(begin, 2 * limit - used)
     if begin >= size and objective.domain.counts_only:
         chosen = ~objective.domain.outside[0]
         found = SupportFit(chosen, objective.fit(chosen, Z, tol=ROUGH))
@@ -62,6 +63,9 @@ def eliminate_backward(objective: Objective, limit: int, Z: Tensor) -> SupportFi
     while (count := int(weigh(found.chosen))) > limit:
         kept = limit if objective.exact else max(limit, ceil(KEPT * count))
         found = shrink(objective, found, kept, kept > limit)
+        if int(weigh(found.chosen)) == count:
+            # Items that must stay need others that take too much of the limit: other parents would take less.
+            return select_forward(objective, limit, Z)
     # Where items have weights, those that are left may not use up the limit.
     return found if int(weigh(found.chosen)) == limit else grow(objective, found, limit)
 

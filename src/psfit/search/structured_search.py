@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from psfit.kernels.box_minimum import minimise_in_box
+from psfit.kernels.linalg import cholesky
 from psfit.problem import Domain
 from psfit.search.form_search import MOST_SWAPS, End, FormSearch, SearchForm
 
@@ -81,6 +82,11 @@ class StructuredSearch(FormSearch):
 
     def grow(self, chosen: np.ndarray, limits: Sequence[int]) -> list[np.ndarray]:
         supports, stage = [], max(1, (limits[-1] - int(chosen.sum())) // STAGES)
+        if self.domain.heredity is not None:
+            # What is in already may need more items than a stage has.
+            keys = self._score(self._evaluate(chosen)).joining
+            whole = self.rules.completion.mend(chosen, keys, max(limits[0], int(chosen.sum())))
+            chosen = chosen if whole is None else whole
         for limit in limits:
             while (room := limit - int(chosen.sum())) > 0:
                 keys = self._score(self._evaluate(chosen)).joining
@@ -172,7 +178,7 @@ class StructuredSearch(FormSearch):
         H, (low, high), inside = self.matrix, self.bounds, self._variables_of(point.chosen)
         free = np.flatnonzero(inside & (point.x > low) & (point.x < high))
         d = H @ point.x - self.linear
-        K = torch.cholesky_inverse(torch.linalg.cholesky_ex(torch.from_numpy(H[np.ix_(free, free)])).L).numpy()
+        K = torch.cholesky_inverse(cholesky(torch.from_numpy(H[np.ix_(free, free)]))).numpy()
         T = H[:, free] @ K
         own = np.diagonal(H)
         left = np.maximum(own - (T * H[:, free]).sum(axis=1), self.form.accuracy * own + np.finfo(float).tiny)

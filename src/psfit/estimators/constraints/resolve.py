@@ -64,6 +64,11 @@ def resolve(arguments: Mapping[str, Any], columns: Features, outputs: int) -> Re
         heredity=given["heredity"] or "strong",
         **_group_fields(grouping, limits, given["kappa_counts"], columns.count),
     )
+    if constraints.parents and constraints.group is not None:
+        raise ValueError(
+            f"heredity={given['heredity']!r} is about single features, and groups lets whole groups in; pass "
+            "groups=None, or groups with at_most"
+        )
     return _name(constraints, features, grouping, limits)
 
 
