@@ -1,5 +1,6 @@
 """Text in columns: how Arrow gets it, and malformed headers."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 

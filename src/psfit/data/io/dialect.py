@@ -70,7 +70,7 @@ def _read_rows(lines: list[str], separator: str) -> list[list[str]]:
 
 
 def _find_separator(lines: list[str], usual: str) -> str:
-    """The character that gives all lines the same number of cells, the largest; the usual one if several give as many."""
+    """The character that gives all lines the same, largest number of cells; the usual one if several do."""
     best, most = usual, 1
     for one in sorted(SEPARATORS, key=lambda mark: mark != usual):
         rows = _read_rows(lines, one)
