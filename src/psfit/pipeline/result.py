@@ -197,7 +197,7 @@ class Result:
             f"{self.nodes} node{'s' * (self.nodes > 1)} x {self.blocks} block{'s' * (self.blocks > 1)}"
         )
 
-    def facts(self, names: Sequence[object] | None = None) -> list[tuple[str, str]]:
+    def facts(self, names: Sequence[object] | np.ndarray | None = None) -> list[tuple[str, str]]:
         """What is known about the answer, in words, each with a name; features by number, or by their `names`."""
         shown = ", ".join(str(j if names is None else names[j]) for j in self.support[:12])
         shown += ", ..." if len(self.support) > 12 else ""
@@ -222,7 +222,7 @@ class Result:
     def __str__(self) -> str:
         return self.describe()
 
-    def describe(self, names: Sequence[object] | None = None) -> str:
+    def describe(self, names: Sequence[object] | np.ndarray | None = None) -> str:
         """A title and all facts; features by number, or by their `names`."""
         return "\n".join([self._title, *(f"  {name:<10} {text}" for name, text in self.facts(names))])
 
