@@ -15,7 +15,7 @@ HEAD = """# Command line
 
 ```sh
 psfit inspect sales.csv --target price
-psfit fit sales.csv --target price --kappa 8 --categories columns --missing fill --standardize --out model.psfit
+psfit fit sales.csv --target price --kappa 8 --categories group --missing fill --standardize --out model.psfit
 psfit score model.psfit test.csv
 psfit report model.psfit test.csv --out report.html
 psfit predict model.psfit new.csv --out predictions.csv

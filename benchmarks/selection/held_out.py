@@ -164,21 +164,32 @@ def make_page(rows: list[dict[str, Any]]) -> str:
     verdicts = []
     names = sorted({row["set"] for row in rows}, key=lambda name: (name not in TABLE, [*TABLE, name].index(name)))
     for name in names:
-        means = {}
+        scores: dict[str, dict[int, float]] = {}
         for method in dict.fromkeys(row["method"] for row in rows if row["set"] == name):
             own = [row for row in rows if row["set"] == name and row["method"] == method]
             score, features, seconds = (np.mean([float(row[key]) for row in own]) for key in COLUMNS[3:])
-            means[method] = score
+            scores[method] = {int(row["split"]): float(row["score"]) for row in own}
             lines.append(f"| {name} | {method} | {score:.4f} | {features:.1f} | {len(own)} | {seconds:.2f} |")
-        if PSFIT in means and len(means) > 1:
-            peer = max((method for method in means if method != PSFIT), key=lambda method: means[method])
-            behind = means[peer] - means[PSFIT]
+        behinds = _compare(scores)
+        if behinds:
+            peer, behind = max(behinds.items(), key=lambda one: one[1])
             word = "ahead" if behind < 0 else "behind" if behind > ALLOWED else "as good"
             kind = "" if name in TABLE else " (not in the documentation)"
-            verdicts.append(f"- {name}{kind}: {word}, {-behind:+.4f} against {peer}")
+            splits = len(scores[PSFIT].keys() & scores[peer].keys())
+            verdicts.append(f"- {name}{kind}: {word}, {-behind:+.4f} against {peer} ({splits} splits)")
     lines += ["", f"PsFiT against the best of the peers; up to {ALLOWED} below it is as good:", "", *verdicts]
     lines += ["", *(f"- {name}: {value}" for name, value in environment().items()), ""]
     return "\n".join(lines)
+
+
+def _compare(scores: dict[str, dict[int, float]]) -> dict[str, float]:
+    """By how much each peer is ahead of PsFiT, over the splits that both have."""
+    own, found = scores.get(PSFIT, {}), {}
+    for method, other in scores.items():
+        common = own.keys() & other.keys()
+        if method != PSFIT and common:
+            found[method] = float(np.mean([other[split] - own[split] for split in common]))
+    return found
 
 
 if __name__ == "__main__":

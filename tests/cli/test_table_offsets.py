@@ -11,9 +11,9 @@ from sklearn.metrics import d2_tweedie_score
 import psfit
 from psfit.data import TableSource
 
-RULES = {"categories": "columns", "dates": ["month", "trend"], "missing": "indicator", "ids": ["policy"]}
+RULES = {"categories": "group", "dates": ["month", "trend"], "missing": "indicator", "ids": ["policy"]}
 OPTIONS = [
-    "--categories", "columns", "--dates", "month,trend", "--missing", "indicator", "--id", "policy",
+    "--categories", "group", "--dates", "month,trend", "--missing", "indicator", "--id", "policy",
     "--target", "claims", "--offset", "log_exposure",
 ]  # fmt: skip
 

@@ -84,7 +84,7 @@ def good_cases():
     full, gaps = truth(), truth(gaps=True)
     texts = truth()[["size", "age", "city", TARGET]]
     plain, german = text(numbers), text(numbers, ";", ",", ".")
-    category = ["--categories", "columns"]
+    category = ["--categories", "group"]
     fill = ["--missing", "fill", *category]
     everything = [*category, "--dates", "all", "--id", "key"]
     city = ("size", "age", "city")

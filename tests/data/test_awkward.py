@@ -135,7 +135,7 @@ def test_new_levels_are_refused_or_have_no_level():
     new = pd.DataFrame({"city": ["a", "z"]})
     strict, loose = (
         psfit.SparseLinearRegression(3, gamma=1e6, certify=False, groups=None).fit(
-            TableSource(frame, categories="columns", new_levels=rule)
+            TableSource(frame, categories="group", new_levels=rule)
         )
         for rule in ("refuse", "zero")
     )

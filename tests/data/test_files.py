@@ -579,14 +579,14 @@ def times(rows):
 @pytest.mark.parametrize(
     ("frame", "options", "said"),
     [
-        (FRAME, {"target": "z"}, ["target='z'", "a, b, y"]),
+        (FRAME, {"target": "z"}, ["target='z'", "'a', 'b', 'y'"]),
         (FRAME, {"target": 3}, ["target=3"]),
         (FRAME, {"sample_weight": "z"}, ["sample_weight='z'"]),
         (FRAME, {"columns": ["a", "z"]}, ["columns='z'"]),
         (FRAME, {"columns": ()}, ["no column left for features"]),
         (FRAME, {"columns": ["a", "y"], "target": "y"}, ["column 'y' is the target"]),
         (FRAME[["a"]], {}, ["no column left for features besides 'a'"]),
-        (coloured(), {}, ["column 'colour' holds text", "--categories columns"]),
+        (coloured(), {}, ["column 'colour' holds text", "--categories group"]),
         (coloured(), {"sample_weight": "colour", "columns": ["size"]}, ["column 'colour' holds text"]),
         (times(9), {}, ["column 'when' holds dates", "--dates"]),
         (times(9), {"one_hot": True}, ["column 'when' holds"]),

@@ -59,7 +59,7 @@ def test_a_code_that_is_text_in_one_file_is_a_category_in_all(ending, tmp_path):
 def test_text_in_one_of_several_files_is_refused_without_one_hot(ending, tmp_path):
     a = write(tmp_path / f"a{ending}", {"size": [1, 2, 3], "y": [1.0, 2.0, 3.0]})
     b = write(tmp_path / f"b{ending}", {"size": ["4", "five", "6"], "y": [1.0, 2.0, 3.0]})
-    said = [f"b{ending}: column 'size' holds text ('five')", "first in row 1 ", "--categories columns"]
+    said = [f"b{ending}: column 'size' holds text ('five')", "first in row 1 ", "--categories group"]
     for paths in ([a, b], [b, a]):
         refused(said, lambda paths=paths: psfit.SparseLinearRegression(1).fit(paths))
 
@@ -367,3 +367,19 @@ def test_probabilities_need_one_look_at_the_file(call, tmp_path, monkeypatch):
     assert rows[0] == ["prediction", "probability_p", "probability_q"]
     assert [row[0] for row in rows[1:]] == model.predict(path).tolist()
     np.testing.assert_allclose(np.array([row[1:] for row in rows[1:]], float), model.predict_proba(path), rtol=1e-12)
+
+
+def test_categories_are_groups_or_single_columns(tmp_path):
+    levels = ["a", "b", "c"] * 8
+    path = write(tmp_path / "fit.csv", {"code": levels, "y": [3.0 * (level == "b") for level in levels]})
+    chosen = {}
+    for categories in ("group", "columns"):
+        model = psfit.SparseLinearRegression(1, gamma=1e6).fit(FileSource(path, categories=categories))
+        psfit.save(model, tmp_path / "model.psfit")
+        chosen[categories] = [str(model.feature_names_in_[j]) for j in model.support_]
+        again = psfit.load(tmp_path / "model.psfit").learned_.features.schema
+        assert again == model.learned_.features.schema
+        assert again.single == ({"code"} if categories == "columns" else set())
+        assert model.predict(FileSource(path))[1] == pytest.approx(3.0, abs=1e-4)
+    # A single level is enough for this target; a group is in the model as a whole.
+    assert chosen == {"group": ["code=a", "code=b", "code=c"], "columns": ["code=b"]}

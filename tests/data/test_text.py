@@ -1,5 +1,6 @@
 """Text in columns: how Arrow gets it, and malformed headers."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -52,3 +53,12 @@ def test_an_empty_line_of_one_column_is_a_missing_value(tmp_path):
         FileSource(path).read(GRID, labelled=False)
     path.write_text("a,b\n1,2\n\n3,4\n")
     assert FileSource(path).read(GRID, labelled=False).matrix.shape == (2, 2)
+
+
+def test_a_comma_in_a_name_and_in_every_row_is_no_separator(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text('id;"area, m2";rooms\na;45,5;2\nb;30,5;1\nc;51,5;3\n', encoding="utf-8")
+    with pytest.warns(UserWarning, match="decimal comma"):
+        read = FileSource(path, ids=["id"]).read(GRID)
+    assert read.names == ("area, m2",)
+    np.testing.assert_array_equal(read.matrix.values[:, 0], [45.5, 30.5, 51.5])

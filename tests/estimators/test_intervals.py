@@ -70,7 +70,7 @@ def test_what_cannot_be_estimated_is_infinite():
     # All levels of a category and the intercept: only differences are known.
     frame = pd.DataFrame({"x": rng.normal(size=120), "city": rng.choice(["p", "q", "r"], size=120)})
     frame["y"] = 3 * frame["x"] + 5 * (frame["city"] == "q") + rng.normal(size=120)
-    model = SparseLinearRegression(2, certify=False).fit(TableSource(frame, categories="columns"))
+    model = SparseLinearRegression(2, certify=False).fit(TableSource(frame, categories="group"))
     table = model.coefficients(frame.drop(columns="y"), frame["y"]).set_index("feature")
     assert table.loc["x", "lower"] < 3 < table.loc["x", "upper"]
     assert np.isinf(table.loc[["city=p", "city=q", "city=r"], "lower"]).all()

@@ -36,7 +36,7 @@ def test_coefficients_with_and_without_samples(classes):
 def test_coefficients_of_several_outputs_and_of_a_table():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=30), "city": ["p", "q", "r"] * 10, "kind": ["u", "v", "w"] * 10})
-    source = TableSource(frame, target="kind", categories="columns")
+    source = TableSource(frame, target="kind", categories="group")
     model = psfit.SparseSoftmaxRegression(3, certify=False, groups=None).fit(source)
     table = model.coefficients(frame.drop(columns="kind"))
     assert len(table) == np.count_nonzero(model.coef_) == 3

@@ -48,7 +48,7 @@ VARIES = [
     (re.compile(r"iterations +\d+"), "iterations ~"),
     (re.compile(r"\d+(\.\d+)? s\b"), "~ s"),
     (re.compile(r"gap +[-+.\de]*\d"), "gap ~"),
-    (re.compile(r"has \d+ known items? and none of \d+ others"), "has ~ known items and none of ~ others"),
+    (re.compile(r"support has (\d+ known items?)?( and )?(none of \d+ others)?"), "support has ~"),
 ]
 
 

@@ -36,7 +36,7 @@ Groups = Annotated[
     str,
     typer.Option(
         help="Features that are in or out together: 'label=name,name; label=name,name' or @FILE with a group in each "
-        "line; categories (the columns that --categories makes of one column) or none.",
+        "line; categories (the columns that --categories group makes of one column) or none.",
         rich_help_panel=PANEL,
     ),
 ]

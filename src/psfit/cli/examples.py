@@ -4,7 +4,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     # From a table to a report and to predictions: the help of the program itself ends with this.
     "psfit": (
         "psfit inspect sales.csv --target price",
-        "psfit path sales.csv --target price --id customer --categories columns --missing fill --dates all "
+        "psfit path sales.csv --target price --id customer --categories group --missing fill --dates all "
         "--standardize --cv 5 --out model.psfit --report report.html",
         "psfit score model.psfit test.csv",
         "psfit predict model.psfit new.csv --out predictions.csv",
@@ -16,7 +16,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "fit": (
         "psfit fit sales.csv --target price --kappa 8 --out model.psfit",
-        "psfit fit sales.csv.gz --target price --exclude 'note*' --id customer --categories columns --missing fill "
+        "psfit fit sales.csv.gz --target price --exclude 'note*' --id customer --categories group --missing fill "
         "--dates all --standardize --out model.psfit",
         "psfit fit visits.parquet --target bought --loss logistic --kappa 10 --report report.html",
         "torchrun --standalone --nproc-per-node 4 -m psfit fit parts/ --target price --kappa 20 --out model.psfit",

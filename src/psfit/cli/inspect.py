@@ -55,7 +55,8 @@ def _last_bytes(file: Path) -> bytes:
 def _model(file: Path) -> tuple[dict[str, Any], list[str]]:
     model = psfit.load(file)
     facts = {"kind": "model"} | model_facts(model)
-    return facts, [f"{file}: a {type(model).__name__}", str(model.result_), *coefficient_lines(facts)]
+    described = model.result_.describe(getattr(model, "feature_names_in_", None))
+    return facts, [f"{file}: a {type(model).__name__}", described, *coefficient_lines(facts)]
 
 
 def _checkpoint(folder: Path, iteration: int, run: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:

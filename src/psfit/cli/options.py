@@ -12,7 +12,7 @@ LOSSES = ("squared", "huber", "logistic", "softmax", "squared_hinge", "hinge", "
 Loss = Enum("Loss", {name: name for name in LOSSES}, type=str)  # type: ignore[misc]
 Effort = Enum("Effort", {name: name for name in ("low", "medium", "high")}, type=str)  # type: ignore[misc]
 Sparsity = Enum("Sparsity", {name: name for name in ("element", "feature")}, type=str)  # type: ignore[misc]
-Categories = Enum("Categories", {"columns": "columns"}, type=str)
+Categories = Enum("Categories", {name: name for name in ("group", "columns")}, type=str)  # type: ignore[misc]
 Missing = Enum("Missing", {name: name for name in ("refuse", "fill", "indicator")}, type=str)  # type: ignore[misc]
 NewLevels = Enum("NewLevels", {name: name for name in ("refuse", "zero")}, type=str)  # type: ignore[misc]
 # Headings under which the help lists the options.
@@ -75,7 +75,11 @@ Id = Annotated[
 ]
 CategoriesOption = Annotated[
     Categories | None,
-    typer.Option(help="Turn a column of text into one column for each text.", rich_help_panel=DATA_PANEL),
+    typer.Option(
+        help="Turn a column of text into one column for each text: a group, which is in the model as a whole or not at "
+        "all, or single columns.",
+        rich_help_panel=DATA_PANEL,
+    ),
 ]
 Dates = Annotated[
     str | None,
@@ -105,7 +109,7 @@ Csv = Annotated[
 ]
 OneHot = Annotated[
     bool,
-    typer.Option("--one-hot", help="The same as --categories columns.", rich_help_panel=DATA_PANEL),
+    typer.Option("--one-hot", help="The same as --categories group.", rich_help_panel=DATA_PANEL),
 ]
 Memory = Annotated[
     str | None,

@@ -20,7 +20,7 @@ def profile_facts(
     facts = profile_table(files, target).facts()
     named = [row["name"] for row in facts["columns"]]
     if target is not None and target not in named:
-        facts["problem"] = f"there is no column {target!r}; its columns are {', '.join(named)}"
+        facts["problem"] = f"there is no column {target!r}; its columns are {', '.join(map(repr, named))}"
     facts["columns"] = [row for row in facts["columns"] if _is_wanted(row["name"], columns, exclude)]
     return facts
 

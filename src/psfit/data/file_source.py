@@ -32,7 +32,7 @@ class FileSource(SampleSource):
     columns : sequence of str or None
         Use only these columns or features; ``*`` and ``?`` stand for any letters and for one letter.
     one_hot : bool, default=False
-        The same as ``categories="columns"``: turn each column of text into one feature for every text in it, named
+        The same as ``categories="group"``: turn each column of text into one feature for every text in it, named
         ``column=text``. A column is text if any of its cells in any file is; then all its cells are read as text.
     memory : int, str or None
         Bytes (or text such as ``"2GB"``) that the features may take in memory; None means half of what is free.

@@ -59,7 +59,7 @@ class SampleSource(TableRules):
 
     def __post_init__(self) -> None:
         if self.one_hot and self.categories is None:
-            object.__setattr__(self, "categories", "columns")
+            object.__setattr__(self, "categories", "group")
         super().__post_init__()
         if self.memory is not None:
             memory.parse(self.memory)

@@ -78,6 +78,8 @@ class Column:
         The value of each feature where the column has none; None before it is learned, or where they are refused.
     new_levels : {"refuse", "zero"}
         What happens to a text that is none of the levels.
+    single : bool
+        Whether each level is a feature by itself; otherwise the levels are a group.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Column:
     missing: str = "refuse"
     fill: tuple[float, ...] | None = None
     new_levels: str = "refuse"
+    single: bool = False
 
     @property
     def features(self) -> list[Feature]:
@@ -153,6 +156,11 @@ class Schema:
     def ids(self) -> tuple[str, ...]:
         """The columns that are passed through to predictions."""
         return tuple(column.name for column in self.columns if column.kind == "id")
+
+    @property
+    def single(self) -> set[str]:
+        """The categories whose levels are no groups."""
+        return {column.name for column in self.columns if column.single}
 
     def group_labels(self, names: Sequence[str]) -> list[str | None]:
         """A label for each of some features, None for one that is no level: the levels of one category, or of one part

@@ -1,5 +1,7 @@
 """How the columns of a table become features, and how text files are written: what users may decide."""
 
+import re
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -7,7 +9,9 @@ from typing import Any
 from psfit.common.arguments import NONE, Rule, one_of
 from psfit.data.schema import DATE_PARTS, MISSING, NEW_LEVELS
 
-CATEGORIES = ("columns",)
+CATEGORIES = ("group", "columns")
+# Characters that a shell does not take as they are.
+NOT_PLAIN = re.compile(r"[^\w.,:@%+=/-]")
 
 
 def _read_names(value: Any) -> tuple[str, ...]:
@@ -65,8 +69,10 @@ class TableRules:
 
     Parameters
     ----------
-    categories : {None, "columns"}
-        "columns" turns a column of text into one feature for each text in it, named ``column=text``; None refuses text.
+    categories : {None, "group", "columns"}
+        Turn a column of text into one feature for each text in it, named ``column=text``. With "group" a model has all
+        features of the column or none, and kappa counts the column; with "columns" each feature counts by itself. None
+        refuses text.
     dates : sequence of {"year", "month", "weekday", "trend"}
         What is made of dates: ``when:year`` and ``when:trend`` (days since 1970) are numbers, ``when:month=1`` to
         ``12`` and ``when:weekday=1`` (Monday) to ``7`` are levels. If empty, dates are refused.
@@ -119,5 +125,8 @@ class TableRules:
 
 def option(name: str, value: str) -> str:
     """A rule as a message suggests it, for the command line and for Python."""
-    shown = value.split(",") if name in ("dates", "exclude", "ids") else value
-    return f"--{name.replace('_', '-')} {value} ({name}={shown!r})"
+    shown = value.split(",") if name == "dates" else [value] if name in ("exclude", "ids") else value
+    # A name with a comma is quoted for the option, and anything unusual for the shell.
+    typed = f'"{value}"' if name in ("exclude", "ids") and "," in value else value
+    flag = "id" if name == "ids" else name.replace("_", "-")
+    return f"--{flag} {shlex.quote(typed) if NOT_PLAIN.search(typed) else typed} ({name}={shown!r})"

@@ -145,7 +145,7 @@ class _OverwrittenLine:
 
 
 class _PlainLines:
-    """A line at every new phase, at every better answer of a search tree, and from time to time."""
+    """A line at every new phase or fold, at every better answer of a search tree, and from time to time."""
 
     def __init__(self, detailed: bool) -> None:
         self.detailed = detailed
@@ -154,7 +154,7 @@ class _PlainLines:
     def __call__(self, progress: Progress) -> None:
         waited = progress.seconds - self.last >= max(LEAST_INTERVAL, SHARE * progress.seconds)
         better = progress.explored > 0 and progress.objective < self.printed.objective
-        if waited or better or progress.phase != self.printed.phase:
+        if waited or better or _stage(progress) != _stage(self.printed):
             print(describe(progress, self.detailed), file=sys.stderr, flush=True)
             self.last, self.printed = progress.seconds, progress
 
@@ -184,6 +184,12 @@ def phase_in_words(phase: str) -> str:
     """A phase as a person understands it; a label before it, such as that of a fold, stays."""
     label, comma, own = phase.rpartition(", ")
     return f"{label}{comma}{WORDS.get(own, own)}"
+
+
+def _stage(progress: Progress) -> str:
+    """What a plain line stands for: a fold or a resample as a whole, else a phase."""
+    label, _, own = progress.phase.rpartition(", ")
+    return label or own
 
 
 def _time_left(progress: Progress) -> list[str]:

@@ -145,6 +145,6 @@ def _group_features(model: "SparseModel") -> Mapping[str, list[str]]:
     found: dict[str, list[str]] = {}
     names = [str(name) for name in features.names]
     for name, label in zip(names, features.schema.group_labels(names), strict=True):
-        if label is not None:
+        if label is not None and label not in features.schema.single:
             found.setdefault(label, []).append(name)
     return found

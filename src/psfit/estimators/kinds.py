@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse
 from torch import Tensor
 
-ENCODE = "encode text and categories as numbers first, or for a table pass psfit.TableSource(X, categories='columns')"
+ENCODE = "encode text and categories as numbers first, or for a table pass psfit.TableSource(X, categories='group')"
 IMPUTE = "impute or drop such entries (sklearn.impute.SimpleImputer)"
 
 

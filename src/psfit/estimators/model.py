@@ -179,7 +179,7 @@ class SparseModel(Constrained, SolverSettings, Described):
             )
         result = replace(result, constraints=posed.constraints.words)
         if prints(self.verbose, posed.grid):
-            print(result)
+            print(result.describe(posed.learned.features.names))
         return result
 
     def _start(self, posed: Posed) -> tuple[Tensor, Tensor] | None:

@@ -133,7 +133,7 @@ def summarise(model: "SparseModel", known: Evidence = NOTHING) -> str:
     """What was fitted, how good it is within its limit, and its coefficients, as text."""
     check_is_fitted(model)
     rows = coefficient_rows(model, known)
-    lines = [str(model.result_)]
+    lines = [model.result_.describe(getattr(model, "feature_names_in_", None))]
     if name_of_target(model) is not None:
         lines.append(f"  target     {name_of_target(model)}")
     lines.append("")

@@ -1,5 +1,6 @@
 """The result of a fit: an answer, how it was found, and what is proved about it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -153,8 +154,9 @@ class Result:
         if len(self.kappa) == 1 and self.certain_in >= self.kappa[0]:
             text += "; no other support is better"
         elif self.certain_in or self.certain_out:
-            known = f"{self.certain_in} known item{'s' * (self.certain_in != 1)}"
-            text += f"; every better support has {known} and none of {self.certain_out} others"
+            known = f" {self.certain_in} known item{'s' * (self.certain_in != 1)}" if self.certain_in else ""
+            others = f" none of {self.certain_out} others" if self.certain_out else ""
+            text += f"; every better support has{known}{' and' * bool(known and others)}{others}"
         if self.tree_nodes:
             text += f"; {self.tree_nodes:,} tree nodes"
         if self.gap > 0.05:
@@ -195,9 +197,10 @@ class Result:
             f"{self.nodes} node{'s' * (self.nodes > 1)} x {self.blocks} block{'s' * (self.blocks > 1)}"
         )
 
-    def facts(self) -> list[tuple[str, str]]:
-        """What is known about the answer, in words, each with a name."""
-        shown = ", ".join(str(j) for j in self.support[:12]) + (", ..." if len(self.support) > 12 else "")
+    def facts(self, names: Sequence[object] | np.ndarray | None = None) -> list[tuple[str, str]]:
+        """What is known about the answer, in words, each with a name; features by number, or by their `names`."""
+        shown = ", ".join(str(j if names is None else names[j]) for j in self.support[:12])
+        shown += ", ..." if len(self.support) > 12 else ""
         limit = str(self.kappa[0]) if len(set(self.kappa)) == 1 else str(list(self.kappa))
         several = self.sparsity == "feature" and self.coef.shape[1] > 1
         unit = self.counted or ("rows" if several else "nonzero coefficients")
@@ -217,7 +220,11 @@ class Result:
         ]
 
     def __str__(self) -> str:
-        return "\n".join([self._title, *(f"  {name:<10} {text}" for name, text in self.facts())])
+        return self.describe()
+
+    def describe(self, names: Sequence[object] | np.ndarray | None = None) -> str:
+        """A title and all facts; features by number, or by their `names`."""
+        return "\n".join([self._title, *(f"  {name:<10} {text}" for name, text in self.facts(names))])
 
     def _repr_html_(self) -> str:
         return render_card(self._title, self.facts())

@@ -132,9 +132,12 @@ def _supports_in_words(result: Result) -> list[str]:
         return ["Every support that could be better has all items of this one. So no other support is better."]
     if not result.certain_in and not result.certain_out:
         return []
-    inside = f"{result.certain_in:,} {items} belong to every support that could be better"
-    outside = f"{result.certain_out:,} belong to none of them"
-    return [f"It is proved that {inside}, and {outside}. The others are undecided."]
+    known = []
+    if result.certain_in:
+        known.append(f"every support that could be better has {result.certain_in:,} known {items}")
+    if result.certain_out:
+        known.append(f"no support that could be better has any of {result.certain_out:,} other {items}")
+    return [f"It is proved that {', and '.join(known)}. The others are undecided."]
 
 
 def _advice(result: Result) -> list[str]:

@@ -102,7 +102,7 @@ def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
         "lead": f"{plural(result.samples, 'sample')}, {plural(p, 'feature')}, {limit}.",
         "tiles": [
             ("features used", f"{len(used):,}", f"of {p:,}"),
-            ("objective", number(result.objective), "losses and ridge"),
+            ("objective", _short(result.objective), "losses and ridge"),
             ("gap", gap, "at most, proved" if proof.kind == "fair" else proof.verdict),
             ("status", result.status.name.replace("_", " ").lower(), plural(result.n_iter, "iteration")),
         ],
@@ -218,12 +218,14 @@ def _selection_content(selection: Selection) -> dict[str, Any]:
         chosen = place if row["chosen"] else chosen
     why = f"kappa = {selection.kappa} and gamma = {number(selection.gamma)} were chosen by {selection.label} "
     why += f"({better} is better)."
-    if (selection.best_kappa, selection.best_gamma) != (selection.kappa, selection.gamma):
-        why += (
-            f" The best score has kappa = {selection.best_kappa} and gamma = {number(selection.best_gamma)}; the "
-            "choice is the simplest model within one standard error of it."
-        )
+    why += f" {selection.reason}" if selection.reason else ""
     return {"svg": drawn, "table": Table(head, rows), "chosen": chosen, "why": why}
+
+
+def _short(value: float) -> str:
+    """A number that fits into a tile on a narrow screen: with an exponent it has fewer digits."""
+    text = number(value)
+    return number(value, 4) if "e" in text else text
 
 
 def _data_content(data: DataSummary, known: str) -> dict[str, Any]:

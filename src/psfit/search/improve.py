@@ -76,7 +76,10 @@ def _improve_once(objective: Objective, found: SupportFit, attempts: int, many: 
     base = local.pack(found.chosen)
     tried, asked, better = {base.tobytes()}, False, None
     swaps = _count_swaps(objective, local) if many else 0
-    for propose, is_many in _list_proposals(base, attempts, swaps, objective.inst.seed):
+    ways = _list_proposals(base, attempts, swaps, objective.inst.seed)
+    if objective.brief:
+        ways = iter([(partial(_propose_briefly, base=base, value=found.value), False)])
+    for propose, is_many in ways:
         ends = [end for end in local.find(propose, MOST_PROPOSED) if end.chosen.tobytes() not in tried]
         tried |= {end.chosen.tobytes() for end in ends}
         better = _try(objective, local, found, ends)
@@ -127,6 +130,14 @@ def _propose(search: FormSearch, base: np.ndarray, attempt: int, seed: int) -> l
     return _sort([*ends[: SEARCHED + len(more)], *singles])
 
 
+def _propose_briefly(search: FormSearch, base: np.ndarray, value: float) -> list[End]:
+    """Supports after some swaps that the model promises to be better than a value, without perturbations."""
+    singles, most = search.single_swaps(base, SINGLE_SWAPS), MOST_SWAPS * int(base.sum())
+    swaps = [*FEW_SWAPS, most] if singles else [most]
+    ends = search.descend_around(base, np.stack([base] * len(swaps)), swaps)
+    return _sort([end for end in [*ends, *singles] if end.value < value - search.rel_tol * abs(value)])
+
+
 def _propose_swaps(search: FormSearch, base: np.ndarray, count: int) -> list[End]:
     """Many single swaps: newcomers in the places that the model prefers, and the best newcomers in all places."""
     ends = search.single_swaps(base, max(count // 2, 1))
@@ -152,7 +163,10 @@ def _try(objective: Objective, local: LocalForm, found: SupportFit, ends: list[E
         return None
     if not objective.fits_in_batches:
         return _try_in_turn(objective, local, found, ends[:KINK_TRIES], threshold)
-    batch = fit_batch(objective.inst, objective.problem, local, [end.chosen for end in ends], found.fit.Z, found.value)
+    supports = [end.chosen for end in ends]
+    batch = fit_batch(
+        objective.inst, objective.problem, local, supports, found.fit.Z, found.value, finished=objective.finished
+    )
     hoped = batch.values - batch.promised
     values, left = batch.values.tolist(), batch.promised.tolist()
     # First the best fit as it is; a fit that promises much is often far from its end, and promises too much.

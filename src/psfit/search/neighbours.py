@@ -9,6 +9,7 @@ through all of them, and every support is improved by swaps.
 from itertools import pairwise
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from psfit.search.explore import EFFORTS, FREE_WORK, GRAM_SHARE, restart_models
@@ -36,13 +37,23 @@ def search_limits(
     for below, kappa in zip([None, *kappas], kappas, strict=False):
         # What is costly is decided for each limit.
         objective.work = 0.0
-        tries = [refit_end(objective, start, Z) for start in starts.get(kappa, [])]
-        if below is not None:
-            tries.append(grow(objective, found[below], kappa))
-        best = min(tries, key=lambda one: one.value)
+        best = None if below is None else grow(objective, found[below], kappa)
+        for start in starts.get(kappa, []):
+            best = _take_better(objective, start, best, Z)
+        assert best is not None
         found[kappa] = improve(objective, best, PATH_ROUNDS)
         objective.inst.watch.reporter.report(done=len(found), total=len(kappas))
     return pass_on(objective, found)
+
+
+def _take_better(objective: Objective, start: Tensor, best: SupportFit | None, Z: Tensor) -> SupportFit:
+    """The better of a start and of the best so far; the fit of the start ends early where it is clearly worse."""
+    if best is None:
+        return refit_end(objective, start, Z)
+    if torch.equal(start, best.chosen):
+        return best
+    other = SupportFit(start, objective.fit(start, best.fit.Z, best.value))
+    return other if other.value < best.value else best
 
 
 def pass_on(
@@ -55,7 +66,9 @@ def pass_on(
     if objective.exact:
         return _pass_on_in_form(objective, found, set(kappas) if changed is None else changed)
     for above, kappa in pairwise(reversed(kappas)):
-        less = shrink(objective, found[above], kappa)
+        if objective.brief and not bool((found[kappa].chosen & ~found[above].chosen).any()):
+            continue
+        less = shrink(objective, found[above], kappa, known=found[kappa])
         if less.value < found[kappa].value - objective.rel_tol * abs(less.value):
             found[kappa] = improve(objective, less, PATH_ROUNDS)
     for below, kappa in pairwise(kappas):

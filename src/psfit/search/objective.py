@@ -15,6 +15,7 @@ from torch import Tensor
 from psfit.data.quadratic_form import Minimum
 from psfit.problem import LocalModel
 from psfit.problem.instance import Instance
+from psfit.search.batch_refit import FINISHED
 from psfit.search.batch_search import Recordings
 from psfit.search.form_search import SearchForm
 from psfit.search.local_form import LocalForm
@@ -26,6 +27,8 @@ from psfit.search.support_fit import SupportFit
 
 # Accurate enough to compare supports; the final answer is refitted more accurately.
 SEARCH_TOL = 1e-7
+# The same for fits in batches that serve only to predict held-out samples.
+BRIEFLY_FINISHED = 1e-10
 # A fit by the quadratic form is trusted up to this ratio of the targets' power to the objective times the smallest
 # pivot (the share of a column that is no combination of the others).
 MOST_LOST = 1e8
@@ -46,6 +49,8 @@ class Objective(ABC):
         self._recordings: Recordings = {}
         # The limits of the supports that are searched.
         self.limits: list[int] = [inst.problem.kappa[problem]]
+        # Whether supports are fitted only where a model promises a lower objective, as many folds need it.
+        self.brief = False
         # Operations of searches by models so far, by an estimate that is the same on every machine; and from how many
         # on they are costly.
         self.work, self.most_work = 0.0, MOST_WORK[inst.source.matrix.device.type]
@@ -64,6 +69,11 @@ class Objective(ABC):
     def rel_tol(self) -> float:
         """Differences of the objective below this share are rounding."""
         return self.inst.resolution
+
+    @property
+    def finished(self) -> float:
+        """A fit in a batch is finished if its steps promise less than this share of its objective."""
+        return BRIEFLY_FINISHED if self.brief else FINISHED
 
     @property
     def fits_in_batches(self) -> bool:
@@ -88,15 +98,21 @@ class DataObjective(Objective):
     """Any loss; every fit is a few passes over the support's columns."""
 
     exact: ClassVar[bool] = False
+    # The last fit around which a form was made, and the form: a search often ends where the next one begins.
+    _last: tuple[SupportFit, LocalForm] | None = None
 
     def fit(self, chosen: Tensor, Z: Tensor, give_up: float = float("inf"), tol: float = SEARCH_TOL) -> Fit:
         return refit(self.inst, self.problem, chosen, Z, give_up, tol)
 
     def local_form(self, found: SupportFit) -> LocalForm:
+        if self._last is not None and self._last[0] is found:
+            return self._last[1]
+        self._last = None
         index = pick_items(self.inst, self.problem, found)
         form = make_form(self.inst, self.problem, found, index)
         local = LocalForm(form, self.domain, index, self.inst.grid, self.rel_tol, self._recordings)
         local.search.limits = self.limits
+        self._last = found, local
         return local
 
     def model(self, fit: Fit, chosen: Tensor) -> LocalModel:

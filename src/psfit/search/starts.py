@@ -6,6 +6,7 @@ again after each stage, and a new model made there. Which of the two is better d
 
 from math import ceil
 
+import torch
 from torch import Tensor
 
 from psfit.comm import even_bounds
@@ -80,11 +81,15 @@ def grow(objective: Objective, found: SupportFit, limit: int, rough: bool = Fals
     return grow(objective, _fit_end(objective, local, end, found, True), limit, rough)
 
 
-def shrink(objective: Objective, found: SupportFit, limit: int, rough: bool = False) -> SupportFit:
-    """The support without the items that cost least, and its fit."""
+def shrink(
+    objective: Objective, found: SupportFit, limit: int, rough: bool = False, known: SupportFit | None = None
+) -> SupportFit:
+    """The support without the items that cost least, and its fit; that of a `known` support if it is the same."""
     local = objective.local_form(found)
     base = local.pack(found.chosen)
     (end,) = local.find(lambda search: [End(search.shrink(base, [limit])[0], 0.0)], 1)
+    if known is not None and torch.equal(local.unpack(end.chosen), known.chosen):
+        return known
     return _fit_end(objective, local, end, found, rough)
 
 
@@ -94,7 +99,8 @@ def _fit_end(objective: Objective, local: LocalForm, end: End, found: SupportFit
     if objective.exact or not objective.fits_in_batches:
         return SupportFit(chosen, objective.fit(chosen, Z, tol=ROUGH if rough else SEARCH_TOL))
     inst = objective.inst
-    batch = fit_batch(inst, objective.problem, local, [end.chosen], Z, float("inf"), ROUGH**2 if rough else CLOSE)
+    close = ROUGH**2 if rough else CLOSE
+    batch = fit_batch(inst, objective.problem, local, [end.chosen], Z, float("inf"), close, objective.finished)
     moved = Z.clone()
     moved[:, objective.outputs] = batch.Z[0].to(Z.dtype)
     value, promised = float(batch.values[0]), float(batch.promised[0])

@@ -39,8 +39,8 @@ class Dialect:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know about the numbers."""
-        said = ["a comma begins the decimals of its numbers"] if self.decimal == "," else []
-        said += [f"{self.thousands!r} separates the thousands of its numbers"] if self.thousands else []
+        said = ["its numbers have a decimal comma"] if self.decimal == "," else []
+        said += [f"{self.thousands!r} separates thousands in its numbers"] if self.thousands else []
         return tuple(said)
 
 
@@ -70,7 +70,7 @@ def _read_rows(lines: list[str], separator: str) -> list[list[str]]:
 
 
 def _find_separator(lines: list[str], usual: str) -> str:
-    """The character that gives all lines the same number of cells; the usual one if several do."""
+    """The character that gives all lines the same, largest number of cells; the usual one if several do."""
     best, most = usual, 1
     for one in sorted(SEPARATORS, key=lambda mark: mark != usual):
         rows = _read_rows(lines, one)
@@ -80,8 +80,6 @@ def _find_separator(lines: list[str], usual: str) -> str:
         # A damaged line is reported later, with its place; it does not decide on the separator.
         if width > most and header == width and lines_of_width >= 0.9 * counts.total():
             best, most = one, width
-            if one == usual:
-                break
     return best
 
 

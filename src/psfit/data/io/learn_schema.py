@@ -39,6 +39,7 @@ def learn_schema(pieces: Pieces, grid: Grid, rules: TableRules | None = None) ->
             rules.dates if kind == "date" else (),
             "fill" if rules.missing == "indicator" and name not in gaps else rules.missing,
             new_levels=rules.new_levels,
+            single=kind == "category" and rules.categories == "columns",
         )
         for name, kind in kinds.items()
     ]

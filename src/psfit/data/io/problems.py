@@ -121,7 +121,7 @@ def _problems_of_kind(column: ColumnProfile, wanted: Kind | None, said: str, pla
             remedy = plan.suggest_remedy(column.name)
             if wanted is None and not column.is_mixed:
                 id_like = "id-like" in column.list_warnings()
-                first = f"--id {column.name} (ids=[{column.name!r}])" if id_like else option("categories", "columns")
+                first = option("ids", column.name) if id_like else option("categories", "group")
                 remedy = f"use {first} or {option('exclude', column.name)}"
             yield Problem(
                 others,

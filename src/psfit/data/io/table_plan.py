@@ -146,7 +146,7 @@ class TablePlan(CellReader):
             return "write all labels as numbers, or all as text"
         if self.wanted.rules.categories:
             return "write the column in the same way in all rows and files"
-        return f"correct such cells, use {option('exclude', name)} or {option('categories', 'columns')}"
+        return f"correct such cells, use {option('exclude', name)} or {option('categories', 'group')}"
 
     def suggest_fill(self, name: str) -> str:
         if name in self.other_columns:
@@ -225,7 +225,6 @@ def _source_column(names: list[str], name: str) -> str:
 def _require_column(path: Path, names: list[str], argument: str, name: str | int) -> str:
     if name not in names:
         meant = suggest_name(name, names)
-        raise DataFileError(
-            f"{path}: {argument}={name!r}: there is no such column{meant}; its columns are {list_names(names)}"
-        )
+        known = list_names(map(repr, names))
+        raise DataFileError(f"{path}: {argument}={name!r}: there is no such column{meant}; its columns are {known}")
     return str(name)

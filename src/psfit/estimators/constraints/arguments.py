@@ -74,8 +74,8 @@ class Constrained:
         No coefficient is negative: short for ``lower=0``.
     groups : array (p,) of labels, dict, "categories" or None, default="categories"
         Features that are in the model together or not at all: a label for each feature (None: alone), or a dict from
-        labels to features. With "categories" these are the columns that `FileSource` makes with `categories` from the
-        texts of one column; other data then have no groups. None is no groups.
+        labels to features. With "categories" these are the columns that `FileSource` makes with
+        ``categories="group"`` from the texts of one column; other data then have no groups. None is no groups.
     kappa_counts : {"groups", "features"}, default="groups"
         Whether kappa counts the groups in the model, or their features.
     at_most : int or dict, default=None

@@ -40,7 +40,9 @@ def resolve(arguments: Mapping[str, Any], columns: Features, outputs: int) -> Re
     names = None if columns.names is None else tuple(map(str, columns.names))
     categories = find_categories(columns.schema, names)
     features = FeatureNames(columns.count, names, categories)
-    grouping = read_groups(given["groups"], features, categories)
+    single = set() if columns.schema is None else columns.schema.single
+    grouped = {label: members for label, members in categories.items() if label not in single}
+    grouping = read_groups(given["groups"], features, grouped)
     if grouping is not None:
         features = features.with_wholes(grouping.members)
     limits = None if given["at_most"] is None else read_limits(given["at_most"], grouping)

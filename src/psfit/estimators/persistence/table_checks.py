@@ -38,6 +38,7 @@ def _check_column(one: dict[str, Any]) -> None:
         "missing": is_one_of(MISSING),
         "fill": is_none_or(are_all(lambda value: is_number(value) and math.isfinite(value))),
         "new_levels": is_one_of(NEW_LEVELS),
+        "single": lambda value: isinstance(value, bool),
     }
     fine = {"name", "kind", "levels"} <= one.keys() <= tests.keys()
     require(fine and all(tests[key](value) for key, value in one.items()), f"column {one['name']!r} is malformed")

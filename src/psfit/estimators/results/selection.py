@@ -66,6 +66,19 @@ class Selection:
         ]
 
     @property
+    def reason(self) -> str:
+        """Why the choice is not the best score, in words; empty if it is."""
+        if (self.best_kappa, self.best_gamma) == (self.kappa, self.gamma) or self.errors is None:
+            return ""
+        best = np.flatnonzero(self.gammas == self.best_gamma)[0], np.flatnonzero(self.kappas == self.best_kappa)[0]
+        own = np.flatnonzero(self.gammas == self.gamma)[0], np.flatnonzero(self.kappas == self.kappa)[0]
+        same = self.gamma < self.best_gamma and self.scores[own] >= self.scores[best] - SAME_SCORE * self.errors[best]
+        why = "is the simplest model within one standard error of it"
+        if same:
+            why = "has a stronger ridge, and its score is less than a tenth of a standard error worse"
+        return f"The best score has kappa = {self.best_kappa} and gamma = {self.best_gamma:.4g}; the choice {why}."
+
+    @property
     def _title(self) -> str:
         better = "lower" if self.smaller_is_better else "higher"
         return f"Choice of kappa = {self.kappa}, gamma = {self.gamma:g} by {self.label} ({better} is better)"
@@ -92,6 +105,7 @@ class Selection:
             error = "" if row["standard_error"] is None else f" {row['standard_error']:>9.2g}"
             mark = "  <- chosen" if row["chosen"] else ""
             lines.append(f"{row['gamma']:>10.4g} {row['kappa']:>7} {row['value']:>14.6g}{error}{mark}")
+        lines += [self.reason] if self.reason else []
         return "\n".join(lines)
 
     @classmethod

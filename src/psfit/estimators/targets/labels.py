@@ -32,7 +32,7 @@ class Labels(Target):
     def read(cls, y: Any, rows: int) -> np.ndarray:
         require_labels(y, "y")
         y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
+        _require_classes(y)
         check_consistent_length(np.empty(rows), y)
         return np.asarray(y)
 
@@ -150,6 +150,14 @@ class LogitLabels(Labels):
         from sklearn.linear_model import LogisticRegression
 
         return self._fill(LogisticRegression(), coef, intercept)
+
+
+def _require_classes(y: np.ndarray) -> None:
+    """Refuse targets that are no classes, in the words of scikit-learn, with a remedy."""
+    try:
+        check_classification_targets(y)
+    except ValueError as error:
+        raise ValueError(f"{error} For numbers use SparseLinearRegression (--loss squared).") from None
 
 
 def _require_names(classes: np.ndarray) -> None:
