@@ -43,6 +43,8 @@ folder = ""
 """
 # What our commands tell all programs of Flower: send nothing to their makers.
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+# Seconds between two looks of Flower for a message that needs a process; its own choice is one second.
+SWIFT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1"}
 
 
 @dataclass(frozen=True)
@@ -198,4 +200,4 @@ def _find_program(name: str) -> str:
 def _environment(home: Path) -> dict[str, str]:
     # Flower's programs start each other by name.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    return os.environ | QUIET | {"FLWR_HOME": str(home), "PATH": path}
+    return SWIFT | os.environ | QUIET | {"FLWR_HOME": str(home), "PATH": path}
