@@ -101,13 +101,20 @@ def end_leftover(name: str, number: Path) -> None:
     if not number.exists():
         return
     pid = number.read_text().strip()
-    command = ["ps", "-p", pid, "-o", "command="]
     # Another program may have the number by now.
-    if pid.isdigit() and name in subprocess.run(command, capture_output=True, text=True).stdout:
+    if pid.isdigit() and name in _ask_ps(pid, "command"):
         LOG.warning("%s of an earlier run was still there and has been ended", name)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(int(pid), signal.SIGKILL)
+        # It listens until it is gone, and who asks for its port would find it in place of the new one.
+        while _ask_ps(pid, "stat")[:1] not in ("", "Z"):
+            time.sleep(0.1)
     number.unlink(missing_ok=True)
+
+
+def _ask_ps(pid: str, what: str) -> str:
+    """What the system says about a process; nothing if there is none."""
+    return subprocess.run(["ps", "-p", pid, "-o", f"{what}="], capture_output=True, text=True).stdout.strip()
 
 
 def superlink_arguments(host: str, port: int, certificates: Certificates | None) -> list[str]:
