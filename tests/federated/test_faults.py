@@ -1,5 +1,7 @@
 """Clients and servers that fail: killed and started again, slow, or sending what they must not."""
 
+import os
+import signal
 from dataclasses import replace
 from typing import ClassVar
 
@@ -86,6 +88,33 @@ def test_a_client_that_is_killed_and_comes_back_changes_nothing(problem):
     requests = transports[0].requests
     assert {(name, owners) for name, _, owners in requests} >= {(name, ("d",)) for name in "abc"}
     assert len(set(requests)) == len(requests)
+
+
+def test_a_client_that_comes_late_and_then_is_slow_changes_nothing(problem):
+    data, pooled = problem
+
+    class Slow(Failing):
+        plan: ClassVar = {
+            5: lambda self: os.kill(self.processes["d"].pid, signal.SIGSTOP),
+            9: lambda self: os.kill(self.processes["d"].pid, signal.SIGCONT),
+        }
+
+        def __init__(self, members):
+            super().__init__(members)
+            self.kill("d")
+            self.invitations = 0
+
+        def send(self, name, message):
+            self.invitations += (name, message.kind) == ("d", "start")
+            if self.invitations == 2 and "d" in self._killed:
+                self.start("d")
+            super().send(name, message)
+
+    found = simulate(JOB, data, SETTINGS, connect=Slow)
+    assert_same(found.model, pooled)
+    assert found.outcome.clients == NAMES
+    # Its late update was not added: the sum was complete without it.
+    assert any(text.startswith("d sent no update") for text in found.outcome.absences)
 
 
 def test_messages_that_hold_nonsense_are_refused_and_stop_nobody():
