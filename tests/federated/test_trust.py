@@ -1,9 +1,11 @@
 """What a client refuses: runs, lists of clients and sums that could show its numbers or stop it."""
 
+import tempfile
+
 import numpy as np
 import pytest
 
-from psfit.federated import Identity, Job, Policy, Roster, ServerSettings, Worker, ring
+from psfit.federated import Identity, Job, LocalData, Policy, Roster, ServerSettings, Worker, ring
 from psfit.federated.link import ClientLink, SumResult
 from psfit.federated.masks import Place
 from psfit.federated.messages import Label, Message
@@ -55,3 +57,18 @@ def test_a_sum_of_another_size_is_an_error_of_this_client():
     link.take([SumResult(Place(1, 0), ("a", "b", "c"), ring.zeros(3))])
     with pytest.raises(ValueError, match="a sum of another size"):
         link.exchange(Label("sum", 2, "", ""), ring.encode(np.ones(2)))
+
+
+def test_a_client_that_cannot_answer_says_so(monkeypatch, tmp_path):
+    """A folder for temporary files is missing, which the client needs to send the model."""
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    worker = Worker(Identity("a", b""), lambda job: LocalData(X, X[:, 1]), None, Policy(secure=False, min_clients=1))
+    job = Job("SparseLinearRegression", {"kappa": 1}, pooled=True)
+    worker.handle(Message("start", {"run": "r", "names": ["a"], "secure": False, "job": job.as_facts()}))
+    # One client alone needs no sum, so its answer is the model.
+    last = Message("sum", {"run": "r", "members": ["a"], "wants_model": True, "place": [1, 0]})
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    failed = worker.handle(last)
+    assert (failed.kind, failed.facts["reason"]) == ("failed", "FileNotFoundError")
+    monkeypatch.undo()
+    assert worker.handle(last).kind == "done"
