@@ -97,24 +97,17 @@ def end_program(process: subprocess.Popen) -> None:
 
 
 def end_leftover(name: str, number: Path) -> None:
-    """End a program of Flower that outlived a command of ours that was killed; it would still use its port."""
+    """End a program of Flower, and its group, that outlived a command of ours that was killed."""
     if not number.exists():
         return
     pid = number.read_text().strip()
+    command = ["ps", "-ww", "-p", pid, "-o", "command="]
     # Another program may have the number by now.
-    if pid.isdigit() and name in _ask_ps(pid, "command"):
+    if pid.isdigit() and name in subprocess.run(command, capture_output=True, text=True).stdout:
         LOG.warning("%s of an earlier run was still there and has been ended", name)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(int(pid), signal.SIGKILL)
-        # It listens until it is gone, and who asks for its port would find it in place of the new one.
-        while _ask_ps(pid, "stat")[:1] not in ("", "Z"):
-            time.sleep(0.1)
+            os.killpg(os.getpgid(int(pid)), signal.SIGKILL)
     number.unlink(missing_ok=True)
-
-
-def _ask_ps(pid: str, what: str) -> str:
-    """What the system says about a process; nothing if there is none."""
-    return subprocess.run(["ps", "-p", pid, "-o", f"{what}="], capture_output=True, text=True).stdout.strip()
 
 
 def superlink_arguments(host: str, port: int, certificates: Certificates | None) -> list[str]:
@@ -149,13 +142,27 @@ def submit_run(app: Path, run_folder: Path, address: str, certificates: Certific
 def wait_for_port(host: str, port: int, process: subprocess.Popen, log: Path, seconds: float = 120.0) -> None:
     """Wait until a program listens."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while not _listens(host, port):
         if process.poll() is not None:
             raise RuntimeError(f"Flower's SuperLink has ended; {log} has the reason")
-        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1.0):
-            return
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"Flower's SuperLink does not listen at {host}:{port}")
         time.sleep(0.2)
-    raise RuntimeError(f"Flower's SuperLink does not listen at {host}:{port}")
+
+
+def wait_for_free_port(host: str, port: int, seconds: float = 30.0) -> None:
+    """Wait until nobody listens: a program that has been killed does so until its last thread is gone."""
+    deadline = time.monotonic() + seconds
+    while _listens(host, port):
+        if time.monotonic() > deadline:
+            raise ValueError(f"port={port}: another program listens at {host}:{port}; end it or choose another port")
+        time.sleep(0.2)
+
+
+def _listens(host: str, port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1.0):
+        return True
+    return False
 
 
 def find_free_port() -> int:
