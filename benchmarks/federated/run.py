@@ -9,6 +9,7 @@ Softmax loss, densities 0.005 to 0.1, several splits into training and test samp
 import argparse
 import csv
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +172,8 @@ def write_results(rows: list[dict[str, Any]], options: argparse.Namespace) -> No
         f"{', '.join(map(str, RATES))} by the training objective; it falls to a tenth in {options.rounds} rounds. Its "
         "bytes are those of one rate, without masks. PsFiT refits its support; the baseline does not."
     )
-    about = ", ".join(f"{key} {value}" for key, value in environment().items())
+    versions = environment() | {name: version(name) for name in ("flwr", "ray")}
+    about = ", ".join(f"{key} {value}" for key, value in versions.items())
     page = f"# Federated classifiers\n\n{head}\n{table}\n\n{notes}\n\nRun on: {about}\n"
     (options.output / "federated.md").write_text(page)
 

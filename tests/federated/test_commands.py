@@ -1,12 +1,16 @@
 """The commands of a federation on files."""
 
 import json
+import signal
+import socket
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import psfit
-from psfit.federated import Identity, Roster
+from psfit.federated import Identity, Roster, launch
 
 
 def test_identities_and_a_roster_are_files_that_only_their_owner_can_read(call, tmp_path):
@@ -82,3 +86,21 @@ def test_a_job_that_cannot_be_done_is_refused(call, tmp_path, job, said):
     code, _, err = call("federated", "simulate", tmp_path / "job.json", tmp_path / "data.csv")
     assert code == 1
     assert said in err
+
+
+def test_programs_of_an_earlier_run_are_ended_and_their_port_is_waited_for(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(ValueError, match=f"another program listens at 127.0.0.1:{port}"):
+            launch.wait_for_free_port("127.0.0.1", port, seconds=0.1)
+    listen = f"import socket, time; held = socket.create_server(('127.0.0.1', {port})); time.sleep(600)"
+    old = subprocess.Popen([sys.executable, "-c", listen, "flower-superlink"], start_new_session=True)
+    launch.wait_for_port("127.0.0.1", port, old, tmp_path / "log")
+    number = tmp_path / "superlink.pid"
+    # Another program with this number is left alone.
+    for name, code in (("flwr-serverapp", None), ("flower-superlink", -signal.SIGKILL)):
+        number.write_text(str(old.pid))
+        launch.end_leftover(name, number)
+        assert not number.exists()
+        assert (old.wait(60) if code else old.poll()) == code
+    launch.wait_for_free_port("127.0.0.1", port)

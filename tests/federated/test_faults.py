@@ -1,12 +1,15 @@
 """Clients and servers that fail: killed and started again, slow, or sending what they must not."""
 
+import os
+import signal
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
 import psfit
-from psfit.federated import FederationError, Job, LocalData, Policy, ServerSettings, ring, simulate
+from psfit.federated import FederationError, Job, LocalData, ServerSettings, ring, simulate
 from psfit.federated.masks import BOX_BYTES
 from psfit.federated.messages import Message
 from psfit.federated.server import Server
@@ -16,7 +19,9 @@ from psfit.federated.updates import agree_on_label
 
 NAMES = ("a", "b", "c", "d")
 JOB = Job("SparseLinearRegression", {"kappa": 3})
-SETTINGS = ServerSettings(timeout=2.0, patience=60.0)
+SETTINGS = ServerSettings(timeout=1.0, patience=60.0)
+# For clients that never return. Those that do must answer within the patience, also on a busy machine.
+HASTY = ServerSettings(timeout=1.0, patience=4.0)
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +88,33 @@ def test_a_client_that_is_killed_and_comes_back_changes_nothing(problem):
     requests = transports[0].requests
     assert {(name, owners) for name, _, owners in requests} >= {(name, ("d",)) for name in "abc"}
     assert len(set(requests)) == len(requests)
+
+
+def test_a_client_that_comes_late_and_then_is_slow_changes_nothing(problem):
+    data, pooled = problem
+
+    class Slow(Failing):
+        plan: ClassVar = {
+            5: lambda self: os.kill(self.processes["d"].pid, signal.SIGSTOP),
+            9: lambda self: os.kill(self.processes["d"].pid, signal.SIGCONT),
+        }
+
+        def __init__(self, members):
+            super().__init__(members)
+            self.kill("d")
+            self.invitations = 0
+
+        def send(self, name, message):
+            self.invitations += (name, message.kind) == ("d", "start")
+            if self.invitations == 2 and "d" in self._killed:
+                self.start("d")
+            super().send(name, message)
+
+    found = simulate(JOB, data, SETTINGS, connect=Slow)
+    assert_same(found.model, pooled)
+    assert found.outcome.clients == NAMES
+    # Its late update was not added: the sum was complete without it.
+    assert any(text.startswith("d sent no update") for text in found.outcome.absences)
 
 
 def test_messages_that_hold_nonsense_are_refused_and_stop_nobody():
@@ -172,7 +204,7 @@ def test_a_false_update_is_refused_with_its_client_and_poisons_nothing(problem, 
     class Tampering(Failing):
         plan: ClassVar = {"tamper": [tamper]}
 
-    settings = ServerSettings(secure=False, timeout=2.0, patience=60.0)
+    settings = replace(SETTINGS, secure=False)
     found = simulate(JOB, data, settings, connect=Tampering)
     assert_same(found.model, pooled)
     (refused,) = (text for text in found.outcome.absences if "that was refused" in text)
@@ -192,9 +224,9 @@ def test_a_client_that_fails_ends_the_run_by_name_and_without_its_data(problem):
         simulate(JOB, narrow, SETTINGS)
 
 
-def run_server(transport, log, settings):
+def run_server(transport, log):
     try:
-        return Server(NAMES, JOB, transport, log, settings).run()
+        return Server(NAMES, JOB, transport, log, HASTY).run()
     finally:
         transport.close()
 
@@ -205,9 +237,8 @@ def test_a_client_that_leaves_is_left_out_and_the_answer_belongs_to_the_others(p
     class Leaving(Failing):
         plan: ClassVar = {6: lambda self: self.kill("d")}
 
-    settings = ServerSettings(timeout=2.0, patience=8.0)
-    transport = Leaving(make_members(data, settings, may_leave=("d",)))
-    outcome = run_server(transport, SumLog(tmp_path, {}), settings)
+    transport = Leaving(make_members(data, HASTY, may_leave=("d",)))
+    outcome = run_server(transport, SumLog(tmp_path, {}))
     X, y = (np.concatenate([getattr(data[name], part) for name in "abc"]) for part in "Xy")
     assert_same(unpack_model(outcome.model), psfit.SparseLinearRegression(3).fit(X, y))
     assert (outcome.clients, outcome.left) == (("a", "b", "c"), ("d",))
@@ -232,29 +263,26 @@ def test_a_client_that_leaves_after_the_last_sum_still_counts(problem):
                 return super().receive(timeout)
             return received
 
-    settings = ServerSettings(timeout=2.0, patience=8.0)
-    outcome = run_server(LeavingLate(make_members(data, settings)), SumLog(None, {}), settings)
+    outcome = run_server(LeavingLate(make_members(data, HASTY)), SumLog(None, {}))
     assert_same(unpack_model(outcome.model), pooled)
     assert outcome.clients == NAMES
 
 
 def test_too_few_clients_end_the_run_by_name(problem):
     data, _ = problem
-    settings = ServerSettings(timeout=1.0, patience=3.0)
-    transport = PipeTransport(make_members(data, settings, may_leave=NAMES))
+    transport = PipeTransport(make_members(data, HASTY, may_leave=NAMES))
     for name in ("b", "c"):
         transport.kill(name)
-    with pytest.raises(FederationError, match=r"away for 3 s: b, c\. The other 2 are fewer than min_clients=3"):
-        run_server(transport, SumLog(None, {}), settings)
+    with pytest.raises(FederationError, match=r"away for 4 s: b, c\. The other 2 are fewer than min_clients=3"):
+        run_server(transport, SumLog(None, {}))
 
 
 def test_nobody_goes_on_without_a_client_that_has_not_allowed_it(problem, tmp_path):
     data, _ = problem
-    settings = ServerSettings(timeout=1.0, patience=8.0)
-    transport = PipeTransport(make_members(data, settings, may_leave=("b", "c")))
+    transport = PipeTransport(make_members(data, HASTY, may_leave=("b", "c")))
     transport.kill("d")
-    with pytest.raises(FederationError, match=r"away for 8 s: d\. The roster does not allow to go on without them"):
-        run_server(transport, SumLog(tmp_path, {}), settings)
+    with pytest.raises(FederationError, match=r"away for 4 s: d\. The roster does not allow to go on without them"):
+        run_server(transport, SumLog(tmp_path, {}))
     # The checkpoint is still one of all clients.
     assert SumLog(tmp_path, {}).left == ()
 
@@ -267,43 +295,3 @@ def test_a_process_that_ends_by_itself_is_named_at_once(problem):
             transport.receive(30.0)
     finally:
         transport.close()
-
-
-def test_clients_refuse_runs_that_they_do_not_trust(problem):
-    from psfit.federated import Identity, Roster, Worker
-
-    identity = Identity.create("a")
-    others = [Identity.create("b").public, Identity.create("c").public, Identity.create("d", may_leave=True).public]
-    roster = Roster.create([identity.public, *others])
-    worker = Worker(identity, lambda job: None, roster, Policy(min_clients=3))
-    facts = {"run": "r", "names": ["a", "b", "c", "d"], "secure": True, "job": JOB.as_facts()}
-
-    def reason(**changes):
-        return worker.handle(Message("start", facts | changes)).facts["reason"]
-
-    assert "secure sums only" in reason(secure=False)
-    assert "not those of this client's roster" in reason(names=["a", "b", "c", "x"])
-    assert "not those of this client's roster" in reason(names=["b", "a", "c", "d"])
-    assert "leaves out c, which the roster does not allow" in reason(names=["a", "b", "d"])
-    assert "KeyError" in worker.handle(Message("start", {})).facts["reason"]
-    pinned = Worker(identity, lambda job: None, roster, Policy(job=JOB))
-    other = Job("SparseLinearRegression", {"kappa": 4}).as_facts()
-    refused = pinned.handle(Message("start", facts | {"job": other}))
-    assert "not the one that this client agreed to" in refused.facts["reason"]
-    newer = worker.handle(Message("start", facts | {"job": JOB.as_facts() | {"field": 1}}))
-    assert (newer.kind, newer.facts["reason"]) == ("failed", "JobError at the start")
-    careful = Worker(identity, lambda job: None, roster, Policy(min_clients=4))
-    assert "at least 4" in careful.handle(Message("start", facts | {"names": ["a", "b", "c"]})).facts["reason"]
-    assert worker.handle(Message("sum", {"run": "r", "place": [1, 0], "members": []})).kind == "behind"
-    # A list that names a client twice, or strangers, would hide a sum over too few.
-    assert worker.handle(Message("start", facts | {"names": ["a", "b", "c"]})).kind == "ready"
-    for members in (["a", "b", "b"], ["a", "b"], ["b", "c", "d"], ["a", "b", "x"]):
-        for kind in ("keys", "sum"):
-            answered = worker.handle(Message(kind, {"run": "r", "place": [1, 0], "members": members, "results": []}))
-            assert "is not allowed here" in answered.facts["reason"]
-    # No number of a session is used twice, so no mask can be.
-    asked = Message("keys", {"run": "r", "place": [5, 0], "members": ["a", "b", "c"]})
-    assert worker.handle(asked).kind == "boxes"
-    assert "session that is over" in worker.handle(asked).facts["reason"]
-    with pytest.raises(ValueError, match="secure sums need at least 3"):
-        ServerSettings(min_clients=2)

@@ -145,9 +145,12 @@ def run_command(text: str) -> str:
     launches = "torchrun" in text or "mpirun" in text
     variables = active(COLUMNS="100")
     with alone() if launches else contextlib.nullcontext():
-        done = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", text], capture_output=True, text=True, env=variables, timeout=300
-        )
+        try:
+            done = subprocess.run(
+                ["bash", "-o", "pipefail", "-c", text], capture_output=True, text=True, env=variables, timeout=300
+            )
+        except subprocess.TimeoutExpired as ended:
+            raise AssertionError(f"$ {text}\nno end after 300 s\n{ended.stdout}\n{ended.stderr}") from None
     assert done.returncode == 0, f"$ {text}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -13,16 +13,18 @@ import numpy as np
 from psfit.comm import ALONE
 from psfit.data import Dense, FileSource
 from psfit.federated.contacts import FederationError
-from psfit.federated.files import FAILURE, MODEL, ORDER, RESULT
+from psfit.federated.files import FAILURE, MODEL, ORDER, RESULT, SERVER_APP
 from psfit.federated.job import Answer, Job, LocalData
 from psfit.federated.launch import (
     Certificates,
+    end_leftover,
     find_free_port,
     open_socket,
     start_program,
     submit_run,
     superlink_arguments,
     supernode_arguments,
+    wait_for_free_port,
     wait_for_port,
     write_app,
 )
@@ -61,8 +63,11 @@ def serve_run(
     (folder / ORDER).write_text(json.dumps(order, indent=1))
     home, log = folder / "flower", folder / "superlink.log"
     home.mkdir(exist_ok=True)
+    end_leftover("flower-superlink", log.with_suffix(".pid"))
+    end_leftover("flwr-serverapp", folder / SERVER_APP)
+    wait_for_free_port(_own_name(host), port)
     with start_program("flower-superlink", *superlink_arguments(host, port, certificates), home=home, log=log) as link:
-        wait_for_port("127.0.0.1" if host == "0.0.0.0" else host, port, link, log)
+        wait_for_port(_own_name(host), port, link, log)
         submit_run(write_app(folder / "app"), folder, f"{_own_name(host)}:{port}", certificates, home)
         LOG.info("the run has started; waiting for clients: %s", ", ".join(names))
         while not (folder / RESULT).exists():

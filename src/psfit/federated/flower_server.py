@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from flwr.app import Context
 from flwr.app import Message as FlowerMessage
 from flwr.serverapp import Grid, ServerApp
 
-from psfit.federated.files import ANSWERS, FAILURE, MODEL, ORDER, RESULT, SUMS, write_whole
+from psfit.federated.files import ANSWERS, FAILURE, MODEL, ORDER, RESULT, SERVER_APP, SUMS, write_whole
 from psfit.federated.flower_client import make_content, read_content
 from psfit.federated.job import Job
 from psfit.federated.messages import START, Message
@@ -99,6 +100,7 @@ class FlowerTransport:
 def main(grid: Grid, context: Context) -> None:
     """Run the order in the folder that the run's configuration names."""
     folder = Path(str(context.run_config["folder"]))
+    (folder / SERVER_APP).write_text(str(os.getpid()))
     order = json.loads((folder / ORDER).read_text())
     job, settings = Job.from_facts(order["job"]), ServerSettings(**order["settings"])
     try:

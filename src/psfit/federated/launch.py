@@ -43,6 +43,8 @@ folder = ""
 """
 # What our commands tell all programs of Flower: send nothing to their makers.
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+# Seconds between two looks of Flower for a message that needs a process; its own choice is one second.
+SWIFT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1"}
 
 
 @dataclass(frozen=True)
@@ -95,16 +97,16 @@ def end_program(process: subprocess.Popen) -> None:
 
 
 def end_leftover(name: str, number: Path) -> None:
-    """End a program of Flower that outlived a command of ours that was killed; it would still use its port."""
+    """End a program of Flower, and its group, that outlived a command of ours that was killed."""
     if not number.exists():
         return
     pid = number.read_text().strip()
-    command = ["ps", "-p", pid, "-o", "command="]
+    command = ["ps", "-ww", "-p", pid, "-o", "command="]
     # Another program may have the number by now.
     if pid.isdigit() and name in subprocess.run(command, capture_output=True, text=True).stdout:
         LOG.warning("%s of an earlier run was still there and has been ended", name)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(int(pid), signal.SIGKILL)
+            os.killpg(os.getpgid(int(pid)), signal.SIGKILL)
     number.unlink(missing_ok=True)
 
 
@@ -140,13 +142,27 @@ def submit_run(app: Path, run_folder: Path, address: str, certificates: Certific
 def wait_for_port(host: str, port: int, process: subprocess.Popen, log: Path, seconds: float = 120.0) -> None:
     """Wait until a program listens."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while not _listens(host, port):
         if process.poll() is not None:
             raise RuntimeError(f"Flower's SuperLink has ended; {log} has the reason")
-        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1.0):
-            return
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"Flower's SuperLink does not listen at {host}:{port}")
         time.sleep(0.2)
-    raise RuntimeError(f"Flower's SuperLink does not listen at {host}:{port}")
+
+
+def wait_for_free_port(host: str, port: int, seconds: float = 30.0) -> None:
+    """Wait until nobody listens: a program that has been killed does so until its last thread is gone."""
+    deadline = time.monotonic() + seconds
+    while _listens(host, port):
+        if time.monotonic() > deadline:
+            raise ValueError(f"port={port}: another program listens at {host}:{port}; end it or choose another port")
+        time.sleep(0.2)
+
+
+def _listens(host: str, port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1.0):
+        return True
+    return False
 
 
 def find_free_port() -> int:
@@ -198,4 +214,4 @@ def _find_program(name: str) -> str:
 def _environment(home: Path) -> dict[str, str]:
     # Flower's programs start each other by name.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    return os.environ | QUIET | {"FLWR_HOME": str(home), "PATH": path}
+    return SWIFT | os.environ | QUIET | {"FLWR_HOME": str(home), "PATH": path}

@@ -67,7 +67,8 @@ class ClientLink:
             result = self.results.pop(self.number)
             self.number, self.update = self.number + 1, None
         if result.words.shape != words.shape:
-            raise FederationEndedError("the server sent a sum of another size than the update")
+            # An error of its own, not an end that the server knows of: it ends the run and names this client.
+            raise ValueError("the server sent a sum of another size than the update")
         total = self._reveal(result)
         if label.operation != LATEST:
             return total

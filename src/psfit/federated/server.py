@@ -151,8 +151,11 @@ class Server:
             if lost and not complete:
                 raise LeaveError(lost)
             if lost == absent:
-                # The answer is complete. One of those that have it gives the model.
+                # The answer is complete. The first of those that have it gives the model.
                 self.members = tuple(name for name in self.names if name in replies)
+                if "model" not in replies[self.members[0]].parts:
+                    request = {self.members[0]: self._sum_requests(place)[self.members[0]]}
+                    replies |= contacts.ask(request, place, self.settings.timeout, [kinds.DONE])
                 if "model" in replies[self.members[0]].parts:
                     break
                 return None

@@ -119,6 +119,10 @@ class Worker:
         except (MaskError, KeyError, TypeError, ValueError) as error:
             LOG.warning("a message of kind %s was refused: %s", message.kind, error)
             reply = self._refuse(str(error) if isinstance(error, MaskError) else type(error).__name__)
+        except Exception as error:
+            # Without an answer the server would wait until its patience ends. The traceback stays on this machine.
+            LOG.exception("a message of kind %s could not be answered", message.kind)
+            reply = Message(kinds.FAILED, {"reason": type(error).__name__})
         about = {"name": self.identity.name} | {name: message.facts.get(name) for name in ("run", "place")}
         return Message(reply.kind, about | reply.facts, reply.parts)
 

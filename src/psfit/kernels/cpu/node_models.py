@@ -26,8 +26,9 @@ from psfit.kernels.cpu.shares import (
     value_of,
 )
 
-# The fewest sweeps before linear systems, and the most systems after them: fewer in the first rounds, in which many items
-# become zero. What share of its diagonal is added to a system that is singular, and how often a way to it is shortened.
+# The fewest sweeps before linear systems, and the most systems after them: fewer in the first rounds, in which many
+# items become zero. What share of its diagonal is added to a system that is singular, and how often a way to it is
+# shortened.
 SWEEPS = 3
 SYSTEMS = 10
 SHIFT = 1e-8
