@@ -6,12 +6,12 @@ MIOSR paper (Bertsimas and Gurnee, arXiv:2206.00176): trajectories of the Lorenz
 library of all polynomials of degree 5 (56, 21 and 462 terms). Every method fits its whole range (limits 1 to 5, 20
 thresholds times 3 ridges) to a trajectory; for each equation the candidate with the smallest AICc on the half as long
 continuation is taken, for every method alike. The support accuracy is (found and true) / (found or true) over all
-equations; "within reach" is that of the best candidates, that is, without errors of the choice. "Proved" is the share
-of the equations and limits for which PsFiT has proved its terms to be the best ones, to a ten-thousandth of the
-objective; "PsFiT, exact" goes on until it has, for at most 10 seconds a limit (pysindy does not keep the proofs of
-MIOSR). MIOSR (``pip install gurobipy``) runs
-where the size of the licence that comes with it suffices: 200 variables, not MHD. Every run adds its rows to
-``sindy.csv``, so that methods and systems can be measured one after the other (``--systems``, ``--methods``).
+equations; "within reach" is that of the best candidate of each equation, that is, without errors of the choice (the
+best of each need not be the best of all together). "Proved" is the share of the equations and limits for which PsFiT
+has proved its terms to be the best ones, to a ten-thousandth of the objective; "PsFiT, exact" goes on until it has, for
+at most 10 seconds a limit (pysindy does not keep the proofs of MIOSR). MIOSR (``pip install gurobipy``) runs where the
+size of the licence that comes with it suffices: 200 variables, not MHD. Every run adds its rows to ``sindy.csv``, so
+that methods and systems can be measured one after the other (``--systems``, ``--methods``).
 """
 
 import argparse
