@@ -14,7 +14,7 @@ class Solver(BaseSolver):
 
     name = "psfit"
     stopping_criterion = RunOnGridCriterion(grid=np.linspace(0, 0.1, 10))
-    requirements: ClassVar[list[str]] = ["pip::psfit"]
+    requirements: ClassVar[list[str]] = ["pip::psfit-toolbox"]
     parameters: ClassVar[dict[str, list[str]]] = {"effort": ["medium"]}
 
     def set_objective(self, X, y):  # type: ignore[no-untyped-def]

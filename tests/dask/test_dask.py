@@ -1,4 +1,7 @@
-"""PsFiT on a real Dask cluster: processes on this machine."""
+"""PsFiT on a real Dask cluster: processes on this machine.
+
+Those of most tests are forked from one that has imported PsFiT, which saves seconds for each.
+"""
 
 import pickle
 import sys
@@ -11,6 +14,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from distributed import Client, LocalCluster, Nanny, Scheduler, Security, SpecCluster
+from distributed.utils import get_mp_context
 from engine_jobs import (
     CONSTRAINTS,
     COUNTS,
@@ -49,8 +53,10 @@ def start_cluster():
 
 @pytest.fixture(scope="module")
 def client():
-    with start_cluster() as cluster, Client(cluster) as client:
-        yield client
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context().set_forkserver_preload(["psfit.dask"])
+        with start_cluster() as cluster, Client(cluster) as client:
+            yield client
 
 
 def delayed(values, cuts=CUTS):

@@ -1,4 +1,7 @@
-"""PsFiT on a real Spark: a local master with three slots, each with its own Python processes."""
+"""PsFiT on a real Spark: a local master with three slots, each with its own Python processes.
+
+These are forked from one that has imported PsFiT, which saves seconds for each; tests that take long have Spark's own.
+"""
 
 import gc
 import os
@@ -27,7 +30,7 @@ from engine_jobs import (
     work_slowly,
 )
 from jobs import ENGINES
-from launch import HERE, run
+from launch import HERE, environment, run
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.evaluation import BinaryClassificationEvaluator
 from pyspark.ml.feature import StringIndexer, VectorAssembler
@@ -72,15 +75,19 @@ SCHEMA = StructType(
 
 
 @pytest.fixture
-def spark():
+def spark(request):
     """A session; a test that stops it leaves the next one a new session in the same Java process."""
-    return start_session("local[3]")
+    return start_session("local[3]", real=request.node.get_closest_marker("long") is not None)
 
 
-def start_session(master):
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+def start_session(master, real):
+    os.environ.update(environment(PYSPARK_PYTHON=sys.executable))
     builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.shuffle.partitions", "3").config("spark.ui.showConsoleProgress", "false")
+    if not real:
+        # Compilers of Java that find the fastest code take longer than what is run here.
+        builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        builder = builder.config("spark.python.daemon.module", "warm.spark_daemon")
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     return session
@@ -245,7 +252,7 @@ def test_a_session_that_stops_in_mid_fit_leaves_no_process(spark, tmp_path):
 @pytest.mark.long
 def test_a_stage_that_spark_tries_again_goes_on_from_the_checkpoint(spark, tmp_path):
     spark.stop()
-    patient = start_session("local[3, 2]")
+    patient = start_session("local[3, 2]", real=True)
     solver = BiCADMM(effort="low", tol=1e-12, max_iter=60, checkpoint=tmp_path / "kept", checkpoint_every=10)
     estimator = SparkSparseLinearRegression("features", "squared", kappa=3, solver=solver, grid=CPU)
     plain = estimator._make_plain().set_params(callback=die_at_work(tmp_path / "dead", 25))

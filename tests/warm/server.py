@@ -65,14 +65,23 @@ class Server:
     def _accept(self) -> list[str] | None:
         client, _ = self.listener.accept()
         head, files, _, _ = socket.recv_fds(client, 4, 8)
+        if len(head) < 4:
+            # It was ended before its request.
+            client.close()
+            return None
         request = client.recv(struct.unpack("!I", head)[0], socket.MSG_WAITALL)
         pid = os.fork()
         if pid == 0:
             return self._become(json.loads(request), files)
+        # As the child does, so that it has its group before anybody asks for its end.
+        with suppress(OSError):
+            os.setpgid(pid, pid)
         for file in files:
             os.close(file)
         self.clients[pid] = client
-        client.sendall(struct.pack("!i", pid))
+        # A client that has ended is noticed by its socket.
+        with suppress(OSError):
+            client.sendall(struct.pack("!i", pid))
         self.watched.register(client, selectors.EVENT_READ, pid)
         return None
 
