@@ -125,7 +125,8 @@ class Completion:
     def _rank(self, lacks: list[list[int]], closed: np.ndarray, keys: np.ndarray) -> list[int]:
         """The parents of the item with the fewest that are possible, by falling `keys`."""
         possible = [[one for one in missing if not closed[one]] for missing in lacks]
-        return sorted(min(possible, key=len), key=lambda one: -keys[one])
+        fewest = min(possible, key=len)
+        return sorted(fewest, key=lambda one: -keys[one])
 
     def _obeys_kinds(self, chosen: np.ndarray) -> bool:
         taken = np.bincount(self.group[chosen & (self.group >= 0)], minlength=len(self.most))
