@@ -25,8 +25,8 @@ NOTES = {
     "nonnegative": "Noise of standard deviation 2, coefficients from 0.5 to 1.5, float32. The limit is the number of "
     "true features. The judge refits every support in float64, nonnegative, with the ridge of PsFiT. "
     "scipy.optimize.nnls only runs on the small problem: its time grows too fast. With more features than samples it "
-    "can fit all samples exactly, and then its largest coefficients need not be the true ones. The first fit of a process "
-    "also loads compiled code.",
+    "can fit all samples exactly, and then its largest coefficients need not be the true ones. The first fit of a "
+    "process also loads compiled code.",
 }
 
 
