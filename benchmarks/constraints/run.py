@@ -24,7 +24,9 @@ NOTES = {
     "counts groups, so that the model has about as many features as without groups.",
     "nonnegative": "Noise of standard deviation 2, coefficients from 0.5 to 1.5, float32. The limit is the number of "
     "true features. The judge refits every support in float64, nonnegative, with the ridge of PsFiT. "
-    "scipy.optimize.nnls only runs on the small problem: its time grows too fast.",
+    "scipy.optimize.nnls only runs on the small problem: its time grows too fast. With more features than samples it "
+    "can fit all samples exactly, and then its largest coefficients need not be the true ones. The first fit of a "
+    "process also loads compiled code.",
 }
 
 
@@ -42,6 +44,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.part == "costs":
         lines = costs.table(costs.measure(arguments.sets, arguments.folder, arguments.only))
+        lines += ["", f"Only problems with these names: {', '.join(arguments.only)}."] if arguments.only else []
     else:
         tasks = [
             nonnegative.Task(max(1_000, features // 10), features, features // 100, correlation)
