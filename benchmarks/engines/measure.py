@@ -15,10 +15,8 @@ from typing import Any
 
 import psutil
 
-from psfit import GridSpec, SparseLogisticRegression
-
+# Workers of Dask import this file when they start, before the clock does; so it imports PsFiT in functions only.
 RANKS, KAPPA, LABEL = 2, 5, "y"
-CPU = GridSpec(device="cpu")
 SAMPLE = 0.1
 
 
@@ -52,12 +50,15 @@ def dask_fit(folder: str) -> Iterator[Callable[[], Any]]:
     import dask.dataframe as dd
     from distributed import Client
 
+    from psfit import GridSpec
     from psfit.dask import DaskSparseLogisticRegression
+
+    grid = GridSpec(device="cpu")
 
     with Client(n_workers=RANKS, threads_per_worker=1, dashboard_address=":0") as client:
         table = dd.read_parquet(folder, index=False)
         features = [name for name in table.columns if name != LABEL]
-        yield lambda: DaskSparseLogisticRegression(KAPPA, grid=CPU, client=client).fit(table[features], table[LABEL])
+        yield lambda: DaskSparseLogisticRegression(KAPPA, grid=grid, client=client).fit(table[features], table[LABEL])
 
 
 @contextmanager
@@ -66,8 +67,10 @@ def spark_fit(folder: str) -> Iterator[Callable[[], Any]]:
     from pyspark.ml.feature import VectorAssembler
     from pyspark.sql import SparkSession
 
+    from psfit import GridSpec
     from psfit.spark import SparkSparseLogisticRegression
 
+    grid = GridSpec(device="cpu")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(f"local[{RANKS}]").config("spark.ui.enabled", "false")
     session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
@@ -75,7 +78,7 @@ def spark_fit(folder: str) -> Iterator[Callable[[], Any]]:
     features = [name for name in table.columns if name != LABEL]
     table.selectExpr(f"sum({LABEL})").collect()
     samples = VectorAssembler(inputCols=features, outputCol="features").transform(table)
-    estimator = SparkSparseLogisticRegression("features", LABEL, kappa=KAPPA, grid=CPU, num_workers=RANKS)
+    estimator = SparkSparseLogisticRegression("features", LABEL, kappa=KAPPA, grid=grid, num_workers=RANKS)
     yield lambda: estimator.fit(samples).to_local()
     session.stop()
 
@@ -89,13 +92,14 @@ def ray_fit(folder: str) -> Iterator[Callable[[], Any]]:
     import ray.data
     from ray.train import RunConfig
 
+    from psfit import GridSpec, SparseLogisticRegression
     from psfit.ray import fit_on_ray
 
     ray.init(num_cpus=RANKS, include_dashboard=False, log_to_driver=False)
     dataset = ray.data.read_parquet(folder).materialize()
     with tempfile.TemporaryDirectory() as storage:
         run = RunConfig(storage_path=storage)
-        estimator = SparseLogisticRegression(KAPPA, grid=CPU)
+        estimator = SparseLogisticRegression(KAPPA, grid=GridSpec(device="cpu"))
         yield lambda: fit_on_ray(estimator, dataset, RANKS, label=LABEL, run_config=run)
     ray.shutdown()
 
