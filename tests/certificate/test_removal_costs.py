@@ -12,7 +12,7 @@ from psfit.problem.pose import pose
 
 def relax(loss, source, kappa=3, gamma=1.0):
     inst = pose(Problem(loss, (kappa,), gamma), source, GridSpec(device="cpu").build())
-    relaxation = NewtonRelaxation(inst)
+    relaxation = NewtonRelaxation(inst, rough=0.05)
     start = relaxation.start(torch.zeros(len(inst.ridge), 1, dtype=torch.float64))
     return relaxation, relaxation.bound(relaxation.root, start, float("inf"), STEPS)
 
