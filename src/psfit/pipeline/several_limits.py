@@ -118,8 +118,8 @@ class SeveralLimitsSearch:
 
     def refit(self, found: list[SupportFit]) -> list[Fit]:
         """Exact fits; those of unchanged supports are kept."""
-        if self.task.brief and (_known_exactly(self.inst) or _fitted_exactly(self.inst)):
-            # Coefficients from sums in float64 are accurate. Only the objectives are not, and they are not used.
+        if self.task.brief and _known_exactly(self.inst):
+            # Coefficients from products in float64 are accurate. Only the objectives are not, and they are not used.
             return [one.fit for one in found]
         if not self.fits:
             self.fits = refit_together(self.inst, self.number, found)
@@ -136,11 +136,6 @@ def spread(kappas: list[int], count: int) -> list[int]:
     """At most `count` of the limits, evenly from the first to the last."""
     places = np.linspace(0, len(kappas) - 1, min(len(kappas), count)).round().astype(int)
     return [kappas[k] for k in np.unique(places)]
-
-
-def _fitted_exactly(inst: Instance) -> bool:
-    """Whether the search itself has fitted all supports to samples in float64."""
-    return not inst.costs.searches_by_form and inst.source.matrix.dtype == torch.float64
 
 
 def _known_exactly(inst: Instance) -> bool:

@@ -64,12 +64,11 @@ def fit_batch(
     Z: Tensor,
     target: float,
     close: float = CLOSE,
-    finished: float = FINISHED,
 ) -> BatchFit:
     """Fits on supports in the items of a local form at the coefficients ``Z (n, c)``.
 
-    Each goes on until it is `close`, or cannot get below `target`. The best one is `finished` if it is below the
-    target, unless fits that are not very close are enough, or products have too few digits.
+    Each goes on until it is `close`, or cannot get below `target`. The best one is finished if it is below the target,
+    unless fits that are not very close are enough, or products have too few digits.
     """
     batch = _Batch(inst, problem, local, supports)
     points = _Points(batch, *_begin(batch, Z, target))
@@ -78,7 +77,7 @@ def fit_batch(
         open_fits = points.are_open(close) & (points.values - HOPE * points.promised < lowest)
         if not points.step(open_fits.nonzero().flatten()):
             break
-    finished = finished if batch.matrix.dtype == torch.float64 else CLOSE
+    finished = FINISHED if batch.matrix.dtype == torch.float64 else CLOSE
     best = points.values.nan_to_num(nan=torch.inf).argmin().reshape(1)
     if finished < close <= CLOSE and float(points.values[best]) < target:
         for _ in range(MOST_STEPS):

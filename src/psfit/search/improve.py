@@ -163,10 +163,7 @@ def _try(objective: Objective, local: LocalForm, found: SupportFit, ends: list[E
         return None
     if not objective.fits_in_batches:
         return _try_in_turn(objective, local, found, ends[:KINK_TRIES], threshold)
-    supports = [end.chosen for end in ends]
-    batch = fit_batch(
-        objective.inst, objective.problem, local, supports, found.fit.Z, found.value, finished=objective.finished
-    )
+    batch = fit_batch(objective.inst, objective.problem, local, [end.chosen for end in ends], found.fit.Z, found.value)
     hoped = batch.values - batch.promised
     values, left = batch.values.tolist(), batch.promised.tolist()
     # First the best fit as it is; a fit that promises much is often far from its end, and promises too much.

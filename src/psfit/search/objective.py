@@ -15,7 +15,6 @@ from torch import Tensor
 from psfit.data.quadratic_form import Minimum
 from psfit.problem import LocalModel
 from psfit.problem.instance import Instance
-from psfit.search.batch_refit import FINISHED
 from psfit.search.batch_search import Recordings
 from psfit.search.form_search import SearchForm
 from psfit.search.local_form import LocalForm
@@ -27,8 +26,6 @@ from psfit.search.support_fit import SupportFit
 
 # Accurate enough to compare supports; the final answer is refitted more accurately.
 SEARCH_TOL = 1e-7
-# The same for fits in batches that serve only to predict held-out samples.
-BRIEFLY_FINISHED = 1e-10
 # A fit by the quadratic form is trusted up to this ratio of the targets' power to the objective times the smallest
 # pivot (the share of a column that is no combination of the others).
 MOST_LOST = 1e8
@@ -69,11 +66,6 @@ class Objective(ABC):
     def rel_tol(self) -> float:
         """Differences of the objective below this share are rounding."""
         return self.inst.resolution
-
-    @property
-    def finished(self) -> float:
-        """A fit in a batch is finished if its steps promise less than this share of its objective."""
-        return BRIEFLY_FINISHED if self.brief else FINISHED
 
     @property
     def fits_in_batches(self) -> bool:
