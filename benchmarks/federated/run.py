@@ -27,6 +27,8 @@ from environment import environment
 CLIENTS, GAMMA = 4, 1.0
 BASELINE, OURS = "hard thresholding", "PsFiT, secure sums"
 DENSITIES = (0.005, 0.02, 0.1)
+# The fewest samples of a client.
+FEWEST = 10
 Samples = tuple[np.ndarray, np.ndarray]
 
 
@@ -66,14 +68,19 @@ def load_messages(data: Path, rng: np.random.Generator, count: int, words: int) 
 
 
 def divide(y: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-    """Rows of each client: shares of each class are drawn from a Dirichlet distribution, so classes are skewed."""
-    parts: list[list[int]] = [[] for _ in range(CLIENTS)]
-    for label in np.unique(y):
-        rows = rng.permutation(np.flatnonzero(y == label))
-        ends = (np.cumsum(rng.dirichlet(np.full(CLIENTS, 0.5))) * len(rows)).astype(int)
-        for part, own in zip(parts, np.split(rows, ends[:-1]), strict=True):
-            part.extend(own.tolist())
-    return [np.array(sorted(part)) for part in parts]
+    """Rows of each client: shares of each class are drawn from a Dirichlet distribution, so classes are skewed.
+
+    They are drawn again while a client has next to no samples.
+    """
+    while True:
+        parts: list[list[int]] = [[] for _ in range(CLIENTS)]
+        for label in np.unique(y):
+            rows = rng.permutation(np.flatnonzero(y == label))
+            ends = (np.cumsum(rng.dirichlet(np.full(CLIENTS, 0.5))) * len(rows)).astype(int)
+            for part, own in zip(parts, np.split(rows, ends[:-1]), strict=True):
+                part.extend(own.tolist())
+        if min(map(len, parts)) >= FEWEST:
+            return [np.array(sorted(part)) for part in parts]
 
 
 def compare(name: str, samples: Samples, split: int, rounds: int) -> list[dict[str, Any]]:

@@ -40,6 +40,8 @@ BESIDE = [
     Spec("100 features, ar 0.7", "logistic", samples=500, features=100, kappa=5, correlation=0.7, gamma=1.0),
     Spec("200 features, ar 0.5", "logistic", samples=1000, features=200, kappa=5, correlation=0.5, gamma=1.0),
 ]
+# Runs of at most so many seconds are repeated, and their median counts.
+SHORT, RUNS = 1.0, 3
 REAL = {"a9a": (5, 10), "mushrooms": (5, 10), "madelon": (5, 10)}
 
 
@@ -138,6 +140,26 @@ def run_el0ps(python: str, data: Data, loss: str, price: float, limit: float, fo
         return {}
 
 
+def measure(data: Data, loss: str, limit: float) -> tuple[Result, float]:
+    """PsFiT's answer and its seconds; the median of three runs if they are short."""
+    seconds: list[float] = []
+    while True:
+        began = time.perf_counter()
+        found = data.solve(loss, limit)
+        seconds.append(time.perf_counter() - began)
+        if seconds[0] > SHORT or len(seconds) == RUNS:
+            return found, float(np.median(seconds))
+
+
+def measure_el0ps(python: str, data: Data, loss: str, price: float, limit: float, folder: Path) -> dict[str, float]:
+    """What the peer found, with its seconds in the same way."""
+    runs = [run_el0ps(python, data, loss, price, limit, folder)]
+    if runs[0].get("seconds", limit) <= SHORT:
+        runs += [run_el0ps(python, data, loss, price, limit, folder) for _ in range(RUNS - 1)]
+        runs[0]["seconds"] = float(np.median([run["seconds"] for run in runs]))
+    return runs[0]
+
+
 def compare(python: str, limit: float) -> list[str]:
     """Seconds to a proof beside El0ps, one thread each."""
     torch.set_num_threads(1)
@@ -151,12 +173,10 @@ def compare(python: str, limit: float) -> list[str]:
         for data in every:
             for loss in LOSSES:
                 near, price = choose_limit(data, loss)
-                began = time.perf_counter()
-                mine = near.solve(loss, limit)
-                seconds = time.perf_counter() - began
+                mine, seconds = measure(near, loss, limit)
                 cell, excess = "no price leads to this limit", ""
                 if price is not None:
-                    found = run_el0ps(python, near, loss, price, limit, Path(folder))
+                    found = measure_el0ps(python, near, loss, price, limit, Path(folder))
                     cell = _cell(found.get("gap", np.nan), found.get("seconds", np.nan))
                     if "support" in found:
                         other = near.objective(loss, np.array(found["support"], dtype=int))

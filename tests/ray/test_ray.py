@@ -80,7 +80,9 @@ def test_a_table_with_text_offsets_and_constraints_by_name(storage):
     columns = {"label": "count", "offset": "exposed", "rules": TableRules(**RULES)}
     estimator = SparsePoissonRegression(2, grid=CPU, **CONSTRAINTS)
     handler = signal.getsignal(signal.SIGINT)
-    model = fit_on_ray(estimator, dataset, 2, run_config=storage, **columns)
+    # A single block is cut in two, so that both workers have rows.
+    model = fit_on_ray(estimator, ray.data.from_pandas(TABLE), 2, run_config=storage, **columns)
+    assert model.result_.nodes == 2
     assert model.objective_ == pytest.approx(known.objective_, rel=1e-6)
     assert model.feature_names_in_.tolist() == known.feature_names_in_.tolist()
     np.testing.assert_array_equal(model.support_, known.support_)

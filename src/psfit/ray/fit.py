@@ -130,7 +130,7 @@ def fit_on_ray(
         torch_config=Unconnected(),
         scaling_config=scaling,
         run_config=run,
-        datasets={TRAIN: dataset},
+        datasets={TRAIN: _make_blocks(dataset, scaling.num_workers)},
         dataset_config=WholeBlocks(),
     )
     fitted = clone(estimator)
@@ -138,6 +138,15 @@ def fit_on_ray(
         model = load(Path(folder, MODEL))
     fitted.learned_, fitted.result_ = model.learned_, model.result_
     return fitted
+
+
+def _make_blocks(dataset: "ray.data.Dataset", workers: int) -> "ray.data.Dataset":
+    """The dataset in memory, in at least one block for each worker: Ray reads small files into fewer.
+
+    This is done before the workers start, which may take all processors that Ray has.
+    """
+    whole = dataset.materialize()
+    return whole if whole.num_blocks() >= workers else whole.repartition(workers).materialize()
 
 
 def _run(trainer: Any) -> Any:
