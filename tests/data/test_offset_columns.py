@@ -30,7 +30,7 @@ def expected(kappa=2):
     return model.fit(FRAME[FEATURES], FRAME.claims, FRAME.w, offset=FRAME.log_exposure)
 
 
-@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+@pytest.mark.parametrize("ending", [pytest.param(".csv", marks=pytest.mark.long), ".parquet"])
 def test_commands_keep_the_name_of_the_offset(ending, tmp_path, call):
     data, model = write(tmp_path / f"data{ending}"), tmp_path / "model.psfit"
     columns = ["--target", "claims", "--weight", "w"]

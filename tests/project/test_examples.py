@@ -69,7 +69,7 @@ def gallery(name: str, options: list[str], folder: Path) -> str:
         ("diabetes_signs", ["--splits", "2", "--most", "4"], "bmi, bp, s1, s5; against theory: s1"),
         ("one_lag_per_series", ["--repetitions", "3"], "two lags of a series in 0 fits"),
         ("categories", ["--splits", "2", "--most", "3"], "bmi, bp, s5"),
-        ("federated_hospitals", ["--share", "0.3"], "secure sums: "),
+        pytest.param("federated_hospitals", ["--share", "0.3"], "secure sums: ", marks=pytest.mark.long),
     ],
 )
 def test_the_gallery(name, options, said, tmp_path):
