@@ -55,7 +55,8 @@ def sum_conjugates(
         rows = slopes.T.double()
         factors = rows.new_ones(len(rows), 2)
         if free:
-            factors = shrink_factors(grid.nodes.total(kernels.add_halves(rows)).T).T
+            # In the order of the other way: a rank without kernels may take part in the sum.
+            factors = shrink_factors(grid.nodes.total(kernels.add_halves(rows).T.contiguous())).T
         shrunk, sums = kernels.shrink(rows, factors)
         return shrunk.T, sums.T
     slopes = loss.nearest_slope(slopes.double(), target)
