@@ -7,9 +7,11 @@ import torch
 from posed import posed, zero
 from scipy import sparse
 
+from psfit.certificate import joint_relaxation
 from psfit.certificate.choose import choose_relaxation
 from psfit.certificate.dense_slopes import DenseSlopes
 from psfit.certificate.dual import dual_bound
+from psfit.certificate.joint_models import BlockModel
 from psfit.certificate.joint_relaxation import JointRelaxation
 from psfit.certificate.kink_relaxation import KinkRelaxation
 from psfit.certificate.wide_slopes import find_wide_slopes
@@ -96,6 +98,33 @@ def test_the_bound_is_that_of_the_perspective(loss, sparsity, gamma, kind):
     lower = float(relaxation.bound(relaxation.root, relaxation.start(zero(inst)), float("inf"), steps).lower)
     optimum = conic_optimum(inst)
     assert optimum * (1 - 2e-4) <= lower <= optimum * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(("sparsity", "gamma"), [("element", 1.0), ("element", 100.0), ("feature", 100.0)])
+def test_blocks_for_each_output_prove_the_same(sparsity, gamma, monkeypatch):
+    monkeypatch.setattr(joint_relaxation, "MOST_VARIABLES", 0)
+    weight = 1.0 + torch.arange(40).remainder(3).unsqueeze(1)
+    inst = posed(Softmax(), 2, sparsity=sparsity, gamma=gamma, samples=40, features=6, weight=weight)
+    relaxation, steps = choose_relaxation(inst)
+    assert not relaxation.full
+    lower = float(relaxation.bound(relaxation.root, relaxation.start(zero(inst)), float("inf"), steps).lower)
+    optimum = conic_optimum(inst)
+    assert optimum * (1 - 2e-4) <= lower <= optimum * (1 + 1e-6)
+
+
+def test_a_model_of_blocks_is_solved_with_its_penalty():
+    generator = torch.Generator().manual_seed(0)
+    roots = torch.randn(3, 30, 7, dtype=torch.float64, generator=generator)
+    penalty = torch.full((7,), 5.0, dtype=torch.float64)
+    blocks = roots.transpose(1, 2) @ roots
+    model, R = BlockModel(blocks, penalty), torch.randn(7, 3, dtype=torch.float64, generator=generator)
+    # The same form, with the common shift as a further variable.
+    wide = torch.block_diag(*blocks)
+    among = torch.cat([blocks[k] for k in range(3)], dim=1)
+    wide = wide - among.T @ torch.linalg.solve(blocks.sum(dim=0), among)
+    expected = torch.linalg.solve(wide + 5.0 * torch.eye(21, dtype=torch.float64), R.T.flatten()).view(3, 7).T
+    assert torch.allclose(model.solve(R), expected)
+    assert torch.allclose(model.apply(R), (wide @ R.T.flatten()).view(3, 7).T)
 
 
 @pytest.mark.parametrize("loss", [Hinge(), Softmax()], ids=["hinge", "softmax"])

@@ -5,6 +5,7 @@ with the perspective, with one factor of the second derivatives. Where the objec
 is halved. The slopes of the samples prove a bound wherever the steps stand. Tree nodes are bounded one by one.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import prove_slopes
+from psfit.certificate.joint_models import BlockModel, FullModel, JointModel
 from psfit.certificate.node_points import MOST_NUMBERS, Samples
 from psfit.certificate.relaxation import RHO_SHARE, Bounds, Fit, fill_places, least_ridge
 from psfit.problem import Domain
@@ -21,7 +23,7 @@ from psfit.problem.instance import Instance
 MOST_VARIABLES = 1024
 MOST_WORK = {"cpu": 2e10, "cuda": 5e12}
 # The most steps of a root and of a tree node, and the relative gap at which a relaxation is solved.
-STEPS, CHILD_STEPS = 40, 6
+STEPS, CHILD_STEPS = 80, 6
 SOLVED = 3e-5
 # Steps that take together less than this share of what is missing are the last after so many in a row.
 STALLED, PATIENCE = 0.01, 2
@@ -31,9 +33,12 @@ ITERATIONS = 100
 OVERSHOOT = 1.6
 UNCHANGED, CHECK_EVERY = 1e-7, 10
 # The intercepts have no penalty, but a share of the mean second derivative: they may move together at no cost.
-LEAST_SHARE = 1e-9
+LEAST_SHARE, BLOCK_SHARE = 1e-9, 1e-3
 HALVINGS = 8
+MOST_LENGTH = 4.0
 ROUNDING = 1e-13
+# Blocks are kept after a step that lowered the objective by less than this share.
+UNCHANGED_MODEL = 1e-3
 # The share of equal probabilities in the second derivatives after a step that was too long, and the next factor.
 FIRST_MIX, MIX_FACTOR = 1e-3, 10.0
 
@@ -44,8 +49,7 @@ def serves_jointly(inst: Instance) -> bool:
     if not (loss.joint and loss.smooth) or inst.items.in_groups or inst.box is not None:
         return False
     n, kind = matrix.shape[1], matrix.device.type
-    here = inst.grid.blocks.size == 1 and not matrix.streamed and inst.sizes.most_rows * n <= MOST_NUMBERS[kind]
-    return here and n * c <= MOST_VARIABLES and inst.samples * n * n * c * c <= MOST_WORK[kind]
+    return inst.grid.blocks.size == 1 and not matrix.streamed and c * n * n <= MOST_NUMBERS[kind]
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,11 @@ class JointRelaxation(DataRelaxation):
     def __init__(self, inst: Instance, fit: Fit | None = None) -> None:
         super().__init__(inst, fit)
         self.samples, self.child_iterations = Samples(inst), CHILD_STEPS
+        n, c = inst.source.matrix.shape[1], inst.source.outputs
+        work = {kind: inst.samples * n * n / most for kind, most in MOST_WORK.items()}[self.device.type]
+        self.full = n * c <= MOST_VARIABLES and c * c * work <= 1
+        # Blocks are estimated from some of the rows where all of them would take too long.
+        self.step = 1 if self.full else math.ceil(c * work)
 
     def start(self, Z: Tensor) -> tuple[Tensor, ...]:
         return (Z.double().unsqueeze(0),)
@@ -76,6 +85,7 @@ class JointRelaxation(DataRelaxation):
         point = self._place(domain, self._admit(domain, state[0][0]))
         best, scores, mix = -torch.inf, torch.zeros_like(domain.inside, dtype=torch.float64), 0.0
         missing, idle = torch.inf, 0
+        model: JointModel | None = None
         for k in range(iterations + 1):
             found = prove_slopes(self.inst, loss.gradient(point.eta, target), domain, self.samples.dense)
             if float(found.lower) > best:
@@ -85,8 +95,13 @@ class JointRelaxation(DataRelaxation):
             done = missing <= SOLVED * abs(point.value) or best >= float(enough) or idle > PATIENCE
             if grid.follow_first_rank(done) or k == iterations or (k and self.inst.watch.must_stop()):
                 break
-            ahead = grid.agree(self._minimise_model(domain, point, self._bend(point.eta, mix)))[0]
+            if model is None:
+                model = self._model(point.eta, mix)
+            ahead = grid.agree(self._minimise_model(domain, point, model))[0]
             moved, short = self._step(domain, point, ahead)
+            # Near the minimum, blocks hardly change.
+            same = not self.full and not short and point.value - moved.value <= UNCHANGED_MODEL * abs(point.value)
+            model = model if grid.follow_first_rank(same) else None
             mix = min(max(MIX_FACTOR * mix, FIRST_MIX), 1.0) if short else mix / MIX_FACTOR
             if moved is point and mix == 1.0:
                 break
@@ -116,40 +131,46 @@ class JointRelaxation(DataRelaxation):
         objective = float(sums[-1] + least_ridge(domain, self._sizes(Z)))
         return JointPoint(Z, eta, sums[:-1].view(-1, len(Z)).T, objective)
 
-    def _bend(self, eta: Tensor, mix: float) -> Tensor:
-        """The second derivatives ``(n c, n c)`` of the losses, larger by a share `mix` of equal probabilities."""
+    def _model(self, eta: Tensor, mix: float) -> JointModel:
+        """The model at predictors ``(m, c)``; its curvature has a share `mix` of equal probabilities."""
         n, c = self.samples.n, eta.shape[1]
         share = self.inst.problem.loss.coupling(eta, self.inst.source.target)
-        share = (1 - mix) * share + mix / c
-        H = share.new_empty(n, c, n, c)
-        for k in range(c):
-            for q in range(k + 1):
-                cross = share[:, k] * (float(k == q) - share[:, q])
-                H[:, k, :, q] = self.samples.gram(self.inst.source.weight[:, 0] * cross, 1)
-                H[:, q, :, k] = H[:, k, :, q]
-        return self.inst.grid.nodes.total(H.view(n * c, n * c))
+        share, weight = (1 - mix) * share + mix / c, self.inst.source.weight[:, 0]
+        if self.full:
+            H = share.new_empty(n, c, n, c)
+            for k in range(c):
+                for q in range(k + 1):
+                    cross = share[:, k] * (float(k == q) - share[:, q])
+                    H[:, k, :, q] = self.samples.gram(weight * cross, 1)
+                    H[:, q, :, k] = H[:, k, :, q]
+            H = self.inst.grid.nodes.total(H.view(n * c, n * c))
+            return FullModel(H, self._penalty(float(H.diagonal().mean())))
+        bend = 2 * weight.unsqueeze(1) * share * (1 - share)
+        blocks = torch.stack([self.samples.gram(bend[:, k], self.step) for k in range(c)])
+        blocks = self.inst.grid.nodes.total(blocks)
+        return BlockModel(blocks, self._penalty(float(blocks.diagonal(dim1=1, dim2=2).mean())))
 
-    def _minimise_model(self, domain: Domain, point: JointPoint, H: Tensor) -> Tensor:
+    def _penalty(self, level: float) -> Tensor:
+        """The penalties ``(n,)`` of the splitting for a mean curvature. The intercepts have next to none."""
+        penalty = torch.full_like(self.inst.ridge[:, 0], RHO_SHARE * level + float(self.ridge.min()))
+        penalty[self.inst.items.features :] = (LEAST_SHARE if self.full else BLOCK_SHARE) * level
+        return penalty
+
+    def _minimise_model(self, domain: Domain, point: JointPoint, model: JointModel) -> Tensor:
         """About the minimum ``(n, c)`` of the model at a point."""
         items, Z = self.inst.items, point.Z
-        p = items.features
-        level = float(H.diagonal().mean())
-        rho = RHO_SHARE * level + float(self.ridge.min())
-        penalty = torch.full_like(Z, rho)
-        penalty[p:] = LEAST_SHARE * level
-        shifted = H + torch.diag(penalty.flatten())
-        factor, failed = torch.linalg.cholesky_ex(shifted)
-        if int(failed):
+        if model.failed:
             return Z
-        inverse = torch.cholesky_inverse(factor)
-        pull = (H @ Z.flatten()).view_as(Z) - point.g
+        p, penalty = items.features, model.penalty
+        rho = float(penalty[0])
+        pull = model.apply(Z) - point.g
         z, u = Z, -point.g / rho
         u[p:] = 0.0
         for k in range(ITERATIONS):
             before = z
             # The intercepts stay near where they were, by a penalty that is next to nothing.
             anchor = torch.cat([(z - u)[:p], Z[p:]])
-            x = (inverse @ (pull + penalty * anchor).flatten()).view_as(Z)
+            x = model.solve(pull + penalty * anchor)
             w = OVERSHOOT * x + (1 - OVERSHOOT) * z + u
             packed = items.pack(w)
             shrunk, _ = domain.shrink(packed.abs(), self.ridge, rho)
@@ -160,11 +181,22 @@ class JointRelaxation(DataRelaxation):
         return torch.cat([z[:p], x[p:]])
 
     def _step(self, domain: Domain, point: JointPoint, ahead: Tensor) -> tuple[JointPoint, bool]:
-        """A point on the way to the one ahead where the objective is lower, and whether the step was shortened."""
+        """A point on the way to the one ahead where the objective is lower, and whether the step was shortened.
+
+        Blocks have more curvature than the losses. So the objective is often lower beyond the point ahead.
+        """
         most, length = point.value + ROUNDING * abs(point.value), 1.0
         for k in range(HALVINGS + 1):
             moved = self._place(domain, point.Z + length * (ahead - point.Z))
             if self.inst.grid.follow_first_rank(moved.value <= most):
-                return moved, k > 0
+                break
             length /= 2
-        return point, True
+        else:
+            return point, True
+        while not self.full and length >= 1 and length < MOST_LENGTH:
+            length *= 2
+            farther = self._place(domain, point.Z + length * (ahead - point.Z))
+            if not self.inst.grid.follow_first_rank(farther.value < moved.value):
+                break
+            moved = farther
+        return moved, k > 0
