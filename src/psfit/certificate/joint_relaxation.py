@@ -25,7 +25,8 @@ MOST_WORK = {"cpu": 2e10, "cuda": 5e12}
 # The most steps of a root and of a tree node, and the relative gap at which a relaxation is solved.
 STEPS, CHILD_STEPS = 80, 6
 SOLVED = 3e-5
-# Steps that take together less than this share of what is missing are the last after so many in a row.
+# Steps that take less than this share of what is missing, and hardly lower the objective, are the last after so many in
+# a row.
 STALLED, PATIENCE = 0.01, 2
 # Iterations of the alternating direction method, and by how much they overshoot. It ends where an iteration changes the
 # coefficients by less than this share, which is looked at now and then.
@@ -34,8 +35,8 @@ OVERSHOOT = 1.6
 UNCHANGED, CHECK_EVERY = 1e-7, 10
 # The intercepts have no penalty, but a share of the mean second derivative: they may move together at no cost.
 LEAST_SHARE, BLOCK_SHARE = 1e-9, 1e-3
-HALVINGS = 8
-MOST_LENGTH = 4.0
+# Steps that raise the objective are halved; longer ones than these are not tried.
+LEAST_LENGTH, MOST_LENGTH = 2.0**-8, 4.0
 ROUNDING = 1e-13
 # Blocks are kept after a step that lowered the objective by less than this share.
 UNCHANGED_MODEL = 1e-3
@@ -84,14 +85,15 @@ class JointRelaxation(DataRelaxation):
         grid, loss, target = self.inst.grid, self.inst.problem.loss, self.inst.source.target
         point = self._place(domain, self._admit(domain, state[0][0]))
         best, scores, mix = -torch.inf, torch.zeros_like(domain.inside, dtype=torch.float64), 0.0
-        missing, idle = torch.inf, 0
+        missing, before, idle = torch.inf, torch.inf, 0
         model: JointModel | None = None
         for k in range(iterations + 1):
             found = prove_slopes(self.inst, loss.gradient(point.eta, target), domain, self.samples.dense)
             if float(found.lower) > best:
                 best, scores = float(found.lower), found.scores
-            idle = idle + 1 if point.value - best > (1 - STALLED) * missing else 0
-            missing = point.value - best
+            stalled = point.value - best > (1 - STALLED) * missing and before - point.value <= SOLVED * abs(point.value)
+            idle = idle + 1 if stalled else 0
+            missing, before = point.value - best, point.value
             done = missing <= SOLVED * abs(point.value) or best >= float(enough) or idle > PATIENCE
             if grid.follow_first_rank(done) or k == iterations or (k and self.inst.watch.must_stop()):
                 break
@@ -186,17 +188,17 @@ class JointRelaxation(DataRelaxation):
         Blocks have more curvature than the losses. So the objective is often lower beyond the point ahead.
         """
         most, length = point.value + ROUNDING * abs(point.value), 1.0
-        for k in range(HALVINGS + 1):
-            moved = self._place(domain, point.Z + length * (ahead - point.Z))
-            if self.inst.grid.follow_first_rank(moved.value <= most):
-                break
+        moved = self._place(domain, ahead)
+        while not self.inst.grid.follow_first_rank(moved.value <= most):
             length /= 2
-        else:
-            return point, True
-        while not self.full and length >= 1 and length < MOST_LENGTH:
+            if length < LEAST_LENGTH:
+                return point, True
+            moved = self._place(domain, point.Z + length * (ahead - point.Z))
+        short = length < 1
+        while not self.full and not short and length < MOST_LENGTH:
             length *= 2
             farther = self._place(domain, point.Z + length * (ahead - point.Z))
             if not self.inst.grid.follow_first_rank(farther.value < moved.value):
                 break
             moved = farther
-        return moved, k > 0
+        return moved, short
