@@ -166,7 +166,8 @@ def test_a_worker_that_ray_starts_again_goes_on_from_the_checkpoint(cluster, tmp
     estimator = SparseLinearRegression(3, grid=CPU, solver=solver, callback=die_at_work(tmp_path / "dead", 25))
     run_config = RunConfig(storage_path=str(tmp_path / "storage"), failure_config=FailureConfig(max_failures=1))
     model = fit_on_ray(estimator, dataset, 2, label="y", run_config=run_config)
-    assert first_after(tmp_path / "dead") == 21
+    # Ray takes reports over one at a time; when the process dies, it may not have that of iteration 20 yet.
+    assert first_after(tmp_path / "dead") in (11, 21)
     assert model.solver == solver
     assert model.objective_ == pytest.approx(SparseLinearRegression(3).fit(X, Y).objective_, rel=1e-9)
 

@@ -60,6 +60,19 @@ def test_a_clean_system_is_found_by_its_names():
     assert found == [{"x", "y"}, {"x", "y", "x z"}, {"z", "x y"}]
 
 
+def test_coefficients_are_those_of_least_squares_though_terms_differ_by_many_orders():
+    """Columns of degree 5 are a million times as large as those of degree 1."""
+    x, slopes = lorenz(noise=0.05)
+    theta = np.asarray(ps.PolynomialLibrary(degree=5).fit_transform(x))
+    for limit in (3, 4, 5):
+        coef = SparseEquations(limit).fit(theta, slopes).coef_
+        for row, slope in zip(coef, slopes.T, strict=True):
+            # At a minimiser the residuals are orthogonal to the terms.
+            terms, rest = theta[:, row != 0], slope - theta @ row
+            cosines = terms.T @ rest / (np.linalg.norm(terms, axis=0) * np.linalg.norm(rest))
+            assert np.abs(cosines).max() < 1e-6
+
+
 @pytest.mark.parametrize(
     ("kappa", "message"), [([1, 2], "2 limits for 3 equations"), (99, "at most 10"), (0, "kappa=0 must be")]
 )

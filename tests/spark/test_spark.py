@@ -251,13 +251,10 @@ def test_a_session_that_stops_in_mid_fit_leaves_no_process(spark, tmp_path):
 
 @pytest.mark.long
 def test_a_stage_that_spark_tries_again_goes_on_from_the_checkpoint(spark, tmp_path):
-    spark.stop()
-    patient = start_session("local[3, 2]", real=True)
     solver = BiCADMM(effort="low", tol=1e-12, max_iter=60, checkpoint=tmp_path / "kept", checkpoint_every=10)
     estimator = SparkSparseLinearRegression("features", "squared", kappa=3, solver=solver, grid=CPU)
     plain = estimator._make_plain().set_params(callback=die_at_work(tmp_path / "dead", 25))
-    model = fit_on_spark(plain, estimator._select(table(patient)), None)
-    patient.stop()
+    model = fit_on_spark(plain, estimator._select(table(spark)), None)
     assert first_after(tmp_path / "dead") == 21
     assert model.objective_ == pytest.approx(SparseLinearRegression(3).fit(X, Y).objective_, rel=1e-9)
 

@@ -75,6 +75,18 @@ class SparseEquations(BaseOptimizer):
             self.gaps_[rows] = list(map(relative_gap, model.result_.objectives, model.result_.lower_bounds))
         self.history_.append(self.coef_)
 
+    def _unbias(self, x: Any, y: Any) -> None:
+        """Least squares on the chosen terms, by columns of the same norm.
+
+        pysindy's own takes singular values below a millionth of the largest for zero. Terms of high degree are larger
+        than others by more than that, and would be left alone with the whole equation.
+        """
+        x, y = np.asarray(x), np.asarray(y)
+        for coef, chosen, slope in zip(self.coef_, self.ind_, y.T, strict=True):
+            terms = x[:, chosen]
+            norms = np.linalg.norm(terms, axis=0)
+            coef[chosen] = np.linalg.lstsq(terms / norms, slope)[0] / norms
+
     def _read_limits(self, equations: int, terms: int) -> np.ndarray:
         GAMMA("gamma", self.gamma)
         (instance("a psfit.BiCADMM", BiCADMM) | NONE)("solver", self.solver)

@@ -45,7 +45,8 @@ def fit_on_spark(
 ) -> SparseModel:
     """The fitted estimator; the table has the columns `features`, `label` and perhaps `weight` and `offset`."""
     work = Work(estimator, spec_for_ranks(estimator), names)
-    slots = samples.sparkSession.sparkContext.defaultParallelism
+    context = samples.sparkSession.sparkContext
+    slots = context.defaultParallelism
     held = samples.rdd.getNumPartitions()
     ranks = workers or min(held, slots)
     if ranks > slots:
@@ -56,9 +57,12 @@ def fit_on_spark(
         samples = samples.repartition(ranks)
     try:
         rows = _run(work, samples)
-    except (PySparkException, Py4JError) as error:
+    except Exception as error:
+        # Of a session that was stopped pyspark raises whatever it stumbles over first.
+        if not isinstance(error, (PySparkException, Py4JError)) and context._jsc is not None:
+            raise
         if NOT_IN_BARRIER not in str(error):
-            raise _describe(error) from None
+            raise _describe(error, stopped=context._jsc is None) from None
         rows = _run(work, samples.repartition(ranks))
     outcomes = sorted((pickle.loads(row.outcome) for row in rows), key=lambda outcome: outcome.rank)
     places = {row.rank: row.place for row in rows}
@@ -66,7 +70,14 @@ def fit_on_spark(
 
 
 def _run(work: Work, samples: DataFrame) -> list[Any]:
-    return samples.mapInArrow(partial(_run_task, work), SCHEMA, barrier=True).collect()
+    """The rows of all ranks.
+
+    Spark never tries the last stage of a job again if it is a barrier stage, and tries earlier ones several times. So a
+    shuffle follows where there is a checkpoint to go on from; without one a lost process ends the fit.
+    """
+    rows = samples.mapInArrow(partial(_run_task, work), SCHEMA, barrier=True)
+    solver = work.estimator.solver
+    return (rows if solver is None or solver.checkpoint is None else rows.repartition(1)).collect()
 
 
 def _run_task(work: Work, batches: Iterable[Any]) -> Iterator[Any]:
@@ -99,8 +110,10 @@ def _read(batch: pa.RecordBatch) -> Partition:
     return Partition(read_features(batch["features"]), label, weight, offset)
 
 
-def _describe(error: Exception) -> PeerLostError:
+def _describe(error: Exception, stopped: bool) -> PeerLostError:
     """What has happened to the stage, in one line: tasks end with an error only if their process is lost or killed."""
+    if stopped:
+        return PeerLostError("the Spark session was stopped during the fit")
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     raised = [line for line in lines if RAISED.match(line)]
     return PeerLostError(
