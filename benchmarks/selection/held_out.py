@@ -69,7 +69,8 @@ def make_methods(classes: bool) -> dict[str, Callable[[], Any]]:
     found: dict[str, Callable[[], Any]] = {}
     if classes:
         found[PSFIT] = SparseLogisticRegressionCV
-        path = partial(LogisticRegressionCV, max_iter=5_000, use_legacy_attributes=False)
+        # Its solver for l1 visits the features in random order.
+        path = partial(LogisticRegressionCV, max_iter=5_000, use_legacy_attributes=False, random_state=0)
         found["LogisticRegressionCV, l2"] = lambda: make_pipeline(StandardScaler(), path(l1_ratios=(0,)))
         found["LogisticRegressionCV, l1"] = lambda: make_pipeline(
             StandardScaler(), path(l1_ratios=(1,), solver="liblinear")
