@@ -30,7 +30,7 @@ Under torchrun or mpirun only the first rank prints: text, one JSON object with 
 | 0 | success |
 | 1 | an error, which is printed |
 | 2 | wrong usage |
-| 130, 143 | stopped by Ctrl-C or SIGTERM; `fit` and `path` write the best answer so far, a choice by `--cv` has none |
+| 130, 143 | stopped by Ctrl-C or SIGTERM, with the best answer so far: `fit` and `path` write it, a choice prints it |
 """
 
 

@@ -69,7 +69,8 @@ def make_methods(classes: bool) -> dict[str, Callable[[], Any]]:
     found: dict[str, Callable[[], Any]] = {}
     if classes:
         found[PSFIT] = SparseLogisticRegressionCV
-        path = partial(LogisticRegressionCV, max_iter=5_000, use_legacy_attributes=False)
+        # Its solver for l1 visits the features in random order.
+        path = partial(LogisticRegressionCV, max_iter=5_000, use_legacy_attributes=False, random_state=0)
         found["LogisticRegressionCV, l2"] = lambda: make_pipeline(StandardScaler(), path(l1_ratios=(0,)))
         found["LogisticRegressionCV, l1"] = lambda: make_pipeline(
             StandardScaler(), path(l1_ratios=(1,), solver="liblinear")
@@ -119,6 +120,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="*", choices=[*OWN, *FILES], default=[*OWN, *FILES])
     parser.add_argument("--methods", nargs="*", help="the names in the table; all if not given")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--note", help="a sentence for the page, such as which rows come from an earlier run")
     options = parser.parse_args()
     jobs = [
         (name, split, method, options.data)
@@ -136,7 +138,7 @@ def main() -> None:
             rows[(row["set"], int(row["split"]), row["method"])] = row
             print(f"{number + 1} of {len(jobs)}: {row}", flush=True)
             _write_rows(file, rows)
-    page = make_page(list(rows.values()))
+    page = make_page(list(rows.values()), options.note)
     (options.output / "held-out.md").write_text(page)
     print(page)
 
@@ -157,12 +159,12 @@ def _write_rows(file: Path, rows: dict[tuple[str, int, str], dict[str, Any]]) ->
         writer.writerows(rows[key] for key in sorted(rows))
 
 
-def make_page(rows: list[dict[str, Any]]) -> str:
+def make_page(rows: list[dict[str, Any]], note: str | None = None) -> str:
     """The table of means over the splits."""
     lines = ["# Held-out scores of default settings", "", __doc__.split("\n\n", 1)[1].strip(), ""]
     lines += ["| data | method | score | features | splits | CPU s |", "|---|---|---:|---:|---:|---:|"]
     verdicts = []
-    names = sorted({row["set"] for row in rows}, key=lambda name: (name not in TABLE, [*TABLE, name].index(name)))
+    names = sorted({row["set"] for row in rows}, key=lambda name: ([*TABLE, name].index(name), name))
     for name in names:
         scores: dict[str, dict[int, float]] = {}
         for method in dict.fromkeys(row["method"] for row in rows if row["set"] == name):
@@ -176,8 +178,9 @@ def make_page(rows: list[dict[str, Any]]) -> str:
             word = "ahead" if behind < 0 else "behind" if behind > ALLOWED else "as good"
             kind = "" if name in TABLE else " (not in the documentation)"
             splits = len(scores[PSFIT].keys() & scores[peer].keys())
-            verdicts.append(f"- {name}{kind}: {word}, {-behind:+.4f} against {peer} ({splits} splits)")
+            verdicts.append(f"- {name}{kind}: {word}, {round(-behind, 4) + 0.0:+.4f} against {peer} ({splits} splits)")
     lines += ["", f"PsFiT against the best of the peers; up to {ALLOWED} below it is as good:", "", *verdicts]
+    lines += ["", note] if note else []
     lines += ["", *(f"- {name}: {value}" for name, value in environment().items()), ""]
     return "\n".join(lines)
 

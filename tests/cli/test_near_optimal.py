@@ -43,3 +43,25 @@ def test_outputs_are_checked_first(files, call):
     code, _, err = call("near-optimal", "model.psfit", "data.csv", "--out", "close.txt")
     assert code == 1
     assert "must end with .csv" in err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda table: table.drop(columns="b"), "the data lack ['b'], which the model was fitted to"),
+        (lambda table: table.assign(more=table["a"] ** 2), "the data have 7 features, but the model was fitted to 6"),
+        (lambda table: table[["b", "a", "c", "d", "e", "twin", "y"]], "the features are in another order"),
+    ],
+)
+def test_other_features_are_refused(files, call, change, said):
+    change(pd.read_csv("data.csv")).to_csv("other.csv", index=False)
+    code, _, err = call("near-optimal", "model.psfit", "other.csv", "--target", "y")
+    assert code == 1
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_a_model_that_is_not_there_is_named(files, call):
+    code, _, err = call("near-optimal", "none.psfit", "data.csv")
+    assert code == 1
+    assert err == "psfit: error: there is no file none.psfit\n"

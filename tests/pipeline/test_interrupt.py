@@ -78,20 +78,32 @@ def test_ranks_end_together_with_one_answer(hard, tmp_path, whom):
     assert len(result.support) <= 8
 
 
-def test_a_choice_that_is_cut_short_leaves_nothing(hard, tmp_path):
-    out = tmp_path / "model.psfit"
-    line = [python(), "-m", "psfit", "path", str(hard), "--target", "y", "--kappas", "1:60", "--cv", "5"]
+# How the line begins, and how it ends, for a signal at the first fold, at a later one, and during a path.
+CHOICE = r"kappa = \d+, gamma = \S+ \(%s \S+\); no model was fitted with it"
+CUT_SHORT = {
+    "--cv 5 at fold 1 of 5": r"Ctrl-C during fold 1 of 5: no fold is complete, so there is no choice yet",
+    "--cv 5 at fold 3 of 5": r"Ctrl-C during fold [345] of 5: the best choice so far, from the [234] folds before, is "
+    + CHOICE % "mean loss on held-out samples",
+    "--criterion bic at exchanging": r"Ctrl-C during the path: the best choice so far, from searches that are not "
+    r"complete, is " + CHOICE % "BIC",
+}
+
+
+@pytest.mark.parametrize("case", CUT_SHORT)
+def test_a_choice_that_is_cut_short_says_what_was_found(hard, tmp_path, case):
+    out, (how, mark) = tmp_path / "model.psfit", case.split(" at ")
+    line = [python(), "-m", "psfit", "path", str(hard), "--target", "y", "--kappas", "1:60", *how.split()]
     job = subprocess.Popen(
         [*line, "--effort", "high", "--out", str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    lines = read_until(job.stderr.fileno(), b"fold 1 of 5")
+    lines = read_until(job.stderr.fileno(), mark.encode())
     job.send_signal(signal.SIGINT)
     text, rest = job.communicate(timeout=PATIENCE)
     assert job.returncode == 130
     assert b"Traceback" not in lines + rest
-    said = [line for line in rest.splitlines() if line.startswith(b"psfit: ")]
+    said = [line for line in rest.decode().splitlines() if line.startswith("psfit: ")]
     assert len(said) == 1
-    assert said[0].startswith(b"psfit: stopped by Ctrl-C during fold ")
+    assert re.fullmatch("psfit: stopped by " + CUT_SHORT[case], said[0]), said
     assert text == b""
     assert not out.exists()
 
@@ -309,13 +321,27 @@ def test_estimators_paths_and_choices_hear_their_callbacks():
     # The time is that of all folds so far; from the second on it is known about how long the others take.
     assert np.all(np.diff([progress.seconds for progress in folds]) >= 0)
     assert all(np.isnan(progress.seconds_left) == ("fold 1" in progress.phase) for progress in folds)
-    with pytest.raises(StoppedError, match="no answer"):
+    with pytest.raises(StoppedError, match="the callback stopped it during fold 2 of 3: the best choice so far, from"):
         SparseLinearRegressionCV([1, 2, 3], cv=3, callback=stop_in("fold 2", heard)).fit(X, y)
     # A signal ends the program, not the work on one half.
     ended = subprocess.run([sys.executable, "-c", STABILITY], capture_output=True, check=False)
     assert ended.returncode == -signal.SIGTERM
     with pytest.raises(StoppedError, match="no answer"):
         psfit.stability_selection(X, y, [2], resamples=4, callback=stop_in("half 3", heard))
+
+
+def test_a_choice_that_fills_missing_values_keeps_the_folds_that_are_done(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 6))
+    y = 2 * X[:, 1] - X[:, 4] + 0.1 * rng.normal(size=80)
+    rows = [",".join([*(f"{value:.6f}" for value in row), f"{target:.6f}"]) for row, target in zip(X, y, strict=True)]
+    rows[0] = "," + rows[0].partition(",")[2]
+    path = tmp_path / "gaps.csv"
+    path.write_text("\n".join(["a,b,c,d,e,f,y", *rows]))
+    source = psfit.FileSource(path, target="y", missing="fill")
+    model = SparseLinearRegressionCV([1, 2, 3], cv=3, callback=stop_in("fold 3", []))
+    with pytest.raises(StoppedError, match=r"fold 3 of 3.*from the 2 folds before, is kappa = [23]"):
+        model.fit(source)
 
 
 def test_a_time_limit_ends_the_polish():

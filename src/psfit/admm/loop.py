@@ -22,12 +22,12 @@ CHECK_EVERY = {"cpu": 1, "cuda": 10}
 class StoppedError(RuntimeError):
     """The run was asked to end before it had an answer; the message tells whether it can go on later.
 
-    Every rank raises it. A program can use `rank` to print the message only once.
+    Every rank raises it. A program can use `rank` to print the message only once. `status` tells what ended the run.
     """
 
-    def __init__(self, message: str, rank: int = 0) -> None:
+    def __init__(self, message: str, rank: int = 0, status: Status = Status.TERMINATED) -> None:
         super().__init__(message)
-        self.rank = rank
+        self.rank, self.status = rank, status
 
 
 def iterate(

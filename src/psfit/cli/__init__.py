@@ -128,7 +128,7 @@ def _print_error(error: Exception) -> int | None:
     if isinstance(error, psfit.StoppedError):
         if error.rank == 0:
             print(f"psfit: {error}", file=sys.stderr)
-        return EXIT_CODES[Status.TERMINATED]
+        return EXIT_CODES[error.status]
     known = (
         ValueError,
         TypeError,

@@ -70,7 +70,7 @@ def coefficient_lines(facts: dict[str, Any]) -> list[str]:
         lines.append(f"  offset     {facts['offset'] if isinstance(facts['offset'], str) else 'an array'}")
     lines += [f"  {name:>{width}} " + " ".join(f"{value:>12.6g}" for value in values) for name, values in rows]
     if len(order) > MOST_SHOWN:
-        lines.append(f"  {len(order) - MOST_SHOWN} smaller coefficients are not shown; --json has them")
+        lines.append(f"  not shown: {len(order) - MOST_SHOWN} smaller; --json has all coefficients")
     return lines
 
 

@@ -1,6 +1,5 @@
 """``psfit path``: one fit for all limits; with ``--cv`` or ``--criterion`` the best of them as a model file."""
 
-import sys
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,6 @@ import typer
 import psfit
 from psfit.cli import constraints, options
 from psfit.cli.output import (
-    EXIT_CODES,
     Printer,
     coefficient_lines,
     exit_if_stopped,
@@ -22,11 +20,9 @@ from psfit.cli.output import (
 from psfit.cli.parsing import file_source, parse_gammas, parse_limits, table_rules
 from psfit.cli.report import write_report
 from psfit.common.output_files import require_writable, write_lines
-from psfit.common.progress import Progress
 from psfit.common.status import Status
 
 if TYPE_CHECKING:
-    from psfit.comm import Grid
     from psfit.estimators.selecting import SelectingModel
 
 Criterion = Enum("Criterion", {name: name for name in ("aic", "bic", "ebic", "gic")}, type=str)  # type: ignore[misc]
@@ -155,7 +151,7 @@ def path(
         how: dict[str, Any] = {"criterion": "cv" if criterion is None else criterion.value, "cv": cv}
         how |= {"scoring": scoring, "one_standard_error": one_standard_error}
         model: Any = make_estimator(loss.value, selecting=True, power=power).set_params(**tried, **how, **shared)
-        _fit_choice(model, source, grid)
+        model.fit(source)
         facts, lines = _write_choice(model, printer, out, picture)
         lines += write_report(model, source, grid, report)
         ended: Status | None = model.result_.status
@@ -181,28 +177,6 @@ def _require_ending(out: Path | None, chooses: bool) -> None:
     if out is not None and out.suffix != ending:
         kind = "the model that is chosen" if chooses else "the table of the path (a model needs --cv or --criterion)"
         raise ValueError(f"--out: {kind} needs a file that ends with {ending}")
-
-
-def _fit_choice(model: "SelectingModel", source: "psfit.FileSource", grid: "Grid") -> None:
-    """Choose and fit; if Ctrl-C stops the choice, print how far it was and exit."""
-    from psfit.estimators.display import phase_in_words
-
-    phase = Progress().phase
-
-    def note(progress: Progress) -> None:
-        nonlocal phase
-        phase = progress.phase
-
-    try:
-        model.set_params(callback=note).fit(source)
-    except KeyboardInterrupt:
-        if grid.world.rank == 0:
-            place = phase_in_words(phase)
-            message = f"stopped by Ctrl-C during {place}; a choice needs all models, so nothing is kept"
-            print(f"psfit: {message}", file=sys.stderr)
-        raise typer.Exit(EXIT_CODES[Status.INTERRUPTED]) from None
-    finally:
-        model.set_params(callback=None)
 
 
 def _write_choice(

@@ -27,6 +27,8 @@ class Watch:
         The number of independent problems whose objectives are summed; zero if they are not, as on a path.
     signals : tuple of int
         Signals that end the fit with the best answer so far.
+    received : Signals, optional
+        Signals of the fits before this one, where one signal is to end all that are left.
     """
 
     def __init__(
@@ -36,9 +38,10 @@ class Watch:
         callback: Callback | None = None,
         problems: int = 0,
         signals: tuple[int, ...] = (),
+        received: Signals | None = None,
     ) -> None:
         self.reporter = Reporter(callback, problems)
-        self.signals = Signals()
+        self.signals = Signals() if received is None else received
         # Why the fit ends early; None before that is decided.
         self.ended: Status | None = None
         self._grid, self._time_limit, self._numbers = grid, time_limit, signals

@@ -6,11 +6,11 @@ import torch
 from psfit.common.progress import Callback
 from psfit.estimators.choice import Candidates, Choice
 from psfit.estimators.criteria import criterion_values
-from psfit.estimators.display import require_complete
 from psfit.estimators.posing import Posed
 from psfit.estimators.reading import sum_over_nodes
 from psfit.estimators.results.selection import Selection
 from psfit.estimators.scores import stack_models
+from psfit.estimators.stopping import stop_choice, was_stopped, watch_choice
 from psfit.estimators.warning import count_unfinished
 from psfit.pipeline.path import solve_path
 from psfit.pipeline.subsamples import Subsamples, loss_sums
@@ -30,8 +30,18 @@ def choose_by_criterion(posed: Posed, candidates: Candidates, criterion: str, ca
     all_samples = torch.ones(1, source.matrix.shape[0], dtype=torch.bool)
     # The path and the fit after it share one form of the samples.
     raw = Subsamples.of(problem, source, grid, all_samples, candidates.solver).whole
-    paths = require_complete(
-        solve_path(problem, source, kappas, gammas, candidates.solver, grid, False, raw=raw, callback=callback)
+    watch = watch_choice(grid, candidates.solver)
+    paths = solve_path(
+        problem,
+        source,
+        kappas,
+        gammas,
+        candidates.solver,
+        grid,
+        certify=False,
+        raw=raw,
+        callback=callback,
+        received=watch.signals,
     )
     coefs, intercepts = stack_models([paths])
     sums, weights = loss_sums(problem, source, grid, all_samples, coefs, intercepts)
@@ -42,6 +52,8 @@ def choose_by_criterion(posed: Posed, candidates: Candidates, criterion: str, ca
     values = criterion_values(criterion, problem.loss, sums[0].numpy(), float(weights[0]), packed, free, items.size)
     scores = -values.reshape(len(gammas), len(kappas))
     selection = Selection.of(kappas, gammas, scores, None, criterion.upper(), False)
+    if was_stopped(paths):
+        raise stop_choice(watch, grid, "during the path", "from searches that are not complete", selection)
     return Choice(selection, count_unfinished([[points] for points in paths], "paths"), raw=raw)
 
 

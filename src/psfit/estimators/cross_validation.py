@@ -8,13 +8,15 @@ import numpy as np
 from scipy.stats import rankdata
 
 from psfit.common.progress import Callback
+from psfit.common.signals import Signals
 from psfit.data.raw_form import RawForm
 from psfit.estimators.choice import Candidates, Choice
-from psfit.estimators.display import label_round, require_complete
+from psfit.estimators.display import label_round
 from psfit.estimators.folds import Folds
 from psfit.estimators.posing import Posed
 from psfit.estimators.results.selection import MEAN_LOSS, Selection
 from psfit.estimators.scores import find_scorer, score_held_out, stack_models
+from psfit.estimators.stopping import stop_choice, was_stopped, watch_choice
 from psfit.estimators.warning import count_unfinished
 from psfit.pipeline.path import Points
 from psfit.pipeline.subsamples import Subsamples
@@ -35,13 +37,21 @@ def cross_validate(
     scorer = find_scorer(scoring)
     # Where missing values are filled, every split fills them as its own training samples suggest.
     together = [slice(None)] if posed.gaps is None else [slice(k, k + 1) for k in range(len(folds.train))]
-    begin = time.perf_counter()
-    rounds = [_score_splits(posed, candidates, folds, part, scorer, callback, begin) for part in together]
-    scores = np.concatenate([one.scores for one in rounds])
+    begin, rounds = time.perf_counter(), []
+    label = MEAN_LOSS if scoring is None else name_of(scoring)
+    watch = watch_choice(posed.grid, candidates.solver)
+    with watch.catch_signals():
+        for part in together:
+            rounds.append(_score_splits(posed, candidates, folds, part, scorer, callback, begin, watch.signals))
+            if rounds[-1].stopped:
+                break
+        scores = np.concatenate([one.scores for one in rounds])
+        if rounds[-1].stopped or watch.must_stop():
+            selection = _select(candidates, scores, label, one_standard_error) if len(scores) else None
+            raise stop_choice(watch, posed.grid, *_describe_folds(len(scores), len(folds.train)), selection)
     seconds = [second for one in rounds for second in one.seconds]
     scoring_seconds = sum(one.scoring_seconds for one in rounds) / scores.size
     paths = [path for one in rounds for path in one.paths]
-    label = MEAN_LOSS if scoring is None else name_of(scoring)
     return Choice(
         _select(candidates, scores, label, one_standard_error),
         count_unfinished(paths, "folds"),
@@ -52,13 +62,16 @@ def cross_validate(
 
 @dataclass(frozen=True)
 class _Round:
-    """Paths, scores and times of some splits; and the form of all samples, if it was made for them."""
+    """Paths, scores and times of some splits; the form of all samples, if it was made for them; and whether someone
+    asked to stop before all splits were done: then there are only those before.
+    """
 
     paths: list[list[Points]]
     scores: np.ndarray
     seconds: list[float]
     scoring_seconds: float
     whole: RawForm | None
+    stopped: bool
 
 
 def _score_splits(
@@ -69,6 +82,7 @@ def _score_splits(
     scorer: Any,
     callback: Callback | None,
     begin: float,
+    received: Signals,
 ) -> _Round:
     """Fit and score all candidates on some of the splits; the first one began at the time `begin`."""
     own = Folds(folds.train[part], folds.test[part])
@@ -80,12 +94,28 @@ def _score_splits(
     for split in range(len(own.train)):
         start = time.perf_counter()
         report = label_round(callback, "fold", (part.start or 0) + split + 1, len(folds.train), begin)
-        path = parts.path(split, candidates.kappas, candidates.gammas, report)
-        paths.append(require_complete(path))
+        path = parts.path(split, candidates.kappas, candidates.gammas, report, received)
+        if was_stopped(path):
+            break
+        paths.append(path)
         seconds.append(time.perf_counter() - start + shared)
     start = time.perf_counter()
-    scores = score_held_out(scorer, posed, own, *stack_models(paths))
-    return _Round(paths, scores, seconds, time.perf_counter() - start, parts.whole)
+    done = Folds(own.train[: len(paths)], own.test[: len(paths)])
+    scores = np.zeros((0, len(candidates.gammas) * len(candidates.kappas)))
+    if paths:
+        scores = score_held_out(scorer, posed, done, *stack_models(paths))
+    stopped = len(paths) < len(own.train)
+    return _Round(paths, scores, seconds, time.perf_counter() - start, parts.whole, stopped)
+
+
+def _describe_folds(done: int, total: int) -> tuple[str, str]:
+    """Where a choice was stopped, and what the choice so far comes from."""
+    if done == total:
+        return f"after all {total} folds", "from all of them"
+    place = f"during fold {done + 1} of {total}"
+    if not done:
+        return place, "no fold is complete, so there is no choice yet"
+    return place, "from the fold before" if done == 1 else f"from the {done} folds before"
 
 
 def _select(candidates: Candidates, scores: np.ndarray, label: str, one_standard_error: bool) -> Selection:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from psfit.common.arguments import integer, number
+from psfit.common.arguments import describe, integer, number
 from psfit.common.progress import Callback
 from psfit.estimators.display import show_progress
 from psfit.estimators.model import SparseModel
@@ -70,6 +70,7 @@ def near_optimal(
     # A file source that names its offset needs no other.
     offset = chosen if source is None or source.offset is None else offset
     posed = model._pose(Given(X, y, sample_weight, target, offset))
+    _require_same_features(model, posed)
     result, problem = model.result_, posed.problem
     if len(result.kappa) != 1 or len(problem.kappa) != 1:
         raise ValueError(f"the model has {len(result.kappa)} independent targets; fit each of them alone")
@@ -91,6 +92,21 @@ def near_optimal(
         tree_nodes=found.explored,
         seconds=time.perf_counter() - start_time,
     )
+
+
+def _require_same_features(model: SparseModel, posed: Posed) -> None:
+    """Refuse samples with other features than those of the fit."""
+    fitted, own = model.learned_.features.names, posed.learned.features.names
+    count, given = len(model.result_.coef), posed.source.matrix.shape[1]
+    lacking = [] if fitted is None or own is None else [name for name in fitted if name not in set(own)]
+    if lacking:
+        raise ValueError(
+            f"the data lack {describe(lacking)}, which the model was fitted to; pass the samples of its fit"
+        )
+    if count != given:
+        raise ValueError(f"the data have {given} features, but the model was fitted to {count}; pass those of its fit")
+    if fitted is not None and own is not None and list(fitted) != list(own):
+        raise ValueError("the features are in another order than in the fit; pass the columns in the order of the fit")
 
 
 def _name_items(model: SparseModel, posed: Posed, size: int) -> list[str]:

@@ -152,9 +152,7 @@ class SelectingModel(SparseModel):
 
     def _choose(self, posed: Posed, kappas: Sequence[int], gammas: Sequence[float], groups: Any) -> Choice:
         """Try all limits and gammas."""
-        # Models that were cut short cannot be compared.
-        careful = read_gammas(self.gammas) is None
-        candidates = Candidates(kappas, gammas, replace(self._make_solver(), interruptible=False), careful)
+        candidates = Candidates(kappas, gammas, self._make_solver(), careful=read_gammas(self.gammas) is None)
         with show_progress(self.verbose, posed.grid, self.callback) as report:
             if self.criterion != "cv":
                 return choose_by_criterion(posed, candidates, self.criterion, report)

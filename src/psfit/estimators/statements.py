@@ -166,7 +166,7 @@ def model_html(model: "SparseModel", parameters: str) -> str:
     facts = [("target", name)] if name is not None else []
     facts += [*model.result_.facts(), ("intercept", ", ".join(map(_text, model.result_.intercept.tolist())))]
     left = len(rows) - len(cells)
-    notes = [f"{left} smaller coefficients are not shown; `coefficients()` has them."] if left > 0 else []
+    notes = [f"Not shown: {left} smaller; `coefficients()` has all of them."] if left > 0 else []
     card = render_card(type(model).__name__, facts, HtmlTable(heads, cells), notes=notes)
     return f"{card}<details><summary>Parameters</summary>{parameters}</details>"
 

@@ -13,6 +13,7 @@ from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.common.arguments import describe, integer, several
 from psfit.common.progress import Callback
+from psfit.common.signals import Signals
 from psfit.common.status import CUT_SHORT, Status
 from psfit.data import Source
 from psfit.data.raw_form import RawForm
@@ -54,13 +55,15 @@ def solve_path(
     raw: RawForm | None = None,
     callback: Callback | None = None,
     keyboard: bool = False,
+    received: Signals | None = None,
 ) -> list[Points]:
     """Paths over rising `kappas`, one for each of `gammas`; the `kappa` and `gamma` of the problem do not matter.
 
     With several targets (independent problems) each limit holds for each of them. A `brief` path ends at supports that
     no swap improves, without restarts or bounds. A known `raw` form of the source saves a pass. `callback` is called
     with a `Progress`. If it returns True, or the time limit is reached, or at Ctrl-C with `keyboard`, the best supports
-    so far are refitted and returned. Paths have no exact mode and no checkpoints.
+    so far are refitted and returned. Signals are noted in `received`, if it is given. Paths have no exact mode and no
+    checkpoints.
     """
     limits = check_kappas(kappas, problem.items(source.matrix.shape[1], source.outputs), problem.constraints)
     task = agree_on_task(
@@ -73,7 +76,7 @@ def solve_path(
         kappas=limits,
         gammas=list(gammas),
     )
-    return run_path(task, limits, gammas, raw, callback, keyboard)
+    return run_path(task, limits, gammas, raw, callback, keyboard, received)
 
 
 def widen(problem: Problem, source: Source, limits: Sequence[int]) -> Problem:
@@ -89,10 +92,14 @@ def run_path(
     raw: RawForm | None = None,
     callback: Callback | None = None,
     keyboard: bool = False,
+    received: Signals | None = None,
 ) -> list[Points]:
-    """The paths of a task that all ranks have agreed on; its problem has the last of the limits."""
+    """The paths of a task that all ranks have agreed on; its problem has the last of the limits.
+
+    Signals are noted in `received`, if it is given; those that came before end the paths, too.
+    """
     task = replace(task, problem=replace(task.problem, gamma=gammas[0]))
-    watch = task.start_watch(callback, keyboard=keyboard)
+    watch = task.start_watch(callback, keyboard=keyboard, received=received)
     with limit_threads(task.solver.n_jobs), watch.catch_signals():
         inst = task.pose(watch, raw)
         with task.end_other_ranks_on_error():

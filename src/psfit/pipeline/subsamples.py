@@ -14,6 +14,7 @@ from torch import Tensor
 from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid
 from psfit.common.progress import Callback
+from psfit.common.signals import Signals
 from psfit.data import Source
 from psfit.data.raw_form import RawForm
 from psfit.pipeline.path import Points, run_path, widen
@@ -62,14 +63,22 @@ class Subsamples:
 
     @torch.inference_mode()
     def path(
-        self, number: int, kappas: Sequence[int], gammas: Sequence[float], callback: Callback | None = None
+        self,
+        number: int,
+        kappas: Sequence[int],
+        gammas: Sequence[float],
+        callback: Callback | None = None,
+        received: Signals | None = None,
     ) -> list[Points]:
-        """Paths over rising `kappas` without certificates, one for each gamma, on one of the subsamples."""
+        """Paths over rising `kappas` without certificates, one for each gamma, on one of the subsamples.
+
+        Signals are noted in `received`, if it is given; those that came before end the paths, too.
+        """
         source = self.task.source
         weight = source.weight * self.masks[number].unsqueeze(1)
         part = Source(source.matrix, source.target, weight, source.bounds)
         task = replace(self.task, problem=widen(self.task.problem, part, kappas), source=part)
-        return run_path(task, kappas, gammas, self._form(number), callback)
+        return run_path(task, kappas, gammas, self._form(number), callback, received=received)
 
     def _form(self, number: int) -> RawForm | None:
         """The form of one of the subsamples; that of no samples where this rank has none of it."""

@@ -10,7 +10,7 @@ from psfit.admm.loop import StoppedError
 from psfit.comm import Grid, GridSpec, RemoteError, build_grid
 from psfit.comm.watch import Watch
 from psfit.common.progress import Callback
-from psfit.common.signals import choose_signals
+from psfit.common.signals import Signals, choose_signals
 from psfit.data import Source
 from psfit.data.raw_form import RawForm
 from psfit.problem import Problem
@@ -50,10 +50,12 @@ class Task:
         """Whether Gram matrices are always made in floating point."""
         return self.exact or self.solver.precision == "highest"
 
-    def start_watch(self, callback: Callback | None, problems: int = 0, keyboard: bool = False) -> Watch:
+    def start_watch(
+        self, callback: Callback | None, problems: int = 0, keyboard: bool = False, received: Signals | None = None
+    ) -> Watch:
         """The clock of one fit; the callback gets the sum of the objectives of `problems` problems."""
         signals = choose_signals(self.solver.interruptible, keyboard)
-        return Watch(self.grid, self.solver.time_limit, callback, problems, signals)
+        return Watch(self.grid, self.solver.time_limit, callback, problems, signals, received)
 
     def pose(self, watch: Watch, raw: RawForm | None = None) -> Instance:
         """The problem on the data, in internal coordinates; a known `raw` form of the samples saves a pass."""

@@ -57,7 +57,10 @@ def _zip(members: dict[str, bytes], method: int) -> bytes:
 
 def unpack(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Check the digest of a model file; return its JSON and its arrays."""
-    data = Path(path).read_bytes()
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {path}") from None
     if not zipfile.is_zipfile(io.BytesIO(data)):
         raise ModelFileError(f"{path} is not a model file, or it was cut short")
     length = len(MARK) + 64

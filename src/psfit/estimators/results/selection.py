@@ -66,6 +66,12 @@ class Selection:
         ]
 
     @property
+    def summary(self) -> str:
+        """The choice and its value in a few words."""
+        value = next(row["value"] for row in self.rows() if row["chosen"])
+        return f"kappa = {self.kappa}, gamma = {self.gamma:.6g} ({self.label} {value:.6g})"
+
+    @property
     def reason(self) -> str:
         """Why the choice is not the best score, in words; empty if it is."""
         if (self.best_kappa, self.best_gamma) == (self.kappa, self.gamma) or self.errors is None:
