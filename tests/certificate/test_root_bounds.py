@@ -102,7 +102,7 @@ def test_the_bound_is_that_of_the_perspective(loss, sparsity, gamma, kind):
 
 @pytest.mark.parametrize(("sparsity", "gamma"), [("element", 1.0), ("element", 100.0), ("feature", 100.0)])
 def test_blocks_for_each_output_prove_the_same(sparsity, gamma, monkeypatch):
-    monkeypatch.setattr(joint_relaxation, "MOST_VARIABLES", 0)
+    monkeypatch.setitem(joint_relaxation.MOST_VARIABLES, "cpu", 0)
     weight = 1.0 + torch.arange(40).remainder(3).unsqueeze(1)
     inst = posed(Softmax(), 2, sparsity=sparsity, gamma=gamma, samples=40, features=6, weight=weight)
     relaxation, steps = choose_relaxation(inst)

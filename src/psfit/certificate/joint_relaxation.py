@@ -20,7 +20,7 @@ from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
 # With more variables, or with more operations for the second derivatives, passes over the data serve.
-MOST_VARIABLES = 1024
+MOST_VARIABLES = {"cpu": 1024, "cuda": 8192}
 MOST_WORK = {"cpu": 2e10, "cuda": 5e12}
 # The most steps of a root and of a tree node, and the relative gap at which a relaxation is solved.
 STEPS, CHILD_STEPS = 80, 6
@@ -71,7 +71,7 @@ class JointRelaxation(DataRelaxation):
         self.samples, self.child_iterations = Samples(inst), CHILD_STEPS
         n, c = inst.source.matrix.shape[1], inst.source.outputs
         work = {kind: inst.samples * n * n / most for kind, most in MOST_WORK.items()}[self.device.type]
-        self.full = n * c <= MOST_VARIABLES and c * c * work <= 1
+        self.full = n * c <= MOST_VARIABLES[self.device.type] and c * c * work <= 1
         # Blocks are estimated from some of the rows where all of them would take too long.
         self.step = 1 if self.full else math.ceil(c * work)
 
