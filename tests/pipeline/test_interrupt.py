@@ -45,12 +45,12 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 @pytest.fixture(scope="module")
 def hard(tmp_path_factory):
-    """A file on which exact mode would search for hours: correlated features, a very weak signal."""
+    """A file on which exact mode searches for long: more features than samples, correlated, and a very weak signal."""
     rng = np.random.default_rng(0)
-    X = 0.95 * rng.normal(size=(150, 1)) + 0.3 * rng.normal(size=(150, 80))
+    X = 0.95 * rng.normal(size=(150, 1)) + 0.3 * rng.normal(size=(150, 200))
     y = X[:, :8] @ rng.normal(size=8) + 3 * rng.normal(size=150)
     path = tmp_path_factory.mktemp("hard") / "hard.csv"
-    names = ",".join([*(f"x{j}" for j in range(80)), "y"])
+    names = ",".join([*(f"x{j}" for j in range(200)), "y"])
     np.savetxt(path, np.column_stack([X, y]), delimiter=",", header=names, comments="")
     return path
 
