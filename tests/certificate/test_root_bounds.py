@@ -123,7 +123,7 @@ def test_a_model_of_blocks_is_solved_with_its_penalty():
     among = torch.cat([blocks[k] for k in range(3)], dim=1)
     wide = wide - among.T @ torch.linalg.solve(blocks.sum(dim=0), among)
     expected = torch.linalg.solve(wide + 5.0 * torch.eye(21, dtype=torch.float64), R.T.flatten()).view(3, 7).T
-    assert torch.allclose(model.solve(R), expected)
+    assert torch.allclose(model.solve(model.parts, R), expected)
     assert torch.allclose(model.apply(R), (wide @ R.T.flatten()).view(3, 7).T)
 
 

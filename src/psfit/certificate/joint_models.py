@@ -10,22 +10,28 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+from psfit.kernels.cuda_graph import Tensors
+
 # A block is regular with this share of its mean diagonal added.
 LEAST_SHARE = 1e-9
 
 
 class JointModel(ABC):
-    """A quadratic form ``M`` in coefficients ``(n, c)``, with a positive `penalty` ``P (n, 1)`` of the rows."""
+    """A quadratic form ``M`` in coefficients ``(n, c)``, with a positive `penalty` ``P (n, 1)`` of the rows.
 
-    penalty: Tensor
+    `parts` are the tensors that `solve` reads, the penalty among them.
+    """
+
+    parts: Tensors
 
     @abstractmethod
     def apply(self, Z: Tensor) -> Tensor:
         """``M Z``."""
 
+    @staticmethod
     @abstractmethod
-    def solve(self, R: Tensor) -> Tensor:
-        """``(M + P)^-1 R``."""
+    def solve(parts: Tensors, R: Tensor) -> Tensor:
+        """``(M + P)^-1 R`` for the parts of a model."""
 
     @property
     @abstractmethod
@@ -37,10 +43,11 @@ class FullModel(JointModel):
     """All second derivatives ``H (n c, n c)``."""
 
     def __init__(self, H: Tensor, penalty: Tensor) -> None:
-        self.H, self.penalty, c = H, penalty.unsqueeze(1), len(H) // len(penalty)
+        self.H, c = H, len(H) // len(penalty)
         factor, failed = torch.linalg.cholesky_ex(H + torch.diag(penalty.repeat_interleave(c)))
         self._failed = bool(failed)
-        self.inverse = factor if self._failed else torch.cholesky_inverse(factor)
+        inverse = factor if self._failed else torch.cholesky_inverse(factor)
+        self.parts = {"penalty": penalty.unsqueeze(1), "inverse": inverse}
 
     @property
     def failed(self) -> bool:
@@ -49,8 +56,9 @@ class FullModel(JointModel):
     def apply(self, Z: Tensor) -> Tensor:
         return (self.H @ Z.flatten()).view_as(Z)
 
-    def solve(self, R: Tensor) -> Tensor:
-        return (self.inverse @ R.flatten()).view_as(R)
+    @staticmethod
+    def solve(parts: Tensors, R: Tensor) -> Tensor:
+        return (parts["inverse"] @ R.flatten()).view_as(R)
 
 
 class BlockModel(JointModel):
@@ -62,33 +70,37 @@ class BlockModel(JointModel):
     """
 
     def __init__(self, blocks: Tensor, penalty: Tensor) -> None:
-        self.blocks, self.penalty = blocks, penalty.unsqueeze(1)
+        self.blocks = blocks
         factors, failed = torch.linalg.cholesky_ex(blocks + torch.diag(penalty))
         pooled = blocks.sum(dim=0)
         self._failed = bool(failed.any())
         if self._failed:
             return
-        self.K = torch.cholesky_inverse(factors)
-        left = len(blocks) * torch.diag(penalty) - penalty.unsqueeze(1) * self.K.sum(dim=0) * penalty
-        self.shift_inverse, self.pooled_inverse = _invert(left), _invert(pooled)
+        K = torch.cholesky_inverse(factors)
+        left = len(blocks) * torch.diag(penalty) - penalty.unsqueeze(1) * K.sum(dim=0) * penalty
+        self.parts = {"penalty": penalty.unsqueeze(1), "K": K, "shift": _invert(left)}
+        self.pooled_inverse = _invert(pooled)
 
     @property
     def failed(self) -> bool:
         return self._failed
 
     def apply(self, Z: Tensor) -> Tensor:
-        pulled = self._each(self.blocks, Z)
+        pulled = _each(self.blocks, Z)
         shift = self.pooled_inverse @ pulled.sum(dim=1, keepdim=True)
-        return pulled - self._each(self.blocks, shift.expand_as(Z))
+        return pulled - _each(self.blocks, shift.expand_as(Z))
 
-    def solve(self, R: Tensor) -> Tensor:
-        T = self._each(self.K, R)
-        shift = self.shift_inverse @ (R - self.penalty * T).sum(dim=1, keepdim=True)
-        return T + shift - self._each(self.K, (self.penalty * shift).expand_as(R))
+    @staticmethod
+    def solve(parts: Tensors, R: Tensor) -> Tensor:
+        K, penalty = parts["K"], parts["penalty"]
+        T = _each(K, R)
+        shift = parts["shift"] @ (R - penalty * T).sum(dim=1, keepdim=True)
+        return T + shift - _each(K, (penalty * shift).expand_as(R))
 
-    def _each(self, matrices: Tensor, Z: Tensor) -> Tensor:
-        """Every output ``z_k`` times its own matrix."""
-        return torch.bmm(matrices, Z.T.unsqueeze(2)).squeeze(2).T
+
+def _each(matrices: Tensor, Z: Tensor) -> Tensor:
+    """Every output ``z_k`` times its own matrix."""
+    return torch.bmm(matrices, Z.T.unsqueeze(2)).squeeze(2).T
 
 
 def _invert(H: Tensor) -> Tensor:

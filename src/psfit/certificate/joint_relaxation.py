@@ -6,6 +6,7 @@ is halved. The slopes of the samples prove a bound wherever the steps stand. Tre
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -16,9 +17,12 @@ from psfit.certificate.dual import prove_slopes
 from psfit.certificate.joint_models import BlockModel, FullModel, JointModel
 from psfit.certificate.node_points import MOST_NUMBERS, Samples
 from psfit.certificate.relaxation import RHO_SHARE, Bounds, Fit, fill_places, least_ridge
+from psfit.data import half_gram
+from psfit.kernels.cuda_graph import Replay, Tensors
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
+Advance = Callable[[Tensors], Tensors]
 # With more variables, or with more operations for the second derivatives, passes over the data serve.
 MOST_VARIABLES = {"cpu": 1024, "cuda": 8192}
 MOST_WORK = {"cpu": 2e10, "cuda": 5e12}
@@ -34,10 +38,11 @@ ITERATIONS = 100
 OVERSHOOT = 1.6
 UNCHANGED, CHECK_EVERY = 1e-7, 10
 # The intercepts have no penalty, but a share of the mean second derivative: they may move together at no cost.
-LEAST_SHARE, BLOCK_SHARE = 1e-9, 1e-3
+LEAST_SHARE, ROUGH_SHARE = 1e-9, 1e-3
 # Steps that raise the objective are halved; longer ones than these are not tried.
 LEAST_LENGTH, MOST_LENGTH = 2.0**-8, 4.0
 ROUNDING = 1e-13
+TINY = 1e-300
 # Blocks are kept after a step that lowered the objective by less than this share.
 UNCHANGED_MODEL = 1e-3
 # The share of equal probabilities in the second derivatives after a step that was too long, and the next factor.
@@ -72,6 +77,7 @@ class JointRelaxation(DataRelaxation):
         n, c = inst.source.matrix.shape[1], inst.source.outputs
         work = {kind: inst.samples * n * n / most for kind, most in MOST_WORK.items()}[self.device.type]
         self.full = n * c <= MOST_VARIABLES[self.device.type] and c * c * work <= 1
+        self.rough = not self.full or half_gram.available(inst.source.matrix)
         # Blocks are estimated from some of the rows where all of them would take too long.
         self.step = 1 if self.full else math.ceil(c * work)
 
@@ -86,7 +92,7 @@ class JointRelaxation(DataRelaxation):
         point = self._place(domain, self._admit(domain, state[0][0]))
         best, scores, mix = -torch.inf, torch.zeros_like(domain.inside, dtype=torch.float64), 0.0
         missing, before, idle = torch.inf, torch.inf, 0
-        model: JointModel | None = None
+        model, advance = None, self._make_advance(domain)
         for k in range(iterations + 1):
             found = prove_slopes(self.inst, loss.gradient(point.eta, target), domain, self.samples.dense)
             if float(found.lower) > best:
@@ -99,7 +105,7 @@ class JointRelaxation(DataRelaxation):
                 break
             if model is None:
                 model = self._model(point.eta, mix)
-            ahead = grid.agree(self._minimise_model(domain, point, model))[0]
+            ahead = grid.agree(self._minimise_model(point, model, advance))[0]
             moved, short = self._step(domain, point, ahead)
             # Near the minimum, blocks hardly change.
             same = not self.full and not short and point.value - moved.value <= UNCHANGED_MODEL * abs(point.value)
@@ -139,12 +145,16 @@ class JointRelaxation(DataRelaxation):
         share = self.inst.problem.loss.coupling(eta, self.inst.source.target)
         share, weight = (1 - mix) * share + mix / c, self.inst.source.weight[:, 0]
         if self.full:
-            H = share.new_empty(n, c, n, c)
-            for k in range(c):
-                for q in range(k + 1):
-                    cross = share[:, k] * (float(k == q) - share[:, q])
-                    H[:, k, :, q] = self.samples.gram(weight * cross, 1)
-                    H[:, q, :, k] = H[:, k, :, q]
+            if self.rough:
+                weights = weight.unsqueeze(1)
+                H = half_gram.half_hessian(self.inst.source.matrix, weights * share, weights.sqrt() * share)
+            else:
+                H = share.new_empty(n, c, n, c)
+                for k in range(c):
+                    for q in range(k + 1):
+                        cross = share[:, k] * (float(k == q) - share[:, q])
+                        H[:, k, :, q] = self.samples.gram(weight * cross, 1)
+                        H[:, q, :, k] = H[:, k, :, q]
             H = self.inst.grid.nodes.total(H.view(n * c, n * c))
             return FullModel(H, self._penalty(float(H.diagonal().mean())))
         bend = 2 * weight.unsqueeze(1) * share * (1 - share)
@@ -155,32 +165,50 @@ class JointRelaxation(DataRelaxation):
     def _penalty(self, level: float) -> Tensor:
         """The penalties ``(n,)`` of the splitting for a mean curvature. The intercepts have next to none."""
         penalty = torch.full_like(self.inst.ridge[:, 0], RHO_SHARE * level + float(self.ridge.min()))
-        penalty[self.inst.items.features :] = (LEAST_SHARE if self.full else BLOCK_SHARE) * level
+        penalty[self.inst.items.features :] = (ROUGH_SHARE if self.rough else LEAST_SHARE) * level
         return penalty
 
-    def _minimise_model(self, domain: Domain, point: JointPoint, model: JointModel) -> Tensor:
+    def _minimise_model(self, point: JointPoint, model: JointModel, advance: Advance) -> Tensor:
         """About the minimum ``(n, c)`` of the model at a point."""
-        items, Z = self.inst.items, point.Z
         if model.failed:
-            return Z
-        p, penalty = items.features, model.penalty
-        rho = float(penalty[0])
-        pull = model.apply(Z) - point.g
-        z, u = Z, -point.g / rho
+            return point.Z
+        Z, p, rho = point.Z, self.inst.items.features, model.parts["penalty"][0]
+        u = -point.g / rho
         u[p:] = 0.0
-        for k in range(ITERATIONS):
-            before = z
+        found = model.parts | {"z": Z, "u": u, "start": Z, "pull": model.apply(Z) - point.g}
+        names = found.keys()
+        for _ in range(0, ITERATIONS, CHECK_EVERY):
+            found = advance({name: found[name] for name in names})
+            if float(found["change"]) <= UNCHANGED:
+                break
+        return torch.cat([found["z"][:p], found["x"][p:]])
+
+    def _make_advance(self, domain: Domain) -> Advance:
+        """Iterations of the alternating direction method for the models of this relaxation."""
+        items, p, kind = self.inst.items, self.inst.items.features, FullModel if self.full else BlockModel
+
+        def step(tensors: Tensors) -> Tensors:
+            z, u, penalty = tensors["z"], tensors["u"], tensors["penalty"]
             # The intercepts stay near where they were, by a penalty that is next to nothing.
-            anchor = torch.cat([(z - u)[:p], Z[p:]])
-            x = model.solve(pull + penalty * anchor)
+            anchor = torch.cat([(z - u)[:p], tensors["start"][p:]])
+            x = kind.solve(tensors, tensors["pull"] + penalty * anchor)
             w = OVERSHOOT * x + (1 - OVERSHOOT) * z + u
             packed = items.pack(w)
-            shrunk, _ = domain.shrink(packed.abs(), self.ridge, rho)
-            z = items.replace(w, shrunk * packed)
-            u = w - z
-            if k % CHECK_EVERY == 0 and float((z - before).abs().max()) <= UNCHANGED * float(z.abs().max()):
-                break
-        return torch.cat([z[:p], x[p:]])
+            shrunk, _ = domain.shrink(packed.abs(), self.ridge, penalty[0])
+            moved = items.replace(w, shrunk * packed)
+            change = (moved - z).abs().max() / moved.abs().max().clamp(min=TINY)
+            return tensors | {"z": moved, "u": w - moved, "x": x, "change": change}
+
+        if self.device.type == "cuda":
+            return Replay(step, constants=("inverse", "K", "shift", "start", "pull"), times=CHECK_EVERY)
+
+        def advance(tensors: Tensors) -> Tensors:
+            names, found = tensors.keys(), tensors
+            for _ in range(CHECK_EVERY):
+                found = step({name: found[name] for name in names})
+            return found
+
+        return advance
 
     def _step(self, domain: Domain, point: JointPoint, ahead: Tensor) -> tuple[JointPoint, bool]:
         """A point on the way to the one ahead where the objective is lower, and whether the step was shortened.

@@ -55,6 +55,20 @@ def half_gram(matrix: DesignMatrix, roots: Tensor) -> Tensor:
     return total.view(c, width, c, width)[:, :n, :, :n] / unit.float().square()
 
 
+def half_hessian(matrix: DesignMatrix, diagonal: Tensor, coupling: Tensor | None = None) -> Tensor:
+    """``sum_i a_i a_i' (diag(d_i) - u_i u_i')`` as ``(n, c, n, c)`` in float64 over the rows a of the matrix.
+
+    d are the rows of `diagonal` ``(m, c)`` and u those of `coupling`, if there is one.
+    """
+    n, c = matrix.shape[1], diagonal.shape[1]
+    H = torch.zeros(n, c, n, c, dtype=torch.float64, device=matrix.device)
+    if coupling is not None:
+        H -= half_gram(matrix, coupling).permute(1, 0, 3, 2)
+    for k in range(c):
+        H[:, k, :, k] += half_gram(matrix, diagonal[:, k : k + 1].sqrt())[0, :, 0]
+    return H
+
+
 def _add_products(columns: Tensor, total: Tensor) -> None:
     """Add the Gram matrix of the columns."""
     n = columns.shape[1]

@@ -85,16 +85,12 @@ def make_form(inst: Instance, problem: int, found: SupportFit, index: Tensor | N
 def _second_derivatives(inst: Instance, matrix: DesignMatrix, eta: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
     """The second derivatives ``(n, c', n, c')`` of the losses of this rank's samples in all pairs of coefficients."""
     loss, weight, n, c = inst.problem.loss, inst.source.weight, matrix.shape[1], eta.shape[1]
-    H = weight.new_zeros(n, c, n, c)
     if dtype == torch.float32 and half_gram.available(matrix):
-        diagonal = loss.curvature(eta, b) if loss.joint else loss.broad_curvature(eta, b)
-        if loss.joint:
-            u = loss.coupling(eta, b)
-            H -= half_gram.half_gram(matrix, weight.sqrt() * u).permute(1, 0, 3, 2)
-            diagonal = diagonal + u.square()
-        for k in range(c):
-            H[:, k, :, k] += half_gram.half_gram(matrix, (weight * diagonal[:, k : k + 1]).sqrt())[0, :, 0]
-        return H
+        if not loss.joint:
+            return half_gram.half_hessian(matrix, weight * loss.broad_curvature(eta, b))
+        u = loss.coupling(eta, b)
+        return half_gram.half_hessian(matrix, weight * (loss.curvature(eta, b) + u.square()), weight.sqrt() * u)
+    H = weight.new_zeros(n, c, n, c)
     curvature = weight.unsqueeze(2) * curvature_at(loss, eta, b)
     for k in range(c):
         for q in range(k + 1) if loss.joint else [k]:
