@@ -405,7 +405,7 @@ def test_prediction_needs_only_the_features_that_count(ending, tmp_path):
     unused = next(name for name in model.feature_names_in_ if name != used)
     path = write_table(tmp_path / f"few{ending}", FRAME.drop(columns=unused))
     np.testing.assert_allclose(model.predict(path), FRAME[used] * model.coef_[model.support_[0]] + model.intercept_)
-    with pytest.raises(DataFileError, match=rf"new{ending}: columns='{used}': there is no such column"):
+    with pytest.raises(DataFileError, match=rf"new{ending}: the model needs 1 column.s. that are not there: '{used}'"):
         model.predict(write_table(tmp_path / f"new{ending}", FRAME.drop(columns=used)))
 
 

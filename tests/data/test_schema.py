@@ -241,9 +241,30 @@ def test_a_column_that_is_not_there_is_refused(ending, column, houses, tmp_path)
     rows = {"area": [70, 80], "zone": ["a", "b"], "new": [True, False], "zone=a": [1, 0]}
     del rows[column]
     refused(
-        [f"new{ending}: columns='{column}': there is no such column"],
+        [f"new{ending}: the model needs 1 column(s) that are not there: '{column}'", "add or rename them"],
         lambda: houses.predict(write(tmp_path / f"new{ending}", rows)),
     )
+
+
+def test_all_columns_that_are_not_there_are_named_at_once(houses):
+    refused(
+        ["2 column(s)", "'area' (did you mean 'Area'?), 'zone';"],
+        lambda: houses.predict(pd.DataFrame({"Area": [70], "new": [True]})),
+    )
+
+
+@pytest.mark.parametrize("form", ["%d.%m.%Y", "%Y/%m/%d", "%Y-%m-%d"])
+def test_dates_that_are_recognised_in_files_are_recognised_as_text_in_tables(form, tmp_path):
+    days = pd.date_range("2020-01-20", periods=30)
+    frame = pd.DataFrame({"when": days.strftime(form), "y": np.arange(30.0)})
+    frame.to_csv(tmp_path / "fit.csv", index=False)
+    rules = {"target": "y", "dates": ["trend"]}
+    model = psfit.SparseLinearRegression(1, certify=False).fit(psfit.FileSource(tmp_path / "fit.csv", **rules))
+    expected = model.predict(tmp_path / "fit.csv")
+    np.testing.assert_allclose(expected, frame["y"], atol=0.1)
+    np.testing.assert_allclose(model.predict(frame), expected, rtol=1e-12)
+    of_table = psfit.SparseLinearRegression(1, certify=False).fit(psfit.TableSource(frame, **rules))
+    np.testing.assert_allclose(of_table.predict(tmp_path / "fit.csv"), expected, rtol=1e-12)
 
 
 def test_dates_are_texts_where_the_fit_saw_texts(tmp_path):
@@ -260,7 +281,7 @@ def test_a_model_of_arrays_finds_no_categories_in_files(tmp_path):
     frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b=x": [0.0, 1.0, 1.0]})
     model = psfit.SparseLinearRegression(2, certify=False).fit(frame, [1.0, 2.0, 4.0])
     path = write(tmp_path / "new.csv", {"a": [1, 2], "b": ["x", "y"]})
-    refused(["columns='b=x': there is no such column"], lambda: model.predict(path))
+    refused(["the model needs 1 column(s) that are not there: 'b=x'"], lambda: model.predict(path))
     path = write(tmp_path / "new.csv", {"a": [1, 2], "b=x": ["0", "x"]})
     refused(["column 'b=x' holds text ('x')", "row 1 "], lambda: model.predict(path))
 

@@ -344,7 +344,7 @@ def test_a_model_without_features_or_iterations():
         (["model.psfit", "--out", "folder.html"], "--out: folder.html is a folder"),
         (["model.psfit", "--target", "y"], "--target, --weight and --offset belong to data files"),
         (["model.psfit", "missing.csv"], "there is no file missing.csv"),
-        (["model.psfit", "other.csv"], "there is no such column"),
+        (["model.psfit", "other.csv"], "the model needs 4 column(s) that are not there"),
         (["model.psfit", "labels.csv", "--target", "kind"], "y holds the label 'unheard'"),
     ],
 )

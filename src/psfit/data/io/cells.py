@@ -8,6 +8,9 @@ import pyarrow.compute as pc
 
 from psfit.data.schema import EXACT, KINDS, Kind
 
+# Dates are also recognised in these forms; with slashes, 1/2/2026 has two meanings.
+DATE_FORMATS = ("%d.%m.%Y", "%Y/%m/%d")
+
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether a column holds text or categories."""
@@ -57,10 +60,12 @@ def first_of_other_kind(values: pa.Array, kind: Kind) -> int | None:
 
 
 def read_dates(values: pa.Array) -> pa.Array:
-    """Dates, or texts such as 2026-01-31 or 2026-01-31 12:00, as times in microseconds (UTC where a zone is known)."""
+    """Dates, or texts such as 2026-01-31 12:00 or 31.01.2026, as times in microseconds (UTC where a zone is known)."""
     if is_text(values.type):
-        values = values.cast(pa.string())
-    elif pa.types.is_timestamp(values.type) and values.type.tz is not None:
+        texts = values.cast(pa.string())
+        found = pc.coalesce(*(pc.strptime(texts, form, "us", error_is_null=True) for form in DATE_FORMATS))
+        return found if found.null_count == texts.null_count else texts.cast(pa.timestamp("us"), safe=False)
+    if pa.types.is_timestamp(values.type) and values.type.tz is not None:
         values = values.cast(pa.timestamp("us", "UTC"), safe=False)
     return values.cast(pa.timestamp("us"), safe=False)
 

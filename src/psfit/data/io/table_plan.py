@@ -191,7 +191,7 @@ def _source_columns(
         return None, tuple(others)
     if wanted.schema is not None:
         found = [feature.column for feature in wanted.schema.features(wanted.columns, exact=wanted.fitted)]
-        return wanted.columns, tuple(_require_column(path, names, "columns", name) for name in dict.fromkeys(found))
+        return wanted.columns, _require_columns_of_fit(path, names, list(dict.fromkeys(found)))
     asked: list[str] = []
     for name in wanted.columns:
         if name in names or _source_column(names, name) in names or not _is_pattern(name):
@@ -200,7 +200,23 @@ def _source_columns(
             asked += match_names(path, others, "columns", (name,))
     asked = list(dict.fromkeys(asked))
     made = [_source_column(names, name) for name in asked] if wanted.rules.categories or wanted.rules.dates else asked
-    return tuple(asked), tuple(_require_column(path, names, "columns", name) for name in dict.fromkeys(made))
+    needed = list(dict.fromkeys(made))
+    if wanted.fitted:
+        return tuple(asked), _require_columns_of_fit(path, names, needed)
+    return tuple(asked), tuple(_require_column(path, names, "columns", name) for name in needed)
+
+
+def _require_columns_of_fit(path: Path, names: list[str], needed: list[str]) -> tuple[str, ...]:
+    """The columns that a fitted model needs; all that are not there are named at once."""
+    absent = [name for name in needed if name not in names]
+    if absent:
+        said = list_names(f"{name!r}{suggest_name(name, names)}" for name in absent)
+        known = list_names(map(repr, names))
+        raise DataFileError(
+            f"{path}: the model needs {len(absent)} column(s) that are not there: {said}; add or rename them, or fit "
+            f"again with --exclude; its columns are {known}"
+        )
+    return tuple(needed)
 
 
 def match_names(path: Path, names: list[str], argument: str, asked: Iterable[str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import pyarrow.csv as csv
 
 from psfit.data.io.archives import inner_name
 from psfit.data.io.base import CellError, DataFile, DataFileError, Part, PossibleKinds, ReadRequest
-from psfit.data.io.cells import first_of_other_kind, to_integers, widen_type
+from psfit.data.io.cells import DATE_FORMATS, first_of_other_kind, to_integers, widen_type
 from psfit.data.io.dialect import Dialect, DialectError, find_dialect
 from psfit.data.io.header import looks_like_data, make_distinct, memory_stream
 from psfit.data.io.lines import Lines, line_range
@@ -41,8 +41,6 @@ CONVERSION = re.compile(
 )
 # Texts that mean a missing value.
 MISSING_MARKS = csv.ConvertOptions().null_values
-# Dates are also recognised in these forms; with slashes, 1/2/2026 has two meanings.
-DATE_FORMATS = ("%d.%m.%Y", "%Y/%m/%d")
 
 
 class TextFile(DataFile):
