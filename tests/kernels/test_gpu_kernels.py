@@ -91,6 +91,19 @@ def test_half_precision_keeps_three_digits_of_a_gram_matrix(rows, columns, outpu
             torch.testing.assert_close(found[k, :, q], expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max()))
 
 
+def test_second_derivatives_of_a_joint_loss_in_half_precision():
+    A, weight = 100 * normal(2000, 30) + 300, torch.rand(2000, 1, device=CUDA, dtype=torch.float64)
+    matrix = Affine(Dense(A), A.double().mean(dim=0), A.double().std(dim=0), 1.0, integers=True)
+    share = torch.softmax(3 * normal(2000, 4, seed=1, dtype=torch.float64), dim=1)
+    plain = torch.cat([(A.double() - matrix.shift) / matrix.scale, torch.ones(2000, 1, device=CUDA)], dim=1)
+    curvature = weight.unsqueeze(2) * (torch.diag_embed(share) - share.unsqueeze(2) * share.unsqueeze(1))
+    expected = torch.einsum("ia,ikq,ib->akbq", plain, curvature, plain)
+    found = half_gram.half_joint_hessian(matrix, weight, share)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max()))
+    flat = found.reshape(31 * 4, -1)
+    torch.testing.assert_close(flat, flat.T, rtol=0, atol=1e-4 * float(expected.abs().max()))
+
+
 def test_half_precision_is_for_float32_data_on_a_gpu_that_may_be_rounded():
     A = normal(50, 4)
     shift, scale = torch.zeros(4, device=CUDA), torch.ones(4, device=CUDA)

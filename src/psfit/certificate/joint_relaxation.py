@@ -3,11 +3,14 @@
 At a point the losses are replaced by their model of second order. An alternating direction method minimises it together
 with the perspective, with one factor of the second derivatives. Where the objective is higher at that minimum, the step
 is halved. The slopes of the samples prove a bound wherever the steps stand. Tree nodes are bounded one by one.
+
+On a GPU a root starts at the minimum without the limit on the count. Newton steps find it sooner than the steps above
+find a useful bound.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -26,15 +29,16 @@ Advance = Callable[[Tensors], Tensors]
 # With more variables, or with more operations for the second derivatives, passes over the data serve.
 MOST_VARIABLES = {"cpu": 1024, "cuda": 8192}
 MOST_WORK = {"cpu": 2e10, "cuda": 5e12}
-# The most steps of a root and of a tree node, and the relative gap at which a relaxation is solved.
+# The most steps of a root and of a tree node, and the relative gap at which a relaxation is solved with exact and with
+# rough second derivatives.
 STEPS, CHILD_STEPS = 80, 6
-SOLVED = 3e-5
+SOLVED, ROUGHLY_SOLVED = 3e-5, 5e-4
 # Steps that take less than this share of what is missing, and hardly lower the objective, are the last after so many in
 # a row.
 STALLED, PATIENCE = 0.01, 2
-# Iterations of the alternating direction method, and by how much they overshoot. It ends where an iteration changes the
-# coefficients by less than this share, which is looked at now and then.
-ITERATIONS = 100
+# Iterations of the alternating direction method with exact and with rough second derivatives, and by how much they
+# overshoot. It ends where an iteration changes the coefficients by less than this share, which is looked at at times.
+ITERATIONS, ROUGH_ITERATIONS = 100, 30
 OVERSHOOT = 1.6
 UNCHANGED, CHECK_EVERY = 1e-7, 10
 # The intercepts have no penalty, but a share of the mean second derivative: they may move together at no cost.
@@ -43,8 +47,11 @@ LEAST_SHARE, ROUGH_SHARE = 1e-9, 1e-3
 LEAST_LENGTH, MOST_LENGTH = 2.0**-8, 4.0
 ROUNDING = 1e-13
 TINY = 1e-300
-# Blocks are kept after a step that lowered the objective by less than this share.
-UNCHANGED_MODEL = 1e-3
+# Blocks, and all second derivatives, are kept after a step that lowered the objective by less than this share.
+UNCHANGED_BLOCKS, UNCHANGED_FULL = 1e-3, 1e-5
+# Newton steps without the limit on the count: how many, what share of the mean second derivative is added, and the
+# share of the objective that the last one gains.
+DENSE_STEPS, DENSE_SHARE, DENSE_GAIN = 25, 1e-6, 1e-4
 # The share of equal probabilities in the second derivatives after a step that was too long, and the next factor.
 FIRST_MIX, MIX_FACTOR = 1e-3, 10.0
 
@@ -82,7 +89,8 @@ class JointRelaxation(DataRelaxation):
         self.step = 1 if self.full else math.ceil(c * work)
 
     def start(self, Z: Tensor) -> tuple[Tensor, ...]:
-        return (Z.double().unsqueeze(0),)
+        Z = Z.double()
+        return ((self._drop_limit(Z) if self.full and self.rough else Z).unsqueeze(0),)
 
     def restart(self, points: Tensor) -> tuple[Tensor, ...]:
         return (points.view(len(points), -1, self.inst.source.outputs),)
@@ -92,6 +100,7 @@ class JointRelaxation(DataRelaxation):
         point = self._place(domain, self._admit(domain, state[0][0]))
         best, scores, mix = -torch.inf, torch.zeros_like(domain.inside, dtype=torch.float64), 0.0
         missing, before, idle = torch.inf, torch.inf, 0
+        solved = ROUGHLY_SOLVED if self.full and self.rough else SOLVED
         model, advance = None, self._make_advance(domain)
         for k in range(iterations + 1):
             found = prove_slopes(self.inst, loss.gradient(point.eta, target), domain, self.samples.dense)
@@ -100,15 +109,16 @@ class JointRelaxation(DataRelaxation):
             stalled = point.value - best > (1 - STALLED) * missing and before - point.value <= SOLVED * abs(point.value)
             idle = idle + 1 if stalled else 0
             missing, before = point.value - best, point.value
-            done = missing <= SOLVED * abs(point.value) or best >= float(enough) or idle > PATIENCE
+            done = missing <= solved * abs(point.value) or best >= float(enough) or idle > PATIENCE
             if grid.follow_first_rank(done) or k == iterations or (k and self.inst.watch.must_stop()):
                 break
             if model is None:
                 model = self._model(point.eta, mix)
             ahead = grid.agree(self._minimise_model(point, model, advance))[0]
             moved, short = self._step(domain, point, ahead)
-            # Near the minimum, blocks hardly change.
-            same = not self.full and not short and point.value - moved.value <= UNCHANGED_MODEL * abs(point.value)
+            # Near the minimum, second derivatives hardly change.
+            least = UNCHANGED_FULL if self.full else UNCHANGED_BLOCKS
+            same = not short and point.value - moved.value <= least * abs(point.value)
             model = model if grid.follow_first_rank(same) else None
             mix = min(max(MIX_FACTOR * mix, FIRST_MIX), 1.0) if short else mix / MIX_FACTOR
             if moved is point and mix == 1.0:
@@ -139,26 +149,53 @@ class JointRelaxation(DataRelaxation):
         objective = float(sums[-1] + least_ridge(domain, self._sizes(Z)))
         return JointPoint(Z, eta, sums[:-1].view(-1, len(Z)).T, objective)
 
+    def _drop_limit(self, Z: Tensor) -> Tensor:
+        """About the minimum ``(n, c)`` without the limit on the count, from coefficients Z."""
+        domain, ridge = self.root, self.inst.ridge.expand_as(Z)
+        if bool(domain.outside.any()):
+            return Z
+        domain = replace(domain, left=torch.full_like(domain.left, domain.items.size))
+        point = self._place(domain, Z)
+        for _ in range(DENSE_STEPS):
+            H = self._second_derivatives(self._shares(point.eta, 0.0))
+            H.diagonal().add_(ridge.flatten() + DENSE_SHARE * H.diagonal().mean())
+            factor, failed = torch.linalg.cholesky_ex(H)
+            slope = point.g + ridge * point.Z
+            ahead = point.Z - torch.cholesky_solve(slope.reshape(-1, 1), factor).view_as(Z)
+            (ahead,) = self.inst.grid.agree(point.Z if bool(failed) else ahead)
+            moved, _ = self._step(domain, point, ahead)
+            last = point.value - moved.value <= DENSE_GAIN * abs(moved.value) or self.inst.watch.must_stop()
+            point = moved
+            if self.inst.grid.follow_first_rank(last):
+                break
+        return point.Z
+
+    def _shares(self, eta: Tensor, mix: float) -> Tensor:
+        """The shares ``(m, c)`` of the outputs in the curvature, `mix` of them equal ones."""
+        return (1 - mix) * self.inst.problem.loss.coupling(eta, self.inst.source.target) + mix / eta.shape[1]
+
+    def _second_derivatives(self, share: Tensor) -> Tensor:
+        """All second derivatives ``(n c, n c)`` of the losses of all samples."""
+        n, c, weight = self.samples.n, share.shape[1], self.inst.source.weight
+        if self.rough:
+            H = half_gram.half_joint_hessian(self.inst.source.matrix, weight, share)
+        else:
+            H = share.new_empty(n, c, n, c)
+            for k in range(c):
+                for q in range(k + 1):
+                    cross = share[:, k] * (float(k == q) - share[:, q])
+                    H[:, k, :, q] = self.samples.gram(weight[:, 0] * cross, 1)
+                    H[:, q, :, k] = H[:, k, :, q]
+        return self.inst.grid.nodes.total(H.view(n * c, n * c))
+
     def _model(self, eta: Tensor, mix: float) -> JointModel:
         """The model at predictors ``(m, c)``; its curvature has a share `mix` of equal probabilities."""
-        n, c = self.samples.n, eta.shape[1]
-        share = self.inst.problem.loss.coupling(eta, self.inst.source.target)
-        share, weight = (1 - mix) * share + mix / c, self.inst.source.weight[:, 0]
+        share = self._shares(eta, mix)
         if self.full:
-            if self.rough:
-                weights = weight.unsqueeze(1)
-                H = half_gram.half_hessian(self.inst.source.matrix, weights * share, weights.sqrt() * share)
-            else:
-                H = share.new_empty(n, c, n, c)
-                for k in range(c):
-                    for q in range(k + 1):
-                        cross = share[:, k] * (float(k == q) - share[:, q])
-                        H[:, k, :, q] = self.samples.gram(weight * cross, 1)
-                        H[:, q, :, k] = H[:, k, :, q]
-            H = self.inst.grid.nodes.total(H.view(n * c, n * c))
+            H = self._second_derivatives(share)
             return FullModel(H, self._penalty(float(H.diagonal().mean())))
-        bend = 2 * weight.unsqueeze(1) * share * (1 - share)
-        blocks = torch.stack([self.samples.gram(bend[:, k], self.step) for k in range(c)])
+        bend = 2 * self.inst.source.weight * share * (1 - share)
+        blocks = torch.stack([self.samples.gram(column, self.step) for column in bend.unbind(dim=1)])
         blocks = self.inst.grid.nodes.total(blocks)
         return BlockModel(blocks, self._penalty(float(blocks.diagonal(dim1=1, dim2=2).mean())))
 
@@ -177,7 +214,8 @@ class JointRelaxation(DataRelaxation):
         u[p:] = 0.0
         found = model.parts | {"z": Z, "u": u, "start": Z, "pull": model.apply(Z) - point.g}
         names = found.keys()
-        for _ in range(0, ITERATIONS, CHECK_EVERY):
+        iterations = ROUGH_ITERATIONS if self.full and self.rough else ITERATIONS
+        for _ in range(0, iterations, CHECK_EVERY):
             found = advance({name: found[name] for name in names})
             if float(found["change"]) <= UNCHANGED:
                 break

@@ -69,6 +69,21 @@ def half_hessian(matrix: DesignMatrix, diagonal: Tensor, coupling: Tensor | None
     return H
 
 
+def half_joint_hessian(matrix: DesignMatrix, weight: Tensor, share: Tensor) -> Tensor:
+    """``sum_i w_i a_i a_i' (diag(u_i) - u_i u_i')`` as ``(n, c, n, c)`` in float64, for rows u of `share` with sum one.
+
+    The form does not change if all outputs move together. So the blocks on the diagonal follow from the others, and
+    what is lost in rounding is a share of the differences, however close to one a number u is.
+    """
+    c = share.shape[1]
+    H = half_gram(matrix, weight.sqrt() * share).permute(1, 0, 3, 2)
+    H = (-0.5 * (H + H.permute(2, 1, 0, 3))).contiguous()
+    for k in range(c):
+        H[:, k, :, k] = 0.0
+        H[:, k, :, k] = -H[:, k].sum(dim=2)
+    return H.double()
+
+
 def _add_products(columns: Tensor, total: Tensor) -> None:
     """Add the Gram matrix of the columns."""
     n = columns.shape[1]

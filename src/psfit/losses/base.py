@@ -91,7 +91,7 @@ class Loss(ABC):
         return mean_target if self.of_residual else torch.zeros_like(mean_target)
 
     def coupling(self, eta: Tensor, b: Tensor) -> Tensor:
-        """``u (m, c)`` of a joint loss, whose second derivative is ``diag(curvature + u^2) - u u'``."""
+        """``u (m, c)`` of a joint loss, whose second derivative is ``diag(u) - u u'``; its rows have sum one."""
         raise TypeError(f"the outputs of the {self.name} loss are independent")
 
     def cross_curvature(self, eta: Tensor, b: Tensor) -> Tensor:
