@@ -109,6 +109,7 @@ def test_weights_and_sparse_partitions_count(client):
     np.testing.assert_array_equal(model.support_, known.support_)
 
 
+@pytest.mark.long
 def test_text_offsets_and_constraints_by_name(client):
     """The control is the plain estimator with the same table in memory."""
     rules = {**RULES, "target": "count", "offset": "exposed"}

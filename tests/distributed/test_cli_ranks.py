@@ -66,6 +66,7 @@ def test_one_page_is_written_and_its_sums_are_those_of_all_ranks(tmp_path):
     assert re.search(r"<dt>ranks</dt><dd>2</dd>", pages[2])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ["torch"])
 def test_the_demo_is_said_once(backend, tmp_path):
     out = tmp_path / "out"

@@ -135,7 +135,7 @@ def test_a_frozen_peer_is_noticed_by_the_timeout_of_mpi(tmp_path):
     assert "lost contact with rank 1 (its process is stopped) during the iteration" in said
 
 
-@pytest.mark.parametrize("moment", ["before MPI starts", "before the fit"])
+@pytest.mark.parametrize("moment", [pytest.param("before MPI starts", marks=pytest.mark.long), "before the fit"])
 def test_a_rank_that_leaves_does_not_hang_the_others_in_the_set_up(moment):
     done = run(command("mpi", 2, "-c", LEAVING, moment), timeout=60)
     assert done.returncode != 0

@@ -139,6 +139,7 @@ class Deployment:
         return pooled
 
 
+@pytest.mark.long
 def test_superlink_and_three_supernodes_with_tls_give_the_pooled_answer(tmp_path):
     names = ["north", "south", "west"]
     with Deployment(tmp_path, names, {"arguments": {"kappa": 2}, "pooled": True}) as deployment:

@@ -89,7 +89,10 @@ def test_exact_mode_proves_over_clients(samples):
     assert found.model.result_.status is psfit.Status.PROVED
 
 
-@pytest.mark.parametrize("choice", [{"criterion": "bic"}, {"cv": 3, "scoring": "neg_mean_absolute_error"}])
+@pytest.mark.parametrize(
+    "choice",
+    [{"criterion": "bic"}, pytest.param({"cv": 3, "scoring": "neg_mean_absolute_error"}, marks=pytest.mark.long)],
+)
 def test_the_limit_is_chosen_as_over_nodes(samples, choice):
     arguments = {"kappas": [1, 2, 3, 4], "gammas": [0.01, 1.0]} | choice
     job = Job("SparseLinearRegressionCV", arguments, questions={"path": {"certify": False}})

@@ -62,6 +62,7 @@ class Listening(PipeTransport):
         return received
 
 
+@pytest.mark.long
 def test_rounds_and_bytes_are_those_of_the_model_in_the_docs():
     X, y, name, _ = make_problem("squared", np.random.default_rng(4), 4)
     Listening.updates = []

@@ -11,7 +11,7 @@ from psfit.plots import plot_convergence
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_larger_than_memory(ranks):
     program = [str(ROOT / "examples/larger_than_memory.py"), "--samples", "1500", "--features", "60"]
     done = run([python(), *program] if ranks == 1 else command("torch", ranks, *program))

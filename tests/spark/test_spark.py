@@ -165,6 +165,7 @@ def test_offsets_and_constraints_by_the_names_of_a_vector(spark):
         SparkSparseLinearRegression("features", "squared", kappa=3, grid=CPU, include="c0").fit(table(spark))
 
 
+@pytest.mark.long
 def test_a_pipeline_is_tuned_saved_and_loaded(spark, tmp_path):
     columns = [f"c{k}" for k in range(4)]
     rows = [(*map(float, row[[1, 5, 9, 0]]), str(label)) for row, label in zip(X, JOBS["logistic"].y, strict=True)]
