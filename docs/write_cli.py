@@ -15,13 +15,13 @@ HEAD = """# Command line
 
 ```sh
 psfit inspect sales.csv --target price
-psfit fit sales.csv --target price --kappa 8 --categories group --missing fill --standardize --out model.psfit
+psfit fit sales.csv --target price --kappa 8 --categories group --missing fill --out model.psfit
 psfit score model.psfit test.csv
 psfit report model.psfit test.csv --out report.html
 psfit predict model.psfit new.csv --out predictions.csv
 ```
 
-`psfit path sales.csv --target price --cv 5 --standardize --out model.psfit` chooses kappa by cross-validation.
+`psfit path sales.csv --target price --cv 5 --out model.psfit` chooses kappa by cross-validation.
 Under torchrun or mpirun only the first rank prints: text, one JSON object with `--json`, nothing with `--quiet`.
 `--config file.toml` reads options from a file; `psfit --install-completion` installs completion for the shell.
 

@@ -105,7 +105,7 @@ def stop_in_mid_fit(fit: Callable[[], object], stop: Callable[[], object], folde
     def run_fit():
         try:
             fit()
-        except Exception as error:
+        except BaseException as error:
             errors.append(error)
 
     thread = threading.Thread(target=run_fit)

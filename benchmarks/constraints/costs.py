@@ -25,6 +25,8 @@ KINDS = {"linear": SparseLinearRegression, "logistic": SparseLogisticRegression}
 ROUNDS, LONG = 3, 2.0
 GOAL = 1.5
 WIDTH = 5
+# The fit without constraints that the one with forced features is compared with.
+WIDE = "plain, as many features"
 
 Row = dict[str, Any]
 
@@ -50,14 +52,17 @@ def list_fits(case: Case, plain: Any) -> dict[str, Callable[[], tuple[float, Any
     together = np.empty(p, int)
     together[np.argsort(coef == 0, kind="stable")] = np.arange(p) // WIDTH
     few = max(1, round(kappa / WIDTH))
-    return {
+    fits = {
         "plain": lambda: fit(case, kappa),
         "10 % forced": lambda: fit(case, kappa, include=forced),
-        "plain, as many features": lambda: fit(case, min(kappa + len(forced), p)),
         "signs fixed": lambda: fit(case, kappa, **signs),
         "groups of neighbours": lambda: fit(case, few, groups=np.arange(p) // WIDTH),
         "groups of the answer": lambda: fit(case, few, groups=together),
     }
+    # More features than samples are no problem to compare with.
+    if kappa + len(forced) <= min(case.X.shape):
+        fits[WIDE] = lambda: fit(case, kappa + len(forced))
+    return fits
 
 
 def measure(sets: list[str], folder: Path | None, parts: list[str]) -> list[Row]:
@@ -72,7 +77,7 @@ def measure(sets: list[str], folder: Path | None, parts: list[str]) -> list[Row]
                 least[name] = min(least[name], run()[0])
             if number == 0 and max(least.values()) > LONG:
                 break
-        wide = least.pop("plain, as many features")
+        wide = least.pop(WIDE, np.nan)
         row: Row = {"problem": problem.name, "model": case.spec.model, "plain": least["plain"]}
         row |= {name: seconds / least["plain"] for name, seconds in least.items() if name != "plain"}
         row["10 % forced, beside as many features"] = least["10 % forced"] / wide
@@ -86,12 +91,14 @@ def table(rows: list[Row]) -> list[str]:
     names = [name for name in rows[0] if name not in ("problem", "model", "plain")]
     lines = [f"| problem | plain, ms | {' | '.join(names)} |", "|---" * (2 + len(names)) + "|"]
     for row in rows:
-        ratios = " | ".join(f"{row[name]:.2f}" for name in names)
+        ratios = " | ".join("" if np.isnan(row[name]) else f"{row[name]:.2f}" for name in names)
         lines.append(f"| {row['problem']} | {1e3 * row['plain']:.0f} | {ratios} |")
     for model in dict.fromkeys(row["model"] for row in rows):
         some = np.array([[row[name] for name in names] for row in rows if row["model"] == model])
-        for title, numbers in (("mean", some.mean(axis=0)), ("largest", some.max(axis=0))):
+        for title, numbers in (("mean", np.nanmean(some, axis=0)), ("largest", np.nanmax(some, axis=0))):
             lines.append(f"| **{model}, {title}** | | {' | '.join(f'{number:.2f}' for number in numbers)} |")
-        within = " | ".join(f"{100 * share:.0f} %" for share in (some <= GOAL).mean(axis=0))
+        within = " | ".join(
+            f"{100 * share:.0f} %" for share in np.nanmean(np.where(np.isnan(some), np.nan, some <= GOAL), axis=0)
+        )
         lines.append(f"| {model}, at most {GOAL} | | {within} |")
     return lines

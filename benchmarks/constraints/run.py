@@ -20,8 +20,9 @@ RESULTS = Path(__file__).parents[1] / "results"
 NOTES = {
     "costs": "Processor time of fits with constraints, as a multiple of the fit without them: one process, one thread, "
     "the least of several rounds, certificates included. With 10 % of the features forced the support has that many "
-    "more features, so it is also compared with a fit of as many features. Groups have five features, and kappa "
-    "counts groups, so that the model has about as many features as without groups.",
+    "more features, so it is also compared with a fit of as many features, unless these are more than the samples. "
+    "Groups have five features, and kappa counts groups, so that the model has about as many features as without "
+    "groups.",
     "nonnegative": "Noise of standard deviation 2, coefficients from 0.5 to 1.5, float32. The limit is the number of "
     "true features. The judge refits every support in float64, nonnegative, with the ridge of PsFiT. "
     "scipy.optimize.nnls only runs on the small problem: its time grows too fast. With more features than samples it "

@@ -44,6 +44,23 @@ class Meter:
             time.sleep(SAMPLE)
 
 
+class Start:
+    """The seconds in which an engine starts, without the import of its package."""
+
+    seconds = 0.0
+
+    def begin(self) -> None:
+        """The next statement starts the engine."""
+        self._began = time.perf_counter()
+
+    def end(self) -> None:
+        """The engine runs."""
+        self.seconds = time.perf_counter() - self._began
+
+
+STARTED = Start()
+
+
 @contextmanager
 def dask_fit(folder: str) -> Iterator[Callable[[], Any]]:
     """A cluster of two processes."""
@@ -54,8 +71,9 @@ def dask_fit(folder: str) -> Iterator[Callable[[], Any]]:
     from psfit.dask import DaskSparseLogisticRegression
 
     grid = GridSpec(device="cpu")
-
+    STARTED.begin()
     with Client(n_workers=RANKS, threads_per_worker=1, dashboard_address=":0") as client:
+        STARTED.end()
         table = dd.read_parquet(folder, index=False)
         features = [name for name in table.columns if name != LABEL]
         yield lambda: DaskSparseLogisticRegression(KAPPA, grid=grid, client=client).fit(table[features], table[LABEL])
@@ -71,9 +89,11 @@ def spark_fit(folder: str) -> Iterator[Callable[[], Any]]:
     from psfit.spark import SparkSparseLogisticRegression
 
     grid = GridSpec(device="cpu")
+    STARTED.begin()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(f"local[{RANKS}]").config("spark.ui.enabled", "false")
     session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    STARTED.end()
     table = session.read.parquet(folder)
     features = [name for name in table.columns if name != LABEL]
     table.selectExpr(f"sum({LABEL})").collect()
@@ -95,7 +115,9 @@ def ray_fit(folder: str) -> Iterator[Callable[[], Any]]:
     from psfit import GridSpec, SparseLogisticRegression
     from psfit.ray import fit_on_ray
 
+    STARTED.begin()
     ray.init(num_cpus=RANKS, include_dashboard=False, log_to_driver=False)
+    STARTED.end()
     dataset = ray.data.read_parquet(folder).materialize()
     with tempfile.TemporaryDirectory() as storage:
         run = RunConfig(storage_path=storage)
@@ -116,7 +138,7 @@ def main(engine: str, folder: str, fits: int) -> None:
             model = fit()
             seconds, used = time.perf_counter() - began, meter.read() - used
             row = {"engine": engine, "fit": number, "seconds": seconds, "cpu": used, "objective": model.objective_}
-            print("measured", json.dumps(row | {"nodes": model.result_.nodes}), flush=True)
+            print("measured", json.dumps(row | {"nodes": model.result_.nodes, "start": STARTED.seconds}), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 ``python benchmarks/engines/run.py`` (``pip install 'psfit-toolbox[engines]'``, and Java) measures ``torchrun -m psfit
 fit`` from the command to its end, and ``fit`` on Dask, Spark and Ray after each of these has been started. The first
 fit meets fresh workers, as torchrun's are; the second finds workers that the engine has kept, if it keeps them. Seconds
-are the least of all rounds; CPU seconds are those of the same fit, of all processes together.
+are the least of all rounds; CPU seconds are those of the same fit, of all processes together. "Start" is what the
+engine itself took to start before the first fit (``Client``, ``SparkSession``, ``ray.init``), which the seconds leave
+out.
 """
 
 import argparse
@@ -72,12 +74,15 @@ def describe(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
     for row in sorted(rows, key=lambda row: -row["seconds"]):
         best[row["engine"], row["fit"]] = row
     base = best["torchrun", 1]
-    head = ["engine", "fit", "seconds", "over torchrun", "CPU seconds", "objective"]
+    head = ["engine", "fit", "seconds", "over torchrun", "start", "CPU seconds", "objective"]
     table = [head, ["---"] * len(head)]
     for (engine, fit), row in sorted(best.items(), key=lambda item: (item[0][0] != "torchrun", item[0])):
         over = "" if engine == "torchrun" else f"{row['seconds'] - base['seconds']:+.1f}"
         name = "whole command" if engine == "torchrun" else ("first", "second")[fit - 1]
-        table.append([engine, name, f"{row['seconds']:.1f}", over, f"{row['cpu']:.1f}", f"{row['objective']:.6f}"])
+        start = f"{row['start']:.1f}" if fit == 1 and "start" in row else ""
+        table.append(
+            [engine, name, f"{row['seconds']:.1f}", over, start, f"{row['cpu']:.1f}", f"{row['objective']:.6f}"]
+        )
     lines = [f"| {' | '.join(row)} |" for row in table]
     known = environment() | {name: version(name) for name in PACKAGES}
     ran = [f"- {name}: {value}" for name, value in known.items()]
@@ -95,6 +100,7 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         write_samples(Path(folder), options.rows, options.columns)

@@ -3,15 +3,16 @@
 ``python benchmarks/sindy/run.py`` (``pip install 'psfit-toolbox[sindy]'``) follows the differential experiment of the
 MIOSR paper (Bertsimas and Gurnee, arXiv:2206.00176): trajectories of the Lorenz, Hopf and MHD systems with a step of
 0.002, noise relative to the root mean square of all values, slopes by smoothed finite differences over 9 points, a
-library of all polynomials of degree 5 (56, 21 and 462 terms). Every method fits its whole range (limits 1 to 5, 20
-thresholds times 3 ridges) to a trajectory; for each equation the candidate with the smallest AICc on the half as long
-continuation is taken, for every method alike. The support accuracy is (found and true) / (found or true) over all
-equations; "within reach" is that of the best candidate of each equation, that is, without errors of the choice (the
-best of each need not be the best of all together). "Proved" is the share of the equations and limits for which PsFiT
-has proved its terms to be the best ones, to a ten-thousandth of the objective; "PsFiT, exact" goes on until it has, for
-at most 10 seconds a limit (pysindy does not keep the proofs of MIOSR). MIOSR (``pip install gurobipy``) runs where the
-size of the licence that comes with it suffices: 200 variables, not MHD. Every run adds its rows to ``sindy.csv``, so
-that methods and systems can be measured one after the other (``--systems``, ``--methods``).
+library of all polynomials of degree 5 (56, 21 and 462 terms) of the smoothed values, as ``SINDy.fit`` makes it. Every
+method fits its whole range (limits 1 to 5, 20 thresholds times 3 ridges) to a trajectory; for each equation the
+candidate with the smallest AICc on the half as long continuation is taken, for every method alike. The support accuracy
+is (found and true) / (found or true) over all equations; "within reach" is that of the best candidate of each equation,
+that is, without errors of the choice (the best of each need not be the best of all together). "Proved" is the share of
+the equations and limits for which PsFiT has proved its terms to be the best ones, to a ten-thousandth of the objective;
+"PsFiT, exact" goes on until it has, for at most 10 seconds a limit (pysindy does not keep the proofs of MIOSR). MIOSR
+(``pip install gurobipy``) runs where the size of the licence that comes with it suffices: 200 variables, not MHD. Every
+run adds its rows to ``sindy.csv``, so that methods and systems can be measured one after the other (``--systems``,
+``--methods``).
 """
 
 import argparse
@@ -99,9 +100,11 @@ def make_samples(system: System, seed: int, noise: float) -> tuple[Any, np.ndarr
     times, x = system.trajectory(seed, system.duration * (1 + VALIDATION), STEP)
     x = x + np.random.default_rng(seed + 1000).normal(size=x.shape) * noise * np.sqrt(np.mean(x**2))
     differences = ps.SmoothedFiniteDifference(smoother_kws={"window_length": WINDOW})
-    library = ps.PolynomialLibrary(degree=DEGREE).fit(x)
-    slopes = np.asarray(differences._differentiate(x, times))
-    return library, np.asarray(library.transform(x)), slopes, int(system.duration / STEP)
+    library = ps.PolynomialLibrary(degree=DEGREE)
+    # As `SINDy.fit` does it: the library is made of the smoothed values.
+    smooth, slopes = library.calc_trajectory(differences, ps.AxesArray(x, {"ax_time": 0, "ax_coord": 1}), times)
+    theta = np.asarray(library.fit(smooth).transform(smooth))
+    return library, theta, np.asarray(slopes), int(system.duration / STEP)
 
 
 def measure(system: System, method: str, noise: float, seeds: int) -> list[str]:

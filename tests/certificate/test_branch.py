@@ -84,3 +84,22 @@ def test_a_rough_relaxation_costs_no_answer(monkeypatch):
         result = solve(problem, source, BiCADMM(effort="low", exact=True, max_iter=5, gap_tol=1e-7))
         assert result.objective == pytest.approx(best, rel=1e-6)
         assert result.gap <= 1e-7
+
+
+@pytest.mark.parametrize("loss", [Logistic(), SquaredHinge()], ids=lambda loss: loss.name)
+def test_leaves_that_there_is_no_time_to_fit_keep_the_bounds_of_their_nodes(loss, monkeypatch):
+    problem, source = make(loss, seed=2, features=12)
+    inst = pose(problem, source, GridSpec(device="cpu").build())
+    optima = NewtonRelaxation.optima
+
+    def end_early(self, supports, state, enough):
+        values, errors = optima(self, supports, state, enough)
+        return values, torch.full_like(errors, torch.inf)
+
+    Z = torch.zeros(13, 1, dtype=torch.float64)
+    start = float(inst.objective(Z))
+    root = prove(inst, 0, Z, None, Request(start, 1e-7, lambda standing: True, 1e9)).lower
+    monkeypatch.setattr(NewtonRelaxation, "optima", end_early)
+    proof = prove(inst, 0, Z, None, Request(start, 1e-7, lambda standing: False, 1e9))
+    best = quick_best_objective(problem, source)
+    assert root < proof.lower <= best + 1e-9 * abs(best)

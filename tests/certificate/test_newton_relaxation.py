@@ -9,11 +9,12 @@ from problems import make_source
 from scipy import optimize
 
 from psfit import Dense, GridSpec, Problem, Source
-from psfit.certificate import node_models, node_points
+from psfit.certificate import newton_relaxation, node_models, node_points
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import dual_bound
 from psfit.certificate.joint_relaxation import serves_jointly
 from psfit.certificate.newton_relaxation import STEPS, NewtonRelaxation, serves
+from psfit.data import half_gram
 from psfit.losses import Huber, Logistic, Poisson, Softmax, Squared, SquaredHinge
 from psfit.problem.pose import pose
 
@@ -72,6 +73,29 @@ def test_a_root_proves_at_least_the_optimum_without_a_limit(loss, gamma, samples
     problem, source, inst = posed(loss, 5, samples=samples, features=features, gamma=gamma, weight=weight)
     least, nothing = dense_optimum(problem, source), float(inst.objective(zero(inst)))
     assert float(root_bound(inst).lower) >= least - 1e-4 * abs(least) - 1e-5 * abs(nothing)
+
+
+def round_hessian(matrix, diagonal):
+    """``A' diag(d) A (n, 1, n, 1)`` of columns rounded to half precision, as a GPU makes it."""
+    A = (diagonal.sqrt() * matrix.chunk(0, matrix.shape[0], torch.float64)).half().double()
+    return (A.T @ A)[:, None, :, None]
+
+
+@pytest.mark.parametrize("loss", SMOOTH, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("gamma", [1e-2, 1.0, 1e2])
+@pytest.mark.parametrize(("samples", "features"), [(200, 30), (40, 60)])
+def test_rough_second_derivatives_prove_as_much(loss, gamma, samples, features, monkeypatch):
+    _, _, inst = posed(loss, 7, samples=samples, features=features, gamma=gamma)
+    exact = float(root_bound(inst).lower)
+    monkeypatch.setattr(half_gram, "available", lambda matrix: True)
+    made = []
+    monkeypatch.setattr(half_gram, "half_hessian", lambda *parts: made.append(parts) or round_hessian(*parts))
+    monkeypatch.setattr(node_models, "HALF_WORK", (0.0, float("inf")))
+    # At first, and in all steps.
+    for models in (newton_relaxation.ROUGH_MODELS, STEPS):
+        monkeypatch.setattr(newton_relaxation, "ROUGH_MODELS", models)
+        assert float(root_bound(inst).lower) == pytest.approx(exact, rel=1e-4)
+    assert made
 
 
 @pytest.mark.parametrize("loss", SMOOTH, ids=lambda loss: loss.name)

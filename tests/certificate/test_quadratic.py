@@ -8,7 +8,7 @@ import torch
 from enumeration import best_objective
 from problems import make_source
 
-from psfit import BiCADMM, Dense, GridSpec, Problem, Source, solve
+from psfit import BiCADMM, Dense, GridSpec, Problem, Source, SparseLinearRegression, solve
 from psfit.certificate import extraction
 from psfit.certificate.quadratic import LimitedForm
 from psfit.losses import Squared
@@ -95,3 +95,21 @@ def test_means_far_from_zero_do_not_spoil_the_form():
     same = limited(problem, centred)
     torch.testing.assert_close(found.form.Q, same.form.Q, rtol=0, atol=1e-8 * float(control.form.Q.abs().max()))
     assert least(found) == pytest.approx(best_objective(problem, centred), rel=1e-8)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_nearly_dependent_columns_prove_at_least_the_optimum_without_a_limit(exact):
+    """Powers of one number: ascent alone proves nothing. The oracles are least squares and all triples."""
+    rng, t, mu = np.random.default_rng(0), np.linspace(1, 2, 400), 0.5e-6
+    powers = t[:, None] ** np.arange(1, 17)
+    X = powers / np.linalg.norm(powers, axis=0)
+    y = np.sin(3 * t) + 0.1 * rng.normal(size=400)
+
+    def least_objective(columns):
+        A, ridge = X[:, columns], np.sqrt(mu) * np.eye(len(columns))
+        x = np.linalg.lstsq(np.vstack([A, ridge]), np.append(y, np.zeros(len(columns))))[0]
+        return np.sum((y - A @ x) ** 2) + mu * np.sum(x**2)
+
+    model = SparseLinearRegression(3, gamma=1e6, fit_intercept=False, solver=BiCADMM(exact=exact)).fit(X, y)
+    best = min(least_objective(list(triple)) for triple in itertools.combinations(range(16), 3))
+    assert least_objective(list(range(16))) * (1 - 1e-6) <= model.lower_bound_ <= best * (1 + 1e-9)

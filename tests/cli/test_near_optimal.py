@@ -1,6 +1,7 @@
 """``psfit near-optimal`` on a model file and the data of its fit."""
 
 import csv
+import re
 
 import numpy as np
 import pandas as pd
@@ -65,3 +66,23 @@ def test_a_model_that_is_not_there_is_named(files, call):
     code, _, err = call("near-optimal", "none.psfit", "data.csv")
     assert code == 1
     assert err == "psfit: error: there is no file none.psfit\n"
+
+
+def test_the_model_knows_how_the_table_of_its_fit_was_read(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame(rng.normal(size=(90, 3)), columns=list("abc"))
+    table["city"] = rng.choice(["Rome", "Nice"], 90)
+    table["y"] = table["a"] - 0.5 * table["b"] + rng.normal(size=90)
+    table["note"], table["key"] = "text", np.arange(90)
+    table.loc[::9, "c"] = np.nan
+    table.to_csv("data.csv", index=False)
+    rules = ["--target", "y", "--categories", "group", "--missing", "indicator", "--exclude", "note", "--id", "key"]
+    assert call("fit", "data.csv", *rules, "--kappa", "2", "-q", "--out", "model.psfit")[0] == 0
+    lists = []
+    for more in (rules, []):
+        code, out, err = call("near-optimal", "model.psfit", "data.csv", "--within", "0.9", *more)
+        assert code == 0, err
+        lists.append(re.sub(r"[\d.]+ s$", "", out, flags=re.MULTILINE))
+    assert lists[0] == lists[1]
+    assert "a, b" in lists[1]

@@ -122,3 +122,33 @@ def test_formulas_have_the_offset_and_scikit_learns_models_refuse_it(call, table
     psfit.save(plain, tmp_path / "plain.psfit")
     code, _, err = call("export", tmp_path / "plain.psfit", "--out", tmp_path / "plain.sql")
     assert (code, "an offset that has no column" in err) == (1, True)
+
+
+def test_logarithms_of_columns_are_offsets(call, table, model, tmp_path):
+    table = table.assign(exposure=np.exp(table.log_exposure)).drop(columns="log_exposure")
+    data, file, text = tmp_path / "exposure.parquet", tmp_path / "model.psfit", tmp_path / "exposure.csv"
+    table.to_parquet(data, index=False)
+    table.to_csv(text, index=False)
+    options = [*OPTIONS[:-1], "log(exposure)", "--loss", "poisson", "--kappa", "3", "--no-certify", "--quiet"]
+    code, _, err = call("fit", data, *options, "--out", file)
+    assert code == 0, err
+    loaded, expected = psfit.load(file), by_hand(model, table.assign(log_exposure=np.log(table.exposure)))
+    assert "exposure" not in loaded.feature_names_in_
+    for given in (data, text, table):
+        np.testing.assert_allclose(loaded.predict(given), expected, rtol=1e-6)
+    for ending in ("sql", "py"):
+        assert call("export", file, "--out", tmp_path / f"model.{ending}")[0] == 0
+    found = duckdb.sql(f"SELECT {(tmp_path / 'model.sql').read_text()} FROM '{data}'").fetchall()
+    np.testing.assert_allclose(np.ravel(found), expected, rtol=1e-6)
+    space: dict = {}
+    exec((tmp_path / "model.py").read_text(), space)
+    rows = table.astype({"age": object}).where(table.notna(), None).to_dict("records")
+    np.testing.assert_allclose([space["predict"](row) for row in rows], expected, rtol=1e-6)
+    with pytest.raises(ValueError, match="the data have no rows; at least one is needed"):
+        loaded.predict(table.head(0))
+    table.loc[7, "exposure"] = 0.0
+    said = r"column 'exposure' holds 0, first in row 7 \(counted from 0\); the logarithm of an offset needs positive"
+    with pytest.raises(ValueError, match=said):
+        loaded.predict(table)
+    with pytest.raises(ValueError, match="means the logarithm of a column, but a column has this name"):
+        loaded.predict(table.assign(**{"log(exposure)": 0.0}))

@@ -9,6 +9,8 @@ import duckdb
 import joblib
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 from typer.main import get_command
@@ -42,7 +44,7 @@ def test_the_profile_names_what_looks_wrong(call, tmp_path):
     said = {"key": "id-like", "one": "constant", "twin": "the same as 'age'", "leak": "tells the target"}
     for name, warning in said.items():
         assert warning in columns[name]["warnings"][0]
-    assert columns["mixed"]["warnings"] == ["1 cell(s) are no numbers"]
+    assert columns["mixed"]["warnings"] == ["1 cell(s) are no numbers, first 'unknown'"]
     assert columns["age"]["warnings"] == columns["size"]["warnings"] == []
     assert columns["size"]["missing"] == int(frame["size"].isna().sum())
     assert columns["size"]["mean"] == pytest.approx(frame["size"].mean())
@@ -51,6 +53,86 @@ def test_the_profile_names_what_looks_wrong(call, tmp_path):
         "inspect", tmp_path / "data.csv", "--target", "price", "--columns", "s*,age", "--exclude", "size"
     )
     assert [line.split()[0] for line in out.splitlines()[1:]] == ["column", "age"]
+
+
+def test_a_category_of_numbers_is_noted_unless_quiet(call, tmp_path):
+    cells = ["-" if k % 10 == 0 else k % 7 for k in range(60)]
+    pd.DataFrame({"size": cells, "y": np.arange(60.0)}).to_csv(tmp_path / "data.csv", index=False)
+    command = ["fit", tmp_path / "data.csv", "--categories", "group", "--kappa", 1, "--no-certify"]
+    code, _, err = call(*command)
+    assert code == 0
+    assert "psfit: note: " in err
+    assert "column 'size' is used as a category of 8 levels: 6 of its 60 cells are no numbers, such as '-'" in err
+    assert "use --csv missing=- (missing_marks=['-'])" in err
+    code, _, err = call(*command, "--quiet")
+    assert (code, err) == (0, "")
+    # Codes of a few levels are no mistake; one word among many numbers probably is.
+    for count, noted in ((5, False), (30, True)):
+        cells = ["X" if k == 9 else k % count for k in range(120)]
+        pd.DataFrame({"size": cells, "y": np.arange(120.0)}).to_csv(tmp_path / "data.csv", index=False)
+        code, _, err = call(*command)
+        assert (code, "such as 'X'; correct them if they are mistakes" in err) == (0, noted)
+
+
+def test_levels_that_are_not_shown_are_counted(call, tmp_path):
+    pd.DataFrame({"x": [f"l{k % 60}" for k in range(600)], "y": range(600)}).to_csv(tmp_path / "a.csv", index=False)
+    assert "l0 (10), l1 (10), l10 (10), l11 (10) and 56 more" in call("inspect", tmp_path / "a.csv")[1]
+
+
+def test_rare_levels_are_counted(call, tmp_path):
+    cells = ["a"] * 50 + ["b"] * 56 + ["c"] * 4 + ["d"]
+    pd.DataFrame({"x": cells, "y": range(111)}).to_csv(tmp_path / "data.csv", index=False)
+    assert call("inspect", tmp_path / "data.csv")[1].splitlines()[2].endswith("  2 of 4 levels in fewer than 5 rows")
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_the_profile_finds_what_tells_a_target_of_text(ending, call, tmp_path):
+    rng = np.random.default_rng(0)
+    left = rng.random(60) < 0.4
+    table = pd.DataFrame({
+        "code": np.where(left, 2.0, 1.0),
+        "words": np.where(left, "gone", "here"),
+        "reason": np.where(left, rng.choice(["price", "moved"], 60), None),
+        "state": np.where(left, rng.choice(["sold", "closed", "moved"], 60), rng.choice(["open", "new"], 60)),
+        "colour": rng.choice(["red", "blue"], 60),
+        "when": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, 60), unit="D"),
+        "income": 2e6 * rng.random(60),
+        "left": np.where(left, "yes", "no"),
+    })  # fmt: skip
+    path = tmp_path / f"data.{ending}"
+    table.to_csv(path, index=False) if ending == "csv" else table.to_parquet(path, index=False)
+    columns = {row["name"]: row for row in json.loads(call("inspect", path, "--json")[1])["columns"]}
+    # A target of text counts as 1 where it is the same as in the first row.
+    sign = 1 if left[0] else -1
+    assert [columns[name]["warnings"] for name in ("code", "words", "reason")] == [
+        [f"tells the target (correlation {sign:.4f})"],
+        ["tells the target (correlation 1.0000)"],
+        ["its missing values tell the target"],
+    ]
+    assert columns["state"]["warnings"] == ["tells the target (each of its texts has one)"]
+    assert columns["colour"]["warnings"] == columns["when"]["warnings"] == columns["left"]["warnings"] == []
+    assert columns["when"]["last"] == str(table["when"].max().date())
+    shown = call("inspect", path)[1]
+    assert f"{table['income'].max():,.0f}, mean" in shown
+    # In a few rows this is chance.
+    table.head(5).to_csv(tmp_path / "few.csv", index=False)
+    assert "tell" not in call("inspect", tmp_path / "few.csv")[1]
+
+
+def test_columns_of_any_type_are_profiled(call, tmp_path):
+    """A nested column is no date, and no target decides anything if it has no texts or many values."""
+    rows = pa.table({
+        "state": ["open", "new", "sold"] * 20,
+        "parts": [[k % 3] for k in range(60)],
+        "sure": [k % 3 == 2 for k in range(60)],
+        "many": [float(k) for k in range(60)],
+    })  # fmt: skip
+    pq.write_table(rows, tmp_path / "data.parquet")
+    for target, said in (("sure", ["tells the target (each of its texts has one)"]), ("many", []), ("parts", [])):
+        code, out, _ = call("inspect", tmp_path / "data.parquet", "--target", target, "--json")
+        columns = {row["name"]: row for row in json.loads(out)["columns"]}
+        assert (code, columns["state"]["warnings"]) == (0, said)
+        assert columns["parts"]["warnings"] == ["nested (list<element: int64>): no fit can use it"]
 
 
 def test_columns_are_chosen_by_patterns_and_by_a_file_of_names(call, tmp_path):
@@ -101,6 +183,17 @@ def test_models_for_other_programs_predict_the_same(call, table, tmp_path):
         [sys.executable, "-S", "-c", program], cwd=tmp_path, env={}, capture_output=True, text=True, check=True
     )
     np.testing.assert_allclose(json.loads(done.stdout), model.predict(table), rtol=1e-9)
+    # Dates of any form that files may have.
+    texts = (
+        table["when"]
+        .dt.strftime("%d.%m.%Y")
+        .where(np.arange(len(table)) % 2 > 0, table["when"].dt.strftime("%Y/%m/%d"))
+    )
+    (tmp_path / "rows.json").write_text(table.assign(when=texts).to_json(orient="records"))
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program], cwd=tmp_path, env={}, capture_output=True, text=True, check=True
+    )
+    np.testing.assert_allclose(json.loads(done.stdout), model.predict(table), rtol=1e-9)
     loaded = joblib.load(tmp_path / "model.joblib")
     np.testing.assert_allclose(loaded.coef_, model.coef_)
     code, _, err = call("export", tmp_path / "model.psfit", "--out", tmp_path / "model.txt")
@@ -132,3 +225,23 @@ def test_every_command_has_examples():
     top = get_command(app).commands
     names = [name.replace("-", "_") for name in top] + [f"federated {name}" for name in top["federated"].commands]
     assert sorted(EXAMPLES) == sorted(["psfit", *names])
+
+
+def test_every_output_names_the_target(call, tmp_path):
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 4)), columns=["a", "b", "price", "c"])
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    data, model = tmp_path / "data.csv", tmp_path / "model.psfit"
+    for command in (
+        ["inspect", data, "--target", "price"],
+        ["fit", data, "--target", "price", "--kappa", 1, "--out", model],
+        ["path", data, "--target", "price"],
+        ["path", data, "--target", "price", "--criterion", "bic"],
+        ["score", model, data],
+        ["predict", model, data, "--out", tmp_path / "new.csv"],
+        ["near-optimal", model, data],
+        ["export", model, "--out", tmp_path / "model.sql"],
+        ["inspect", model],
+    ):
+        code, out, err = call(*command)
+        assert (code, "price" in out) == (0, True), (command, err)
+    assert json.loads(call("path", data, "--target", "price", "--json")[1])["target"] == "price"

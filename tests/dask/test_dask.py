@@ -3,6 +3,7 @@
 Those of most tests are forked from one that has imported PsFiT, which saves seconds for each.
 """
 
+import asyncio
 import pickle
 import sys
 
@@ -36,15 +37,32 @@ from engine_jobs import (
     stop_in_mid_fit,
     torchrun_answers,
     work_slowly,
+    workers_of,
 )
 from jobs import ENGINES
-from launch import HERE, run
+from launch import HERE, run, start
 from sklearn.base import clone
 
 import psfit.dask
 from psfit import BiCADMM, PeerLostError, SparseLinearRegression, SparsePoissonRegression, TableSource
 from psfit.dask import DaskSparseLinearRegression, DaskSparseLogisticRegression, DaskSparsePoissonRegression
 from psfit.estimators.registry import LOSSES
+
+# A user whose fit takes long.
+USER = """
+import sys
+from pathlib import Path
+
+import dask
+from distributed import Client
+from engine_jobs import CPU, CUTS, LONG, X, Y, work_slowly
+from psfit.dask import DaskSparseLinearRegression
+
+features, targets = ([dask.delayed(values[a:b]) for a, b in CUTS] for values in (X, Y))
+client = Client(sys.argv[1])
+model = DaskSparseLinearRegression(3, grid=CPU, solver=LONG, callback=work_slowly(Path(sys.argv[2])), client=client)
+model.fit(features, targets)
+"""
 
 
 def start_cluster():
@@ -143,6 +161,9 @@ def broken(kind):
         parts[2] = dask.delayed(frame[NAMED[:-1]].iloc[50:])
     if kind == "order":
         parts[2] = dask.delayed(frame[NAMED[::-1]].iloc[50:])
+    if kind == "targets":
+        several = pd.DataFrame({"a": Y, "b": -Y})
+        return parts, [dask.delayed(y) for y in (several[:50], several[:0], several[["b", "a"]][50:])]
     return parts, delayed(pd.Series(Y), ((0, 50), (50, 50), (40, 140)) if kind == "index" else CUTS)
 
 
@@ -153,6 +174,7 @@ def broken(kind):
         ("column", "features is 1[12] on rank . but|partitions with 1[12] and 1[12] columns"),
         ("order", "column 0 is 'c(0|11)'"),
         ("index", "y has other rows than X"),
+        ("targets", "(y: column 0 is|y has partitions whose columns differ: column 0 is) '[ab]'"),
     ],
 )
 def test_a_broken_partition_ends_with_a_clear_error(client, kind, message):
@@ -171,8 +193,15 @@ def test_what_cannot_be_fitted_is_refused(client):
         DaskSparseLinearRegression(3, client="here").fit(delayed(X), delayed(Y))
     with pytest.raises(TypeError, match="X names files; read them with dask"):
         DaskSparseLinearRegression(3).fit("data.csv")
+    asyncio.run(refuse_asynchronous(client.scheduler.address))
     with pytest.raises(ValueError, match="restarts=-1 must be an integer of at least 0"):
         DaskSparseLinearRegression(3, restarts=-1).fit(delayed(X), delayed(Y))
+
+
+async def refuse_asynchronous(address):
+    async with Client(address, asynchronous=True, set_as_default=False) as client:
+        with pytest.raises(ValueError, match="client: it is asynchronous"):
+            DaskSparseLinearRegression(3, client=client).fit(delayed(X), delayed(Y))
 
 
 def test_a_killed_worker_ends_the_fit_or_the_fit_goes_on_from_its_checkpoint(client, tmp_path):
@@ -188,6 +217,30 @@ def test_a_killed_worker_ends_the_fit_or_the_fit_goes_on_from_its_checkpoint(cli
     again.fit(features, targets)
     assert first_after(tmp_path / "again") == 21
     assert again.objective_ == pytest.approx(SparseLinearRegression(3).fit(X, Y).objective_, rel=1e-9)
+
+
+@pytest.mark.long
+def test_a_killed_user_leaves_the_workers_to_others(tmp_path):
+    """The ranks end, and the reservation of their processes, which only the user's process renews."""
+    locks = "distributed.scheduler.locks"
+    soon = {f"{locks}.lease-timeout": "3s", f"{locks}.lease-validation-interval": "1s"}
+    folder, program = tmp_path / "at work", tmp_path / "user.py"
+    folder.mkdir()
+    program.write_text(USER)
+    with dask.config.set(soon), start_cluster() as cluster, Client(cluster) as client:
+        user = start([sys.executable, str(program), cluster.scheduler_address, str(folder)])
+        ranks = workers_of(folder, 2, lambda: user.poll() is None)
+        user.kill()
+        user.communicate()
+        assert len(ranks) == 2
+        # One of these two workers at least has a rank of the killed user.
+        places = dict(zip(CUTS[::2], sorted(client.nthreads()), strict=False))
+        features, targets = (
+            [dask.delayed(client.submit(np.copy, values[a:b], workers=[place])) for (a, b), place in places.items()]
+            for values in (X, Y)
+        )
+        model = DaskSparseLinearRegression(3, grid=CPU, client=client).fit(features, targets)
+        assert model.objective_ == pytest.approx(SparseLinearRegression(3).fit(X, Y).objective_, rel=1e-9)
 
 
 @pytest.mark.long
@@ -225,6 +278,8 @@ def test_estimators_for_dask_are_estimators(client):
     assert copy.client is client
     assert copy.get_params()["gamma"] == 2.0
     assert pickle.loads(pickle.dumps(model)).client is None
+    with pytest.raises(ValueError, match=r"belongs to an engine; save model.to_local\(\)"):
+        psfit.save(model, "model.psfit")
     assert "client : distributed.Client" in (DaskSparseLogisticRegression.__doc__ or "")
     assert set(psfit.dask.__all__) >= {f"Dask{entry.estimator}" for entry in LOSSES.values()}
 

@@ -153,6 +153,15 @@ BAD = [
     ("dates.csv", b"a,b,y\n1,2020-01-01,3\n4,2020-01-02,6\n", [], ["column 'b' holds dates", "--dates", "--exclude b"]),
     ("empty.csv", b"a,b,y\n1,,3\n4,,6\n", ["--missing", "fill"], ["column 'b' has no value at all", "--exclude"]),
     (
+        "useless.csv",
+        b"a,b,y\n1,,no\n4,,yes\n",
+        ["--missing", "fill"],
+        [
+            "column 'b' has no value at all; use --exclude b",
+            "the target 'y' holds text in 2 row(s), first 'no' in row 0; for classes use --loss logistic",
+        ],
+    ),
+    (
         "cut.csv.gz",
         gzip.compress(b"a,b,y\n1,2,3\n4,5,6\n" * 50, mtime=0)[:-20],
         [],
@@ -162,7 +171,47 @@ BAD = [
         "several.csv",
         b"a,b,c,y\n1,,x,3\n4,5,z,6\n,,x,7\n,1,z,9\n",
         [],
-        ["3 problems, worst first", "column 'c' holds text", "column 'a' has 2 missing", "column 'b' has 2 missing"],
+        [
+            "3 problems, worst first (rows are counted from 0, from the line below the names):",
+            "column 'c' holds text",
+            "column 'a' has 2 missing",
+            "column 'b' has 2 missing",
+        ],
     ),
+    (
+        "names.csv",
+        b"a,b,y\n" + b"".join(b"%d,name %d,%d\n" % (k, k, k) for k in range(60)),
+        ["--categories", "group"],
+        ["column 'b' is no category: it holds 60 different texts in 60 cells; use --id b (ids=['b']) or --exclude b"],
+    ),
+    (
+        "marks.csv",
+        b"a,b,y\n" + b"".join(b"%d,%s,%d\n" % (k, b"?" if k == 3 else b"%d" % (2 * k), k) for k in range(60)),
+        ["--categories", "columns"],
+        [
+            "column 'b' is no category",
+            "1 of its 60 cells are no numbers, such as '?'",
+            "--csv 'missing=?' (missing_marks",
+        ],
+    ),
+    (
+        "both.csv",
+        b"a,b,y\n" + b"".join(b"%s,name %d,%d\n" % (b"n/d" if k < 2 else b"%d" % k, k, k) for k in range(60)),
+        ["--categories", "group"],
+        [
+            "2 problems, worst first",
+            "column 'a' is no category: it holds 59 different texts in 60 cells",
+            "--csv missing=n/d",
+            "column 'b' is no category",
+        ],
+    ),
+    (
+        "money.csv",
+        b"a,b,y\n" + b"".join(b"%d,$%d.50,%d\n" % (k, k, k) for k in range(60)),
+        ["--categories", "group"],
+        ["column 'b' is no category", "if '$0.50' is a number, write it without the sign, else use --exclude b"],
+    ),
+    ("percent.csv", b"a,b,y\n1,3 %,3\n4,5.5 %,6\n", [], ["if '3 %' is a number, write it without the sign"]),
+    ("mark.csv", b"a,b,y\n1,-,3\n4,5,6\n", [], ["column 'b' holds text ('-')", "use --csv missing=-"]),
     ("infinite.csv", b"a,b,y\n1,inf,3\n4,5,6\n", ["--missing", "fill"], ["column 'b' has infinity", "row 0"]),
 ]

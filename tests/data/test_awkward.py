@@ -130,6 +130,95 @@ def test_files_and_tables_of_all_kinds_are_read_alike(tmp_path):
     np.testing.assert_allclose(models[0].predict(encoded), models[0].intercept_)
 
 
+@pytest.mark.filterwarnings("ignore::psfit.ReadingWarning")
+def test_a_file_or_table_that_has_its_target_is_scored_without_y(tmp_path):
+    frame = awkward.truth(gaps=True)
+    path = tmp_path / "new.csv"
+    frame.iloc[::-1].to_csv(path, index=False)
+    source = TableSource(frame, target=awkward.TARGET, **RULES)
+    model = psfit.SparseLinearRegression(6, standardize=True, certify=False).fit(source)
+    expected = r2_score(frame[awkward.TARGET], model.predict(frame))
+    for samples in (frame, source, path, FileSource(path, target=awkward.TARGET)):
+        assert model.score(samples) == pytest.approx(expected)
+    weight = np.arange(len(frame), dtype=float)
+    weighted = r2_score(frame[awkward.TARGET], model.predict(frame), sample_weight=weight)
+    assert model.score(frame, sample_weight=weight) == pytest.approx(weighted)
+    with pytest.raises(ValueError, match="y: the samples have no target"):
+        model.score(pd.DataFrame(0.0, index=range(3), columns=model.feature_names_in_))
+    with pytest.raises(ValueError, match=f"target={awkward.TARGET!r}: there is no such column"):
+        model.score(frame.drop(columns=awkward.TARGET))
+    labels = frame.assign(price=np.where(frame[awkward.TARGET] > frame[awkward.TARGET].median(), "high", "low"))
+    classes = psfit.SparseLogisticRegression(6, certify=False).fit(TableSource(labels, target="price", **RULES))
+    assert classes.score(labels) == pytest.approx((classes.predict(labels) == labels["price"]).mean())
+
+
+@pytest.mark.parametrize(
+    ("form", "days", "said"),
+    [
+        ("%d/%m/%Y", range(28), "--csv dates=%d/%m/%Y (date_format='%d/%m/%Y')"),
+        ("%m/%d/%Y", range(28), "--csv dates=%m/%d/%Y (date_format='%m/%d/%Y')"),
+        ("%d/%m/%Y", range(5), "--csv dates=%d/%m/%Y or %m/%d/%Y (date_format='%d/%m/%Y')"),
+        ("%d-%m-%Y", range(28), "--csv dates=%d-%m-%Y (date_format='%d-%m-%Y')"),
+        ("%m/%d/%y", range(28), "--csv dates=%m/%d/%y (date_format='%m/%d/%y')"),
+    ],
+)
+def test_dates_in_other_forms_are_recognised_and_the_remedy_is_said(form, days, said, call, tmp_path):
+    sold = [pd.Timestamp("2026-05-01") + pd.Timedelta(days=day) for day in days] * 6
+    frame = pd.DataFrame({"sold": [one.strftime(form) for one in sold], "y": np.arange(float(len(sold))) % 7})
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    code, out, err = call("inspect", str(tmp_path / "data.csv"))
+    assert (code, err) == (0, "")
+    assert f"dates? then use {said}" in out
+    # A fit refuses the text and says the same; with the remedy it learns dates.
+    options = ["fit", str(tmp_path / "data.csv"), "--dates", "trend", "--kappa", "1", "-q"]
+    model = str(tmp_path / "model.psfit")
+    code, _, err = call(*options)
+    assert code == 1
+    # One cell alone may have two meanings, then both are said.
+    assert "if dates are written in this way, use --csv dates=" in err
+    assert f"dates={form}" in err.replace(" or ", " dates=")
+    code, _, err = call(*options, "--csv", f"dates={form}", "--out", model)
+    assert code == 0, err
+    # A prediction needs the remedy, too, and says so.
+    code, _, err = call("predict", model, str(tmp_path / "data.csv"))
+    assert code == 1
+    place = f"'{frame.sold[0]}') in place of a date, first in row 0 (counted from 0); if dates are written in "
+    # 05/01/26 could be read as the year 5.
+    assert place in err or form == "%m/%d/%y"
+    assert f"dates={form}" in err.replace(" or ", " dates=")
+    assert call("predict", model, str(tmp_path / "data.csv"), "--csv", f"dates={form}")[0] == 0
+
+
+@pytest.mark.parametrize("mark", [".", "/"])
+def test_years_of_two_digits_are_not_read_as_years_of_two_thousand_years_ago(mark, call, tmp_path):
+    form = mark.join(["%d", "%m", "%y"])
+    days = pd.date_range("2023-01-05", periods=60, freq="25D")
+    frame = pd.DataFrame({"day": days.strftime(form), "y": days.year + days.day_of_week / 10})
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    options = ["fit", str(tmp_path / "data.csv"), "--dates", "year,weekday", "--kappa", "2", "-q"]
+    code, _, err = call(*options)
+    assert code == 1
+    assert "column 'day' holds a date in the year" in err
+    assert "%d/%m/%y or %m/%d/%y" in err
+    source = psfit.FileSource(tmp_path / "data.csv", target="y", dates=["year", "weekday"], date_format=form)
+    model = psfit.SparseLinearRegression(2, gamma=float("inf")).fit(source)
+    np.testing.assert_allclose(model.predict(pd.DataFrame({"day": days})), frame.y, rtol=1e-9)
+    # Text in a table has no format to be given: it is refused.
+    with pytest.raises(ValueError, match=r"holds a date in the year|in place of a date"):
+        model.predict(pd.DataFrame({"day": frame.day}))
+
+
+def test_a_cell_that_is_no_date_in_any_form_is_not_said_to_be_one(call, tmp_path):
+    frame = pd.DataFrame({"sold": pd.date_range("2026-01-01", periods=40), "y": np.arange(40.0) % 7})
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    model = str(tmp_path / "model.psfit")
+    assert call("fit", str(tmp_path / "data.csv"), "--dates", "trend", "--kappa", "1", "-q", "--out", model)[0] == 0
+    (tmp_path / "new.csv").write_text("sold\nlast May\n")
+    code, _, err = call("predict", model, str(tmp_path / "new.csv"))
+    assert code == 1
+    assert "text ('last May') in place of a date, first in row 0 (counted from 0); the model was fitted" in err
+
+
 def test_new_levels_are_refused_or_have_no_level():
     frame = pd.DataFrame({"city": ["a", "b", "c"] * 4, "y": [1.0, 2.0, 6.0] * 4})
     new = pd.DataFrame({"city": ["a", "z"]})

@@ -678,7 +678,7 @@ def test_mistakes_after_the_first_block_are_told(last, said, share, tmp_path, mo
         ("1 -1:2\n", "cannot be read as svmlight"),
         ("yes 1:2\n", "cannot be read as svmlight"),
         ("1\n2\n", "no feature"),
-        ("# nothing\n", "0 row(s)"),
+        ("# nothing\n", "the data have no rows"),
     ],
 )
 def test_svmlight_that_cannot_be_used(content, said, tmp_path):
@@ -706,7 +706,7 @@ def test_svmlight_names_nothing(option, tmp_path):
         ({"X": X, "y": Y}, {"target": "t.npy"}, "there is no file"),
         ({"X": X, "y": Y}, {"one_hot": True}, "categories: this is for tables"),
         ({"X": X, "y": Y}, {"columns": ["a"]}, "have no names"),
-        ({"X": X[:0], "y": Y[:0]}, {}, "0 row(s)"),
+        ({"X": X[:0], "y": Y[:0]}, {}, "the data have no rows"),
     ],
 )
 @pytest.mark.parametrize("ending", [".npz", ".h5"])
@@ -774,6 +774,8 @@ def test_files_that_are_not_there(tmp_path):
     refused(["there is no file", "absent.csv"], tmp_path / "absent.csv")
     refused(["empty: the folder has no data file", ".parquet"], tmp_path / "empty")
     refused(["notes.txt: unknown ending '.txt'", ".parquet"], tmp_path / "notes.txt")
+    (tmp_path / "book.xlsx").write_bytes(b"PK")
+    refused(["book.xlsx: unknown ending '.xlsx'; save the sheet as .csv"], tmp_path / "book.xlsx")
     refused(["path=()"], [])
 
 

@@ -267,6 +267,41 @@ def test_dates_that_are_recognised_in_files_are_recognised_as_text_in_tables(for
     np.testing.assert_allclose(of_table.predict(tmp_path / "fit.csv"), expected, rtol=1e-12)
 
 
+def test_dates_of_several_forms_in_one_column(tmp_path):
+    days = pd.date_range("2020-01-20", periods=30)
+    texts = [day.strftime(form) for day, form in zip(days, ["%d.%m.%Y", "%Y/%m/%d", "%Y-%m-%d"] * 10, strict=True)]
+    frame = pd.DataFrame({"when": texts, "y": np.arange(30.0)})
+    model = psfit.SparseLinearRegression(1, certify=False).fit(psfit.TableSource(frame, target="y", dates="all"))
+    np.testing.assert_allclose(model.predict(frame.assign(when=days)), model.predict(frame), rtol=1e-12)
+    assert len(model.feature_names_in_) == 21
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    np.testing.assert_allclose(model.predict(tmp_path / "new.csv"), model.predict(frame), rtol=1e-12)
+
+
+def test_texts_that_are_dates_are_no_category():
+    frame = pd.DataFrame({"when": [f"{year}-01-31" for year in range(1950, 2010)], "y": np.arange(60.0)})
+    refused(
+        [
+            "the table: column 'when' is no category: it holds 60 different texts in 60 cells",
+            "all of them dates; use --dates",
+        ],
+        lambda: psfit.SparseLinearRegression(1).fit(psfit.TableSource(frame, target="y", categories="group")),
+    )
+
+
+def test_files_of_which_only_all_together_have_a_category(tmp_path):
+    """A text that is rare in one file, and files of one column of text that is none."""
+    for name, cities in (("a", [f"c{k}" for k in range(60)]), ("b", [f"c{k % 60}" for k in range(180)])):
+        write(tmp_path / f"{name}.csv", {"city": cities, "y": np.arange(float(len(cities)))})
+    source = FileSource((tmp_path / "a.csv", tmp_path / "b.csv"), categories="columns")
+    assert psfit.SparseLinearRegression(1, certify=False).fit(source).n_features_in_ == 60
+    write(tmp_path / "b.csv", {"city": [f"d{k}" for k in range(60)], "y": np.arange(60.0)})
+    refused(
+        ["path: column 'city' is no category: it holds 120 different texts in 120 cells; use --id city"],
+        lambda: psfit.SparseLinearRegression(1).fit(source),
+    )
+
+
 def test_dates_are_texts_where_the_fit_saw_texts(tmp_path):
     model = linear(
         write(tmp_path / "fit.csv", {"when": ["2020-01-01", "2020-01-02", "later"], "y": [1.0, 5.0, 9.0]}), 3

@@ -121,6 +121,7 @@ def constrained(y: np.ndarray, text: np.ndarray, three: np.ndarray) -> dict[str,
         "squared, forced": Job(SparseLinearRegression, y, {"include": [1, 7], "exclude": [9]}, BiCADMM()),
         "squared, heredity": Job(SparseLinearRegression, y, parents, BiCADMM()),
         "logistic, bounds": Job(SparseLogisticRegression, text, {"lower": -0.1, "upper": 0.2} | lags, BiCADMM()),
+        "logistic, groups": Job(SparseLogisticRegression, text, {"groups": np.arange(FEATURES) // 2}, BiCADMM()),
         "softmax, groups": Job(SparseSoftmaxRegression, three, {"groups": np.arange(FEATURES) // 3}, BiCADMM()),
     }
 
@@ -128,7 +129,14 @@ def constrained(y: np.ndarray, text: np.ndarray, three: np.ndarray) -> dict[str,
 # Fits of many small nodes, which no block of columns divides; those of the other list are not repeated.
 SPLIT = ["squared", "squared, no intercept", "huber", "logistic", "squared hinge", "poisson"]
 # One job for each kind of exchange.
-DEMANDS = ["squared, signs", "squared, forced", "squared, heredity", "logistic, bounds", "softmax, groups"]
+DEMANDS = [
+    "squared, signs",
+    "squared, forced",
+    "squared, heredity",
+    "logistic, bounds",
+    "logistic, groups",
+    "softmax, groups",
+]
 FEW = ["logistic", "poisson, offset", *DEMANDS, "squared path"]
 # Fits that the engines must reproduce.
 ENGINES = ["squared", "logistic", "softmax"]

@@ -1,5 +1,7 @@
 """One battery for all communicators, on real ranks; and how a grid is laid out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -16,8 +18,9 @@ from psfit import (
     sparse_path,
     stability_selection,
 )
-from psfit.comm import Axis, Serial
+from psfit.comm import Axis, RemoteError, Serial
 from psfit.comm.base import Communicator
+from psfit.comm.meeting import Place, meet
 from psfit.comm.peers import Peers
 from psfit.losses import Squared
 
@@ -118,3 +121,20 @@ def test_a_rank_never_takes_itself_for_lost():
     assert Peers(0, 3, ("here 999999999", "here 999999998", "there 1")).describe_lost() == (
         "rank 1 (its process has ended)"
     )
+
+
+def test_a_rank_0_that_cannot_listen_tells_the_others():
+    """They wait for its invitation, on some engines for ever."""
+    told = []
+
+    def share(text):
+        told.append(text)
+        return told[0]
+
+    # No interface of this machine has an address that is kept for documents.
+    place = Place(0, 2, 0, "203.0.113.1")
+    with pytest.raises(OSError, match="assign"), meet(place, share, GridSpec()):
+        pass
+    reached = pytest.raises(RemoteError, match=r"rank 0 cannot be reached: OSError.*203\.0\.113\.1")
+    with reached, meet(replace(place, rank=1), share, GridSpec()):
+        pass

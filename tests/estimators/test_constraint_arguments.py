@@ -183,11 +183,19 @@ def test_kappa_allows_for_constraints(kappa, given, expected):
         (
             1,
             {"include": ["a", "b"], "count_included": True},
-            "kappa=1 is less than the 2 items .*'a', 'b'; raise kappa",
+            "kappa=1 is less than the 2 features .*'a', 'b'; raise kappa",
         ),
-        (4, {"exclude": list("abcdefg")}, "kappa=4 must be between 1 and 3.*other constraints leave"),
+        (
+            4,
+            {"exclude": list("abcdefg")},
+            "kappa=4 must be between 1 and 3: it counts features, and the constraints allow 3",
+        ),
         (None, {"include": list("abcdefghij")}, "leave nothing to choose"),
-        (5, {"groups": np.arange(10) // 5, "at_most": 2}, "kappa=5 must be between 1 and 4"),
+        (
+            5,
+            {"groups": np.arange(10) // 5, "at_most": 2},
+            "kappa=5 must be between 1 and 4: it counts features, and the constraints allow 4",
+        ),
     ],
 )
 def test_impossible_limits_are_refused(kappa, given, said):
@@ -198,7 +206,7 @@ def test_impossible_limits_are_refused(kappa, given, said):
 def test_paths_begin_with_what_is_forced_and_end_with_what_is_left():
     path = psfit.sparse_path(X, Y, include=["a", "b"], exclude="c", count_included=True, certify=False)
     assert path.kappas.tolist() == list(range(2, 10))
-    with pytest.raises(ValueError, match="kappa=1 is less than the 2 items"):
+    with pytest.raises(ValueError, match="kappa=1 is less than the 2 features"):
         psfit.sparse_path(X, Y, [1, 2], include=["a", "b"], count_included=True)
 
 

@@ -281,6 +281,8 @@ def test_real_data_and_names():
     assert model.cv_results_["mean_test_score"].max() > 0.98
     X, y = load_iris(return_X_y=True)
     assert psfit.SparseSVCCV([1, 2], gammas=1.0, scoring="accuracy").fit(X, y).score(X, y) > 0.9
+    with pytest.raises(ValueError, match=r"'acuracy' is not a scorer of scikit-learn \(did you mean 'accuracy'"):
+        psfit.SparseSVCCV([1, 2], scoring="acuracy").fit(X, y)
 
 
 def test_high_effort_searches_folds_further():
@@ -457,6 +459,8 @@ def test_pictures_of_a_choice(features):
     informed = psfit.SparseLinearRegressionCV(kappas, criterion="ebic").fit(X, y)
     axes = plot_selection(informed.selection_)
     assert axes.get_ylabel() == "EBIC"
+    grouped = plot_selection(informed.selection_, counted="groups")
+    assert [one.get_xlabel().split(" on ")[1] for one in (axes, grouped)] == ["nonzero coefficients", "groups"]
     assert int(np.argmin(axes.containers[0].lines[0].get_ydata())) + 1 == informed.kappa_
     found = psfit.stability_selection(X, y, [3], resamples=10, random_state=0)
     bars = plot_stability(found, most=20)

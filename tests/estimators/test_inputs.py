@@ -12,6 +12,7 @@ from psfit import (
     SparseLogisticRegression,
     SparsePoissonRegression,
     SparseSVC,
+    TableSource,
 )
 
 
@@ -85,11 +86,15 @@ def test_the_column_of_a_bad_entry_is_named(data, value, kind):
         SparseLinearRegression(2).fit(kind(X), y)
 
 
-def test_a_bad_entry_of_y(data):
+def test_a_bad_entry_of_y_or_of_the_weights(data):
     X, y = data
+    with pytest.raises(ValueError, match="must not be negative; it is -2 in row 5"):
+        SparseLinearRegression(2).fit(X, y, np.where(np.arange(len(y)) == 5, -2.0, 1.0))
     y[5] = np.nan
-    with pytest.raises(ValueError, match="y contains NaN"):
+    with pytest.raises(ValueError, match="y contains NaN, first in row 5"):
         SparseLinearRegression(2).fit(X, y)
+    with pytest.raises(ValueError, match="y contains infinity, first in row 5"):
+        SparseLinearRegression(2).fit(X, np.where(np.isnan(y), np.inf, y))
 
 
 @pytest.mark.parametrize(
@@ -186,7 +191,7 @@ def test_labels_that_cannot_be_classes(data, model):
     X, y = data
     with pytest.raises(ValueError, match="continuous"):
         model.fit(X, y)
-    with pytest.raises(ValueError, match="only one class"):
+    with pytest.raises(ValueError, match=r"only one class \(1.0\)"):
         model.fit(X, np.ones(40))
     with pytest.raises(ValueError, match="only one class"):
         model.fit(X, y > 3, sample_weight=(y > 3).astype(float))
@@ -203,3 +208,12 @@ def test_counts_that_cannot_be_counts(data):
         SparsePoissonRegression().fit(X, np.r_[-1, np.ones(39)])
     with pytest.raises(ValueError, match="zero for every sample"):
         SparsePoissonRegression().fit(X, np.zeros(40))
+
+
+def test_gaps_of_a_table_have_a_remedy_of_their_own():
+    table = pd.DataFrame({"a": [1.0, np.nan, 3.0, 5.0], "b": [1.0, 0.0, 2.0, 1.0]})
+    with pytest.raises(ValueError, match=r"NaN in column 0 \('a'\).*or fit to psfit.TableSource\(X, missing='fill'\)$"):
+        SparseLinearRegression(1).fit(table, [1.0, 2.0, 3.0, 4.0])
+    SparseLinearRegression(1).fit(TableSource(table, missing="fill"), [1.0, 2.0, 3.0, 4.0])
+    with pytest.raises(ValueError, match=r"NaN in column 0, .*SimpleImputer\)$"):
+        SparseLinearRegression(1).fit(table.to_numpy(), [1.0, 2.0, 3.0, 4.0])

@@ -191,6 +191,9 @@ def test_nodes_and_blocks_do_not_change_the_answer(cancer, model):
 
 def test_targets_of_the_other_kind_are_refused():
     X = np.random.default_rng(0).normal(size=(300, 4))
+    for labels in (["a", 1] * 60, [1, "a"] * 60):
+        with pytest.raises(ValueError, match="labels that are text and labels that are not; write all of them as text"):
+            SparseLogisticRegression(2).fit(np.ones((120, 3)), np.array(labels, dtype=object))
     with pytest.raises(ValueError, match="120 different numbers, which looks like regression"):
         SparseLogisticRegression(2).fit(X, np.arange(300) % 120)
     with pytest.raises(ValueError, match=r"y is not numeric: it holds text, such as 'a'.*use the logistic loss"):

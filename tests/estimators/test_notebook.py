@@ -40,6 +40,28 @@ def shown(frame):
     }
 
 
+def test_a_model_names_its_features_and_headings_are_not_broken(shown, tmp_path):
+    """The support is said by name, as in `summary`."""
+    support = re.search(r"<th>support</th><td>(.*?)</td>", shown["model"])[1]
+    assert support.endswith(": &lt;script&gt;alert(1)&lt;/script&gt;, b")
+
+
+@needs_chromium
+def test_short_headings_and_numbers_are_on_one_line_on_a_phone(shown, tmp_path):
+    page = tmp_path / "page.html"
+    find = """<script>const found = [];
+    for (const cell of document.querySelectorAll('.psfit-card table:not(.psfit-facts) th:first-child')) {
+      const range = document.createRange(); range.selectNodeContents(cell);
+      const lines = new Set([...range.getClientRects()].map(box => Math.round(box.top)));
+      if (lines.size > 1) found.push(cell.textContent);
+    }
+    document.title = 'broken: ' + found.join(' ');</script>"""
+    cards = shown["path"] + shown["selection"]
+    page.write_text(f'<meta charset="utf-8"><body><div style="width: 20em">{cards}</div>{find}</body>')
+    title = re.search(r"<title>(.*?)</title>", run(page, tmp_path, "--dump-dom").stdout)[1]
+    assert title.strip() == "broken:"
+
+
 class Tags(HTMLParser):
     """Tags that are open, and references to other files."""
 

@@ -90,3 +90,8 @@ def test_threads_are_limited_and_set_back():
     with limit_threads(-1):
         assert torch.get_num_threads() >= 1
     assert torch.get_num_threads() == before
+
+
+def test_an_error_names_each_choice_once():
+    with pytest.raises(ValueError, match=r"^random_state='x' must be an integer of at least 0, or None$"):
+        SparseLinearRegression(2, random_state="x").fit(X, Y)

@@ -57,10 +57,15 @@ def test_the_best_swaps_are_those_of_a_dense_solver(seed, width, intercepts, lim
         else:
             assert (gains[item], partners[item]) == (-np.inf, -1)
     best = max(expected, key=expected.get)
-    place, newcomer, gain = block_swaps.best_swap(H, state, size, 3, rules, -np.inf)
-    assert (state.places[place] // width, newcomer) == best
-    assert gain == pytest.approx(expected[best])
-    assert block_swaps.best_swap(H, state, size, 3, rules, gain + 1e-9)[0] == -1
+    base, value = np.isin(np.arange(ITEMS), CHOSEN), block_swaps.value_of(Q, state, size)
+    chosen, after, count = block_swaps.descend_from(H, Q, state, size, base, 3, rules, 0.0, 1e-12, 1)
+    assert expected[best] > 0
+    assert ([*np.flatnonzero(base & ~chosen)], [*np.flatnonzero(chosen & ~base)]) == ([best[0]], [best[1]])
+    assert (value - after, count) == (pytest.approx(expected[best]), 1)
+    share = 1.01 * expected[best] / abs(value)
+    chosen, after, count = block_swaps.descend_from(H, Q, state, size, base, 3, rules, 0.0, share, 1)
+    assert (chosen == base).all()
+    assert (after, count) == (pytest.approx(value), 0)
 
 
 @pytest.mark.parametrize("limits", [FREE, LIMITED])

@@ -104,6 +104,19 @@ def test_second_derivatives_of_a_joint_loss_in_half_precision():
     torch.testing.assert_close(flat, flat.T, rtol=0, atol=1e-4 * float(expected.abs().max()))
 
 
+@pytest.mark.parametrize("constant", [0.0, 1.0])
+def test_some_second_derivatives_are_those_of_all_coefficients(constant):
+    A = 100 * normal(3000, 41) + 300
+    matrix = Affine(Dense(A), A.double().mean(dim=0), A.double().std(dim=0), constant, integers=True)
+    coupling = torch.softmax(normal(3000, 5, seed=1, dtype=torch.float64), dim=1)
+    size = 5 * matrix.shape[1]
+    picked = torch.randperm(size, device=CUDA)[:67].sort().values
+    whole = half_gram.half_hessian(matrix, coupling, coupling).view(size, size)
+    found = half_gram.half_part_of_hessian(matrix, coupling, coupling, picked)
+    expected = whole[picked.unsqueeze(1), picked]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4 * float(expected.abs().max()))
+
+
 def test_half_precision_is_for_float32_data_on_a_gpu_that_may_be_rounded():
     A = normal(50, 4)
     shift, scale = torch.zeros(4, device=CUDA), torch.ones(4, device=CUDA)
@@ -247,8 +260,9 @@ def test_transfers_are_counted():
 
 @pytest.mark.parametrize("loss", [Logistic(), SquaredHinge()], ids=lambda loss: loss.name)
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
-@pytest.mark.parametrize(("rows", "m"), [(1, 1), (3, 1000), (40, 1025), (7, 5000)])
-def test_loss_rows(loss, weighted, rows, m):
+@pytest.mark.parametrize("turned", [False, True], ids=["in rows", "in columns"])
+@pytest.mark.parametrize(("rows", "m"), [(1, 1), (3, 1000), (40, 1025), (7, 5000), (2000, 1500), (1, 2_000_000)])
+def test_loss_rows(loss, weighted, turned, rows, m):
     eta = 4 * normal(rows, m, dtype=torch.float64)
     # Some predictors are so large that exponentials vanish, or overflow.
     eta[:, ::7] *= 200
@@ -256,17 +270,18 @@ def test_loss_rows(loss, weighted, rows, m):
     weight = torch.randint(1, 4, (1, m), device=CUDA).double() if weighted else None
     factor = torch.ones_like(target) if weight is None else weight
     kernels = find_kernels(loss, target, weight)
-    value, slopes = kernels.evaluate(eta)
+    lay = (lambda part: part.T.contiguous().T) if turned else (lambda part: part)
+    value, slopes = kernels.evaluate(lay(eta))
     torch.testing.assert_close(value, (factor * loss.value(eta, target)).sum(dim=1), rtol=1e-13, atol=0)
     torch.testing.assert_close(slopes, factor * loss.gradient(eta, target), rtol=1e-13, atol=1e-300)
     # Slopes that rounding has left outside the domain are moved inside.
     raw = 1.001 * loss.gradient(eta, target)
     inside = loss.nearest_slope(raw, target)
     halves = torch.stack([(factor * (sign * inside).clamp(min=0)).sum(dim=1) for sign in (1, -1)], dim=1)
-    torch.testing.assert_close(kernels.add_halves(raw), halves, rtol=1e-12, atol=0)
+    torch.testing.assert_close(kernels.add_halves(lay(raw)), halves, rtol=1e-12, atol=0)
     factors = torch.rand(rows, 2, dtype=torch.float64, device=CUDA)
     expected = torch.where(inside > 0, factors[:, :1], factors[:, 1:]) * inside
-    shrunk, sums = kernels.shrink(raw, factors)
+    shrunk, sums = kernels.shrink(lay(raw), factors)
     torch.testing.assert_close(shrunk, expected, rtol=1e-14, atol=0)
     conjugate = loss.conjugate(expected, target)
     sizes = conjugate.abs() + loss.conjugate_sizes(expected, target)

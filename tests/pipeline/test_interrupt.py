@@ -12,6 +12,7 @@ import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +22,9 @@ from problems import make_source
 
 import psfit
 from psfit import BiCADMM, Problem, SparseLinearRegression, SparseLinearRegressionCV, Status, StoppedError, solve
+from psfit.common.progress import Progress
 from psfit.common.signals import SAME_PRESS, Signals
+from psfit.estimators import display
 from psfit.losses import Logistic, Squared
 
 PATIENCE = 120.0
@@ -302,6 +305,24 @@ def test_callbacks_hear_of_everything():
     assert heard[-1].gap == pytest.approx(result.gap, abs=1e-12)
 
 
+def test_the_time_that_is_left(monkeypatch):
+    """By the share of the first fold that is done, then by the folds before."""
+    clock = iter([100.0, 102.0, 103.0, 106.0, 108.0])
+    monkeypatch.setattr(display, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    told = []
+    report = display.label_round(told.append, "fold", 1, 4, 100.0)
+    report(Progress(done=0, total=10, gamma=1, gammas=3))
+    report(Progress(done=5, total=10, gamma=1, gammas=3))
+    # A sixth of a fold took 3 seconds: there are 18 in a fold and 72 in all.
+    assert [progress.seconds_left for progress in told] == [pytest.approx(np.nan, nan_ok=True), pytest.approx(69)]
+    assert "gamma 1 of 3 | limit 5 of 10 | about 69 s left" in display.describe(told[-1])
+    display.label_round(told.append, "fold", 3, 4, 100.0)(Progress())
+    # Two folds took 6 seconds, so two more take 6, of which 2 are over.
+    assert told[-1].seconds_left == pytest.approx(4)
+    alone = Progress(seconds=8.0, done=2, total=10)
+    assert "limit 2 of 10 | about 32 s left" in display.describe(alone)
+
+
 def test_estimators_paths_and_choices_hear_their_callbacks():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 6))
@@ -318,9 +339,11 @@ def test_estimators_paths_and_choices_hear_their_callbacks():
     assert chosen.kappa_ >= 2
     folds = [progress for progress in told if "fold" in progress.phase]
     assert {progress.phase.split(",")[0] for progress in folds} == {f"fold {k} of 3" for k in (1, 2, 3)}
-    # The time is that of all folds so far; from the second on it is known about how long the others take.
+    # The time is that of all folds so far; from the first limit on it is known about how long the others take.
     assert np.all(np.diff([progress.seconds for progress in folds]) >= 0)
-    assert all(np.isnan(progress.seconds_left) == ("fold 1" in progress.phase) for progress in folds)
+    at_start = ["fold 1" in progress.phase and progress.gamma == 1 and progress.done == 0 for progress in folds]
+    assert [bool(np.isnan(progress.seconds_left)) for progress in folds] == at_start
+    assert {(progress.gamma, progress.gammas) for progress in folds} >= {(1, 3), (2, 3), (3, 3)}
     with pytest.raises(StoppedError, match="the callback stopped it during fold 2 of 3: the best choice so far, from"):
         SparseLinearRegressionCV([1, 2, 3], cv=3, callback=stop_in("fold 2", heard)).fit(X, y)
     # A signal ends the program, not the work on one half.

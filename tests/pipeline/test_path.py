@@ -1,5 +1,7 @@
 """Paths over kappa and gamma: against enumeration, separate fits, other grids and forms of data."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -196,5 +198,7 @@ def test_pictures_of_a_path(features):
     # A line for each feature in use, and the axis.
     assert len(axes.lines) == len(used) + 1
     assert f"feature {path.support(1, 10.0)[0]}" in named
+    assert axes.get_xlabel() == "kappa, the limit on nonzero coefficients"
+    assert plot_gaps(replace(path, counted="groups")).get_xlabel() == "kappa, the limit on groups"
     gaps = plot_gaps(path)
     np.testing.assert_allclose(gaps.lines[0].get_ydata(), np.maximum(path.gaps[0], 1e-16))

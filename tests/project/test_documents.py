@@ -48,7 +48,8 @@ VARIES = [
     (re.compile(r"iterations +\d+"), "iterations ~"),
     (re.compile(r"\d+(\.\d+)? s\b"), "~ s"),
     (re.compile(r"gap +[-+.\de]*\d"), "gap ~"),
-    (re.compile(r"support has (\d+ known items?)?( and )?(none of \d+ others)?"), "support has ~"),
+    (re.compile(r"every better support has \d+ \w+ of this one( and none of \d+ others)?"), "~ better support"),
+    (re.compile(r"\d+ \w+ (is|are) in no better support"), "~ better support"),
 ]
 
 

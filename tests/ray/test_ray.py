@@ -37,12 +37,15 @@ from jobs import ENGINES
 from launch import HERE, python, run
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
+from sklearn.exceptions import NotFittedError
 
 import psfit
 from psfit import BiCADMM, GridSpec, PeerLostError, SparseLinearRegression, SparsePoissonRegression, TableSource
 from psfit.data.table_rules import TableRules
 from psfit.ray import WholeBlocks, fit_on_ray, predict_on_ray, train_rank
-from psfit.ray.fit import choose_device
+from psfit.ray.columns import Columns
+from psfit.ray.fit import _make_parts
+from psfit.ray.worker import choose_device
 
 pytestmark = [pytest.mark.filterwarnings("ignore")]
 
@@ -91,6 +94,10 @@ def test_a_table_with_text_offsets_and_constraints_by_name(storage):
     require_predictions(found["prediction"], model.predict(found[TABLE.columns], offset=found["exposed"]))
     with pytest.raises(ValueError, match="fitted with an offset, so new samples need one"):
         predict_on_ray(model, dataset)
+    with pytest.raises(ValueError, match="column='count': the dataset has it already; drop it"):
+        predict_on_ray(model, dataset, offset="exposed", column="count").to_pandas()
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        predict_on_ray(SparsePoissonRegression(2), dataset)
 
 
 def test_broken_blocks_and_unknown_columns_end_with_a_clear_error(storage):
@@ -102,6 +109,20 @@ def test_broken_blocks_and_unknown_columns_end_with_a_clear_error(storage):
     holed[120, 4] = np.nan
     with pytest.raises(ValueError, match=r"NaN in column 4 \('c4'\)"):
         fit_on_ray(SparseLinearRegression(3, grid=CPU), frames(Y, holed), 2, label="y", run_config=storage)
+
+
+def test_a_fit_without_room_for_its_workers_ends(cluster):
+    """Ray Train itself would wait for ever."""
+    estimator = SparseLinearRegression(3, grid=GridSpec(device="cpu", timeout=1))
+    with pytest.raises(TimeoutError, match="no room for 9 workers with 1 CPU each; in all it has 2 CPU"):
+        fit_on_ray(estimator, frames(Y), 9, label="y")
+    for scaling in (ScalingConfig(num_workers=(1, 2)), ScalingConfig(num_workers=0)):
+        with pytest.raises(ValueError, match=r"num_workers=(0|\(1, 2\)), but a fit has a fixed number of workers"):
+            fit_on_ray(estimator, frames(Y), scaling, label="y")
+    with pytest.raises(ValueError, match=r"scaling_config='two' must be an integer of at least 1, or a ray\.train"):
+        fit_on_ray(estimator, frames(Y), "two", label="y")
+    with pytest.raises(ValueError, match=r"dataset=.* must be a ray\.data\.Dataset"):
+        fit_on_ray(estimator, pd.DataFrame(X), 2, label="y")
 
 
 def test_a_worker_uses_the_device_that_ray_gives_it():
@@ -126,6 +147,43 @@ def test_answers_and_predictions_are_those_of_torchrun(storage, tmp_path_factory
     found = predict_on_ray(model, dataset).to_pandas().sort_values("c0")
     expected = known.assign(p=model.predict(known)).sort_values("c0")["p"]
     require_predictions(found["prediction"], expected)
+
+
+def test_blocks_without_a_column_are_refused():
+    """What a worker reads of its blocks, without the worker."""
+    table = pd.DataFrame(X, columns=NAMED).assign(y=Y)
+    less = table.drop(columns="c11")
+    for columns in (Columns("y", known=[*NAMED, "y"]), Columns("y", NAMED)):
+        assert columns.read(table).X.shape == X.shape
+        with pytest.raises(ValueError, match="a block does not have the column 'c11'; it has c0, c1"):
+            columns.read(less)
+        with pytest.raises(ValueError, match="a block does not have the column 'y'"):
+            columns.read(table[NAMED])
+    # If the first block is the broken one, Ray does not know the column of the others.
+    with pytest.raises(ValueError, match="a block has the column 'c11', which others do not have"):
+        Columns("y", known=list(less.columns)).read(table)
+
+
+def test_a_worker_reads_its_rows_of_blocks_that_are_fewer_than_workers(cluster):
+    table = pd.DataFrame({"a": np.arange(10), "b": list(np.arange(20.0).reshape(10, 2))})
+    for dataset, workers in ((ray.data.from_pandas([table[:7], table[7:]]), 4), (ray.data.from_pandas(table), 3)):
+        read = [list(part.read()) for part in _make_parts(dataset, workers)]
+        assert len(read) == workers
+        assert max(sum(map(len, batches)) for batches in read) <= 4
+        np.testing.assert_array_equal(np.concatenate([b["a"] for batches in read for b in batches]), table["a"])
+        np.testing.assert_array_equal(
+            np.stack([v for batches in read for b in batches for v in b["b"]]), list(table["b"])
+        )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("features", [None, NAMED])
+def test_a_block_with_a_column_less_ends_with_a_clear_error(storage, features):
+    table = pd.DataFrame(X, columns=NAMED).assign(y=Y)
+    dataset = ray.data.from_pandas([table[:50], table[50:].drop(columns="c11")])
+    with pytest.raises(ValueError, match="a block does not have the column 'c11'") as caught:
+        fit_on_ray(SparseLinearRegression(3, grid=CPU), dataset, 2, label="y", features=features, run_config=storage)
+    assert caught.value.__notes__ == ["on rank 1, a worker of Ray Train"]
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 import psfit
 from psfit import GridSpec
 from psfit.reporting import describe
+from psfit.reporting.charts import svg_chart
 from psfit.reporting.formats import number, percent
 
 CANCER = load_breast_cancer()
@@ -143,3 +144,18 @@ def test_percents_have_no_exponent(value, text):
 )
 def test_rounding_up_adds_no_exponent(value, digits, text):
     assert number(value, digits) == text
+
+
+@pytest.mark.parametrize("ends", [(150_000, 545_000), (-90_000, 60_000)])
+def test_long_numbers_below_a_chart_do_not_touch(ends):
+    def draw(axes):
+        axes.scatter(ends, [-60_000, 70_000])
+        axes.set_ylabel("actual")
+        return axes
+
+    labels = re.findall(r'text-anchor: middle[^>]* x="([\d.]+)"[^>]*>([^<]*)<', svg_chart("chart", "", 3.4, draw))
+    places = [float(x) for x, text in labels if text.lstrip("\u2212").isdigit()]
+    longest = max(len(text) for _, text in labels)
+    assert len(places) >= 3
+    # Digits of ten points are 6.4 points wide in the widest usual font.
+    assert np.diff(places).min() > 6.4 * longest

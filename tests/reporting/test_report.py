@@ -13,7 +13,7 @@ from browser import after, console, needs_chromium, run
 from console import psfit as psfit_script
 from PIL import Image
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
-from sklearn.metrics import confusion_matrix, r2_score
+from sklearn.metrics import confusion_matrix, d2_tweedie_score, r2_score
 
 import psfit
 from psfit import BiCADMM
@@ -460,6 +460,59 @@ def test_constraints_are_shown_in_words_and_in_the_recipe():
         assert "nonzero coefficients besides those always in" in text
         assert "include=['sepal width (cm)']" in text
         assert "'petal length (cm)': float('-inf')" in text
+
+
+@pytest.mark.parametrize(("loss", "power"), [("poisson", 1), ("gamma", 2), ("tweedie", 1.5)])
+def test_models_with_a_log_link_are_scored_by_the_deviance_they_explain(loss, power):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(200, 4))
+    mean = np.exp(0.5 * X[:, 0] + 0.3)
+    y = rng.poisson(mean) if loss == "poisson" else rng.gamma(2.0, mean / 2)
+    weights = rng.uniform(size=200)
+    kind = {"poisson": psfit.SparsePoissonRegression, "gamma": psfit.SparseGammaRegression}
+    model = kind.get(loss, psfit.SparseTweedieRegression)(1).fit(X, y)
+    said = Page(psfit.report(model, None, X, y, sample_weight=weights)).said
+    expected = d2_tweedie_score(y, model.predict(X), power=power, sample_weight=weights)
+    assert float(re.search(r"D² ([\d.]+) root mean squared error", said)[1]) == pytest.approx(expected, abs=1e-4)
+    assert "R²" not in said
+
+
+def test_the_recipe_of_a_table_makes_the_same_model():
+    rng = np.random.default_rng(5)
+    table = pd.DataFrame(rng.normal(size=(120, 3)), columns=list("abc"))
+    table["city"] = rng.choice(["Rome", "Nice", "Bonn"], 120)
+    table["day"] = pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.integers(0, 700, 120), "D")
+    table["y"] = table["a"] + 2.0 * (table["city"] == "Rome") + 0.1 * rng.normal(size=120)
+    table["note"], table["key"] = "text", np.arange(120)
+    table.loc[::7, "b"] = np.nan
+    # Four names are no range of numbers.
+    unused = {f"unused{k}": rng.normal(size=120) for k in range(4)}
+    table = table.assign(**unused)
+    given = {"categories": "group", "dates": ["year", "month"], "missing": "indicator", "exclude": ["no*", *unused]}
+    source = psfit.TableSource(table, target="y", ids=["key"], **given)
+    model = psfit.SparseLinearRegression(2).fit(source)
+    path = psfit.sparse_path(source, kappas=[1, 2])
+    for subject in (model, path):
+        page = Page(psfit.report(subject))
+        assert "with the same samples as table , a DataFrame" in page.said
+        recipe = re.search(
+            r"from psfit import .*?\n\n.*?(model.fit\(source\)|gammas=[^\n]*\))", "".join(page.text), re.DOTALL
+        )
+        names = {"table": table}
+        exec(recipe.group(), names)
+        if subject is model:
+            assert list(names["model"].feature_names_in_) == list(model.feature_names_in_)
+            np.testing.assert_allclose(names["model"].coef_, model.coef_, rtol=1e-9)
+        else:
+            np.testing.assert_allclose(names["path"].objectives, path.objectives, rtol=1e-9)
+
+
+def test_many_names_of_features_are_shown_in_the_recipe():
+    names = list(IRIS.data.columns)
+    model = psfit.SparseLinearRegression(4, include=names, count_included=True, certify=False).fit(
+        IRIS.data, IRIS.target
+    )
+    assert f"include={names}" in " ".join(Page(psfit.report(model)).text)
 
 
 def test_near_optimal_models_have_a_section(tmp_path):

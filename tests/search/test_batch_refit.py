@@ -11,7 +11,7 @@ from problems import make_source
 from psfit import GridSpec, Problem
 from psfit.losses import Huber, Logistic, Poisson, Softmax, SquaredHinge
 from psfit.problem.pose import pose
-from psfit.search import batch_refit
+from psfit.search import batch_refit, support_batch
 from psfit.search.batch_refit import fit_batch
 from psfit.search.local_form import LocalForm
 from psfit.search.model_form import make_form
@@ -35,7 +35,7 @@ def local_form(inst, chosen, index=None):
 def assert_fits_are_close(inst, local, supports):
     """Every fit is close to the minimum, and its coefficients are those of its objective and its support."""
     masks = [support(inst, chosen) for chosen in supports]
-    batch = fit_batch(inst, 0, local, [local.pack(mask) for mask in masks], zero(inst), float("inf"))
+    batch = fit_batch(DataObjective(inst, 0), local, [local.pack(mask) for mask in masks], zero(inst), float("inf"))
     for k, mask in enumerate(masks):
         exact, value = refit(inst, 0, mask, zero(inst)).value, float(batch.values[k])
         assert value >= exact * (1 - 1e-9)
@@ -71,7 +71,9 @@ def test_the_best_of_all_swaps_is_among_those_that_promise_most(loss, sparsity, 
     swaps = [[*(j for j in (0, 2, 5) if j != out), into] for out in (0, 2, 5) for into in (1, 3, 4, 6, 7)]
     exact = [refit(inst, 0, support(inst, swap), zero(inst)).value for swap in swaps]
     local = local_form(inst, [0, 2, 5])
-    batch = fit_batch(inst, 0, local, [local.pack(support(inst, swap)) for swap in swaps], zero(inst), float("inf"))
+    batch = fit_batch(
+        DataObjective(inst, 0), local, [local.pack(support(inst, swap)) for swap in swaps], zero(inst), float("inf")
+    )
     best = torch.tensor(exact, dtype=torch.float64)
     assert (batch.values >= best - 1e-9 * best.abs()).all()
     first, second = (batch.values - batch.promised).argsort()[:2].tolist()
@@ -85,7 +87,7 @@ def test_nodes_and_blocks_give_the_same_fits(loss, sparsity):
         inst = posed(loss, 3, sparsity=sparsity, **grid)
         local = local_form(inst, [0, 2, 5])
         packed = [local.pack(support(inst, s)) for s in ([0, 2, 5], [0, 2, 6], [1, 2, 5])]
-        values.append(fit_batch(inst, 0, local, packed, zero(inst), float("inf")).values)
+        values.append(fit_batch(DataObjective(inst, 0), local, packed, zero(inst), float("inf")).values)
     for other in values[1:]:
         torch.testing.assert_close(other, values[0], rtol=1e-9, atol=0)
 
@@ -98,7 +100,13 @@ def test_a_model_of_some_items_gives_the_same_fits(loss, sparsity):
     for index in (None, [0, 1, 2, 5, 6]):
         local = local_form(inst, [0, 2, 5], index)
         found.append(
-            fit_batch(inst, 0, local, [local.pack(support(inst, s)) for s in supports], zero(inst), float("inf"))
+            fit_batch(
+                DataObjective(inst, 0),
+                local,
+                [local.pack(support(inst, s)) for s in supports],
+                zero(inst),
+                float("inf"),
+            )
         )
     torch.testing.assert_close(found[1].values, found[0].values, rtol=1e-9, atol=0)
     torch.testing.assert_close(found[1].Z, found[0].Z, rtol=1e-6, atol=1e-8)
@@ -122,7 +130,7 @@ def test_a_support_that_cannot_be_the_best_is_given_up(monkeypatch):
     packed = [local.pack(support(inst, s)) for s in (best, worst)]
     target = refit(inst, 0, support(inst, best), zero(inst)).value
     monkeypatch.setattr(batch_refit, "HOPE", 1.0)
-    batch = fit_batch(inst, 0, local, packed, zero(inst), target)
+    batch = fit_batch(DataObjective(inst, 0), local, packed, zero(inst), target)
     assert float(batch.values[0]) == pytest.approx(target, rel=1e-6)
     assert float(batch.values[1] - batch.promised[1]) > target
     assert float(batch.values[1]) >= refit(inst, 0, support(inst, worst), zero(inst)).value
@@ -133,9 +141,9 @@ def test_supports_in_parts_have_the_same_fits(loss, sparsity, monkeypatch):
     inst = posed(loss, 3, sparsity=sparsity)
     local = local_form(inst, [0, 2, 5])
     packed = [local.pack(support(inst, s)) for s in ([0, 2, 5], [0, 2, 6], [1, 2, 5])]
-    whole = fit_batch(inst, 0, local, packed, zero(inst), float("inf"))
-    monkeypatch.setattr(batch_refit, "MOST_NUMBERS", 1)
-    parts = fit_batch(inst, 0, local, packed, zero(inst), float("inf"))
+    whole = fit_batch(DataObjective(inst, 0), local, packed, zero(inst), float("inf"))
+    monkeypatch.setattr(support_batch, "MOST_NUMBERS", 1)
+    parts = fit_batch(DataObjective(inst, 0), local, packed, zero(inst), float("inf"))
     torch.testing.assert_close(parts.values, whole.values, rtol=1e-10, atol=0)
 
 
@@ -152,9 +160,9 @@ def test_a_form_whose_minimum_is_too_far_is_followed_part_of_the_way(monkeypatch
     swaps = [[0, 2, 6], [0, 5, 6], [2, 5, 6]]
     packed = [local.pack(support(inst, s)) for s in swaps]
     monkeypatch.setattr(batch_refit, "MOST_STEPS", 0)
-    shortened = fit_batch(inst, 0, local, packed, found.Z, found.value).values
+    shortened = fit_batch(DataObjective(inst, 0), local, packed, found.Z, found.value).values
     monkeypatch.setattr(batch_refit, "SHORTER", ())
-    whole = fit_batch(inst, 0, local, packed, found.Z, found.value).values
+    whole = fit_batch(DataObjective(inst, 0), local, packed, found.Z, found.value).values
     assert (shortened < 0.9 * whole).all()
 
 
@@ -165,7 +173,11 @@ def test_predictors_that_overflow_do_not_spoil_the_other_fits():
     wild.Q[6] = 1e7
     local.form = wild
     batch = fit_batch(
-        inst, 0, local, [local.pack(support(inst, s)) for s in ([0, 2, 5], [0, 2, 6])], zero(inst), float("inf")
+        DataObjective(inst, 0),
+        local,
+        [local.pack(support(inst, s)) for s in ([0, 2, 5], [0, 2, 6])],
+        zero(inst),
+        float("inf"),
     )
     exact = refit(inst, 0, support(inst, [0, 2, 5]), zero(inst)).value
     assert float(batch.values[0]) == pytest.approx(exact, rel=1e-6)

@@ -286,3 +286,15 @@ def test_after_costly_searches_no_further_starts_are_made(monkeypatch):
     stages, contributions = run_search(inst, BRIEF)
     assert [one.kind for one in contributions] == ["first"]
     assert contributions[0].start >= contributions[0].end == stages[-1].value >= all_stages[-1].value
+
+
+def test_equal_starts_are_fitted_once(monkeypatch):
+    inst = hard(Logistic(), 0)
+    objective, fitted = objective_of(inst, 0), []
+    fit = objective.fit
+    monkeypatch.setattr(objective, "fit", lambda chosen, *others: fitted.append(chosen) or fit(chosen, *others))
+    starts = [("first", support(inst, items)) for items in ([0, 1, 2, 3], [0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 2, 3])]
+    next(explore(objective, starts, zero(inst), Exploration(16, 1.0, False), []))
+    first = [tuple(chosen.nonzero().flatten().tolist()) for chosen in fitted[:3]]
+    assert first[:2] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    assert (0, 1, 2, 3) not in first[2:]

@@ -12,6 +12,7 @@ from psfit.data import Dense
 from psfit.losses import Hinge, Logistic, Softmax, Squared
 from psfit.pipeline.path import solve_path
 from psfit.problem.pose import pose
+from psfit.search.form_search import FormSearch
 from psfit.search.joint_refit import refit_together
 from psfit.search.neighbours import pass_on, restart_limits, search_limits
 from psfit.search.objective import DataObjective, objective_of
@@ -133,3 +134,18 @@ def test_a_choice_among_one_limit():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 8))
     assert SparseLinearRegressionCV([3], cv=3).fit(X, X[:, 0] + rng.normal(size=60)).kappa_ == 3
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.9])
+def test_no_support_of_a_limit_is_searched_twice(correlation, monkeypatch):
+    inst = posed(Squared(), 20, samples=200, features=30, seed=0, correlation=correlation, nonzeros=10)
+    starts, descend = [], FormSearch.descend
+
+    def note(search, some):
+        starts.extend(start.tobytes() for start in some)
+        return descend(search, some)
+
+    monkeypatch.setattr(FormSearch, "descend", note)
+    search_path(inst, list(range(1, 21)), {1, 10, 20})
+    assert len(starts) >= 20
+    assert len(set(starts)) == len(starts)

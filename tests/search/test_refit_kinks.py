@@ -109,3 +109,20 @@ def test_a_loss_with_kinks_needs_a_box_to_be_refitted():
     inst = pose(Problem(Bent(), (2,), 1.0), source, GridSpec().build(torch.device("cpu")))
     with pytest.raises(TypeError, match="box"):
         refit(inst, 0, torch.tensor([True, True, False, False, False]), torch.zeros(6, 1, dtype=torch.float64))
+
+
+def test_samples_without_weight_change_neither_the_fit_nor_its_multipliers():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([[2.3, -3.3, -300.0, -140.0], 100 * rng.normal(size=18)])[:, None]
+    y = np.concatenate([[-1.0, 1.0, 1.0, 1.0], rng.choice([-1.0, 1.0], 18)])[:, None]
+    weight = np.repeat([1.0, 0.0], [4, 18])[:, None]
+    found = []
+    for rows in (slice(None), slice(4)):
+        A, b, w = (torch.from_numpy(part[rows]) for part in (X, y, weight))
+        source = Source(Dense(A), b, w)
+        inst = pose(Problem(Hinge(), (1,), 1.0, fit_intercept=False), source, GridSpec(device="cpu").build())
+        fit = refit(inst, 0, torch.ones(1, dtype=torch.bool), torch.zeros(1, 1, dtype=torch.float64))
+        assert fit.residual <= 1e-9
+        found.append(fit)
+    assert found[0].value == pytest.approx(found[1].value, rel=1e-9)
+    torch.testing.assert_close(found[0].slope[:4], found[1].slope, rtol=1e-4, atol=1e-6)

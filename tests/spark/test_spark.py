@@ -4,7 +4,6 @@ These are forked from one that has imported PsFiT, which saves seconds for each;
 """
 
 import gc
-import os
 import sys
 
 import numpy as np
@@ -13,48 +12,36 @@ import pytest
 from engine_jobs import (
     COUNTS,
     CPU,
-    CUTS,
     JOBS,
-    LONG,
     NAMED,
     OFFSET,
     X,
     Y,
-    die_at_work,
-    first_after,
     require_predictions,
     require_same,
     settings,
-    stop_in_mid_fit,
     torchrun_answers,
-    work_slowly,
 )
 from jobs import ENGINES
-from launch import HERE, environment, run
+from launch import HERE, run
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.evaluation import BinaryClassificationEvaluator
 from pyspark.ml.feature import StringIndexer, VectorAssembler
-from pyspark.ml.linalg import SparseVector, Vectors, VectorUDT
 from pyspark.ml.tuning import CrossValidator, CrossValidatorModel, ParamGridBuilder
-from pyspark.sql import SparkSession
-from pyspark.sql.types import ArrayType, DoubleType, LongType, StringType, StructField, StructType
+from spark_samples import table
 
 import psfit.spark
 from psfit import (
     BiCADMM,
-    PeerLostError,
     SparseLinearRegression,
     SparseLogisticRegression,
     SparsePoissonRegression,
 )
-from psfit.estimators.registry import LOSSES
 from psfit.spark import (
     SparkSparseLinearRegression,
     SparkSparseLogisticRegression,
     SparkSparsePoissonRegression,
-    SparkSparseSVC,
 )
-from psfit.spark.fit import fit_on_spark
 
 # Spark's own: it knows pandas 2, and its sockets are closed by the garbage collector.
 pytestmark = [
@@ -62,59 +49,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning:pyspark.*"),
 ]
-SCHEMA = StructType(
-    [
-        StructField("features", VectorUDT()),
-        StructField("numbers", ArrayType(DoubleType())),
-        StructField("squared", DoubleType()),
-        StructField("logistic", StringType()),
-        StructField("softmax", LongType()),
-        StructField("weight", DoubleType()),
-    ]
-)
-
-
-@pytest.fixture
-def spark(request):
-    """A session; a test that stops it leaves the next one a new session in the same Java process."""
-    return start_session("local[3]", real=request.node.get_closest_marker("long") is not None)
-
-
-def start_session(master, real):
-    os.environ.update(environment(PYSPARK_PYTHON=sys.executable))
-    builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
-    builder = builder.config("spark.sql.shuffle.partitions", "3").config("spark.ui.showConsoleProgress", "false")
-    if not real:
-        # Compilers of Java that find the fastest code take longer than what is run here.
-        builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        builder = builder.config("spark.python.daemon.module", "warm.spark_daemon")
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    return session
-
-
-@pytest.fixture(scope="module", autouse=True)
-def end():
-    yield
-    if SparkSession.getActiveSession() is not None:
-        SparkSession.getActiveSession().stop()
-
-
-def rows_of(features=X):
-    """A row for each sample: every second vector is sparse."""
-    names = [JOBS[name].y for name in ENGINES]
-    for k, (squared, logistic, softmax) in enumerate(zip(*names, strict=True)):
-        row = np.asarray(features[k])
-        vector = Vectors.dense(row) if k % 2 else SparseVector(len(row), np.arange(len(row)), row)
-        yield vector, row.tolist(), float(squared), str(logistic), int(softmax), float(k % 3)
-
-
-def table(spark, features=X, cuts=CUTS):
-    """The samples in partitions of uneven sizes, one of them empty."""
-    rows = list(rows_of(features))
-    parts = [rows[a:b] for a, b in cuts]
-    rdd = spark.sparkContext.parallelize(parts, len(parts)).flatMap(lambda part: part)
-    return spark.createDataFrame(rdd, SCHEMA)
 
 
 def test_answers_and_predictions_are_those_of_torchrun(spark, tmp_path_factory):
@@ -161,8 +95,32 @@ def test_offsets_and_constraints_by_the_names_of_a_vector(spark):
     assert local.feature_names_in_[local.support_].tolist() == known.feature_names_in_[known.support_].tolist()
     found = model.transform(frame).select(*NAMED, "exposed", "prediction").toPandas()
     require_predictions(found["prediction"], local.predict(found[NAMED], offset=found["exposed"]))
+    turned = VectorAssembler(inputCols=NAMED[::-1], outputCol="features").transform(frame.drop("features"))
+    with pytest.raises(ValueError, match="entry 0 of its vectors is 'c11', where in the fit it was 'c0'"):
+        model.transform(turned)
+    less = VectorAssembler(inputCols=NAMED[:-1], outputCol="features").transform(frame.drop("features"))
+    with pytest.raises(ValueError, match="entry 11 of its vectors is missing, where in the fit it was 'c11'"):
+        model.transform(less)
     with pytest.raises(ValueError, match="include='c0': the features have no names"):
         SparkSparseLinearRegression("features", "squared", kappa=3, grid=CPU, include="c0").fit(table(spark))
+
+
+def test_groups_dicts_and_arrays_are_kept_as_they_were_given(spark, tmp_path):
+    """The keys of JSON are texts; numbers of features and labels are not."""
+    labels = ["a"] * 6 + ["b"] * 6
+    given = {"groups": labels, "lower": {0: -1.0, 7: 0.0}, "upper": np.full(12, 5.0), "kappa": 1}
+    estimator = SparkSparseLinearRegression("features", "squared", "weight", grid=CPU, **given)
+    estimator.write().overwrite().save(str(tmp_path / "estimator"))
+    loaded = SparkSparseLinearRegression.load(str(tmp_path / "estimator")).setParams(weight_col=None)
+    local = loaded.fit(table(spark)).to_local()
+    known = SparseLinearRegression(**given).fit(X, Y)
+    assert local.objective_ == pytest.approx(known.objective_, rel=1e-9)
+    np.testing.assert_array_equal(local.support_, known.support_)
+    by_index = pd.Series(labels, index=NAMED)
+    SparkSparseLinearRegression(groups=by_index, at_most={"a": 1}).save(str(tmp_path / "series"))
+    again = SparkSparseLinearRegression.load(str(tmp_path / "series"))
+    pd.testing.assert_series_equal(again.getOrDefault("groups"), by_index, check_dtype=False)
+    assert again.getOrDefault("at_most") == {"a": 1}
 
 
 @pytest.mark.long
@@ -203,61 +161,6 @@ def test_a_pipeline_is_tuned_saved_and_loaded(spark, tmp_path):
     assert loaded.getOrDefault("class_weight") == classes
     # CrossValidator leaves its pool of threads to the garbage collector, which warns of it.
     gc.collect()
-
-
-def test_a_broken_partition_ends_with_the_message_of_its_rank(spark):
-    holed = X.copy()
-    holed[120, 4] = np.nan
-    with pytest.raises(ValueError, match="NaN in column 4") as caught:
-        SparkSparseLinearRegression("features", "squared", kappa=3, grid=CPU).fit(table(spark, holed))
-    assert caught.value.__notes__[0].startswith("on rank 2 of 3")
-    narrow = [row if k < 50 else row[:-1] for k, row in enumerate(X)]
-    with pytest.raises(ValueError, match="features is 12 on rank 0 but 11 on rank 1"):
-        SparkSparseLinearRegression("numbers", "squared", kappa=3, grid=CPU).fit(table(spark, narrow))
-
-
-def test_what_cannot_be_fitted_is_refused(spark):
-    frame = table(spark)
-    with pytest.raises(ValueError, match="features_col='x': there is no such column; there are features, numbers"):
-        SparkSparseLinearRegression("x", "squared").fit(frame)
-    with pytest.raises(TypeError, match="features_col='squared' holds double; it must hold vectors or arrays"):
-        SparkSparseLinearRegression("squared", "squared").fit(frame)
-    with pytest.raises(ValueError, match="num_workers=9, but Spark can run only 3 tasks at once"):
-        SparkSparseLinearRegression("features", "squared", num_workers=9).fit(frame)
-    with pytest.raises(TypeError, match="kappa='many' must be an integer"):
-        SparkSparseLinearRegression(kappa="many")
-    with pytest.raises(TypeError, match=r"has no parameter 'verbose'|unexpected keyword argument 'verbose'"):
-        SparkSparseSVC(verbose=1)
-    assert set(psfit.spark.__all__) >= {f"Spark{entry.estimator}" for entry in LOSSES.values()}
-
-
-def test_a_killed_worker_ends_the_fit_and_the_next_one_works(spark, tmp_path):
-    frame = table(spark)
-    estimator = SparkSparseLinearRegression("features", "squared", kappa=3, solver=LONG, grid=CPU)
-    plain = estimator._make_plain().set_params(callback=die_at_work(tmp_path / "dead"))
-    with pytest.raises(PeerLostError, match=r"Spark has ended the fit: .*crashed"):
-        fit_on_spark(plain, estimator._select(frame), None)
-    assert (
-        SparkSparseLinearRegression("features", "squared", kappa=3, grid=CPU).fit(frame).to_local().result_.nodes == 2
-    )
-
-
-@pytest.mark.long
-def test_a_session_that_stops_in_mid_fit_leaves_no_process(spark, tmp_path):
-    estimator = SparkSparseLinearRegression("features", "squared", kappa=3, solver=LONG, grid=CPU)
-    plain = estimator._make_plain().set_params(callback=work_slowly(tmp_path))
-    samples = estimator._select(table(spark))
-    stop_in_mid_fit(lambda: fit_on_spark(plain, samples, None), spark.stop, tmp_path, 2)
-
-
-@pytest.mark.long
-def test_a_stage_that_spark_tries_again_goes_on_from_the_checkpoint(spark, tmp_path):
-    solver = BiCADMM(effort="low", tol=1e-12, max_iter=60, checkpoint=tmp_path / "kept", checkpoint_every=10)
-    estimator = SparkSparseLinearRegression("features", "squared", kappa=3, solver=solver, grid=CPU)
-    plain = estimator._make_plain().set_params(callback=die_at_work(tmp_path / "dead", 25))
-    model = fit_on_spark(plain, estimator._select(table(spark)), None)
-    assert first_after(tmp_path / "dead") == 21
-    assert model.objective_ == pytest.approx(SparseLinearRegression(3).fit(X, Y).objective_, rel=1e-9)
 
 
 @pytest.mark.long

@@ -56,8 +56,9 @@ def bilinear_step(state: BilinearState, mean: Tensor, kappa: Tensor, ratio: Tens
         ``rho_b / (N rho_c)``.
     items : Items
     """
-    packed, s, t, v, residual = _update(items.pack(mean), state, kappa, ratio)
-    return BilinearState(items.replace(mean, packed), s, t, v, residual)
+    before = items.pack(mean)
+    packed, s, t, v, residual = _update(before, state, kappa, ratio)
+    return BilinearState(items.replace(mean, packed, before), s, t, v, residual)
 
 
 def _update(center: Tensor, state: BilinearState, kappa: Tensor, ratio: Tensor) -> tuple[Tensor, ...]:
@@ -89,7 +90,7 @@ def restricted_step(state: BilinearState, mean: Tensor, kappa: Tensor, ratio: Te
         low, high = items.pack(box.low).to(center), items.pack(box.high).to(center)
         most = torch.where(center < 0, -low, high)
         packed, s, t, v, residual = update_by_sorting(center, state.s, state.v, left, ratio, most)
-    z = items.replace(mean, torch.where(domain.inside, whole, packed))
+    z = items.replace(mean, torch.where(domain.inside, whole, packed), whole)
     return BilinearState(z if box is None or box.limits_only_signs else box.clip(z), s, t, v, residual)
 
 

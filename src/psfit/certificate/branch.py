@@ -145,7 +145,7 @@ class Search:
             if stop(Standing(self.upper, -inf, self.explored, 1)):
                 self.floor = -inf
                 break
-            self._try(part, None, closing=True)
+            self._try(part, None, [-inf] * len(part))
             self.explored += len(part)
         return Tree(self.lower, self.upper, self.best, self.explored)
 
@@ -178,7 +178,7 @@ class Search:
         roomy = (domain.weigh(free).squeeze(1) <= left) & domain.obeys_groups(supports)
         leaf = possible & ~high & ((left <= 0) | roomy)
         if bool(leaf.any()):
-            self._try(supports[leaf], tuple(part[leaf] for part in bounds.state), closing=True)
+            self._try(supports[leaf], tuple(part[leaf] for part in bounds.state), lower[leaf].tolist())
         queue = (possible & ~high & ~leaf).nonzero().flatten()
         if len(queue):
             self._wait(domain.select(queue), bounds.select(queue), lower[queue])
@@ -215,8 +215,12 @@ class Search:
                 return
         self._try(supports, tuple(part[rows] for part in bounds.state))
 
-    def _try(self, supports: Tensor, state: tuple[Tensor, ...] | None, closing: bool = False) -> None:
-        """Take the best of the supports as the answer if it is better; leaves are closed at their own optima."""
+    def _try(self, supports: Tensor, state: tuple[Tensor, ...] | None, leaves: list[float] | None = None) -> None:
+        """Take the best of the supports as the answer if it is better.
+
+        If they are `leaves`, with these bounds, they are closed at their own optima. Where there is no time left to
+        find these, the bounds still hold.
+        """
         keys = [row.tobytes() for row in supports.cpu().numpy()]
         new = [k for k, key in enumerate(keys) if key not in self.tried]
         if len(self.tried) + len(new) > MOST_TRIED:
@@ -227,11 +231,11 @@ class Search:
             self.tried.update(
                 zip([keys[k] for k in new], zip(values.tolist(), errors.tolist(), strict=True), strict=True)
             )
-        for key, support in zip(keys, supports, strict=True):
+        for number, (key, support) in enumerate(zip(keys, supports, strict=True)):
             value, error = self.tried[key]
             self._note(key, support, value)
-            if closing:
-                self.floor = min(self.floor, value - error)
+            if leaves is not None:
+                self.floor = min(self.floor, max(value - error, leaves[number]))
             if value < self.upper:
                 self.upper, self.best = value, support
 

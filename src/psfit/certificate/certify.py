@@ -10,10 +10,10 @@ from torch import Tensor
 from psfit.certificate import extraction
 from psfit.certificate.candidates import bound_by_candidates
 from psfit.certificate.choose import choose_relaxation
-from psfit.certificate.dense_slopes import DenseSlopes
+from psfit.certificate.dense_slopes import MOST_VARIABLES, DenseSlopes
 from psfit.certificate.dual import gradient_bound, trivial_bound
 from psfit.certificate.form_ascent import raise_bound
-from psfit.certificate.form_bound import FormBound
+from psfit.certificate.form_bound import FormBound, Point
 from psfit.certificate.newton_relaxation import serves_all_columns
 from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import Bounds, Fit, Relaxation
@@ -119,7 +119,7 @@ class Certifier:
         bound = FormBound(limited, limited.form.curvature.extracted)
         point = bound.at(X.T.contiguous(), domain)
         if point.lower < enough:
-            point = raise_bound(limited, bound, point, domain, objective)
+            point = self._raise(limited, bound, point, domain, objective, enough)
         lower, scores = point.lower, point.scores
         if lower < enough and point.is_spoiled(ROUNDING_SHARE, objective):
             proved, found = gradient_bound(inst, point.x.T, bound.extracted.unsqueeze(1), domain)
@@ -142,7 +142,7 @@ class Certifier:
         bound = FormBound(limited, extracted)
         best = bound.at(X.T.contiguous(), domain)
         if best.lower < enough:
-            best = raise_bound(limited, bound, best, domain, objective)
+            best = self._raise(limited, bound, best, domain, objective, enough)
         lower, scores = best.lower, best.scores
         if lower < enough and best.is_spoiled(ROUNDING_SHARE, objective):
             proved, found = gradient_bound(self.inst, best.x.T, extracted.unsqueeze(1), domain)
@@ -163,7 +163,7 @@ class Certifier:
         bound, limit = FormBound(rest, rest.form.curvature.extracted), rest.domain
         point = bound.at(x[:, rest.rows] if rest.kappa > 0 else torch.zeros_like(bound.Q), limit)
         if rest.kappa > 0 and point.lower < enough:
-            point = raise_bound(rest, bound, point, limit, objective)
+            point = self._raise(rest, bound, point, limit, objective, enough)
         if point.lower < enough and point.is_spoiled(ROUNDING_SHARE, objective):
             proved, scores = self._by_gradient_without_decided(point.x.T, domain)
             if float(proved) > max(point.lower, lower):
@@ -175,6 +175,19 @@ class Certifier:
         inside[0, rest.index[limit.inside[0]]] = True
         outside[0, rest.index[limit.outside[0]]] = True
         return point.lower, domain.decide(inside, outside)
+
+    def _raise(
+        self, limited: LimitedForm, bound: FormBound, start: Point, domain: Domain, objective: float, enough: float
+    ) -> Point:
+        """A point with a better bound by ascent; its bound is that of the optimum without a limit where this is better.
+
+        That optimum itself would be a bad start for further ascent.
+        """
+        raised = raise_bound(limited, bound, start, domain, objective)
+        if raised.lower >= enough or limited.form.size >= min(self.inst.samples, MOST_VARIABLES):
+            return raised
+        dense = bound.at_dense_optimum(domain)
+        return replace(dense, x=raised.x) if dense.lower > raised.lower else raised
 
     def _by_gradient_without_decided(self, x: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:
         """From one gradient at free items ``x`` and the best values of those inside, by a pass over the data.

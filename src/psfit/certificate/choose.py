@@ -3,7 +3,7 @@
 from psfit.certificate.data_relaxation import DataRelaxation, count_iterations
 from psfit.certificate.joint_relaxation import STEPS, JointRelaxation, serves_jointly
 from psfit.certificate.kink_relaxation import KinkRelaxation
-from psfit.certificate.newton_relaxation import NewtonRelaxation, count_steps, serves
+from psfit.certificate.newton_relaxation import NewtonRelaxation, count_steps, serves, serves_groups
 from psfit.certificate.relaxation import Fit, Relaxation
 from psfit.problem.instance import Instance
 
@@ -15,7 +15,7 @@ def make_newton(inst: Instance, rough: float = 0.0, fit: Fit | None = None) -> N
 
 def choose_relaxation(inst: Instance) -> tuple[Relaxation, int]:
     """Second-order steps where they can be made, else passes over the data; and how many of them a root may take."""
-    if serves(inst):
+    if serves(inst) or serves_groups(inst):
         return make_newton(inst), count_steps(inst)
     if serves_jointly(inst):
         return JointRelaxation(inst), STEPS

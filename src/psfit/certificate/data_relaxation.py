@@ -9,6 +9,8 @@ Only sums over samples leave a node, and nothing is factored. The slopes are alw
 loss has kinks. Tree nodes of a scalar loss are columns of one batch; those of a joint loss are bounded one by one.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -24,6 +26,7 @@ from psfit.certificate.relaxation import (
     Relaxation,
     least_ridge,
 )
+from psfit.kernels import kernel
 from psfit.kernels.cuda_graph import Replay, Tensors
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
@@ -41,6 +44,9 @@ LONG_PATIENCE = 5
 WORTH_RECORDING = 20
 # A bound in float64 costs as much as several steps, so in long runs it is made less often.
 LONG_RUN, CHECK_EVERY_IN_LONG_RUN = 20, 10
+
+# The step in coefficients ``z (n, B c)`` along the gradient: the new ones, twice these less the old ones, and shares.
+Shrink = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
 def count_iterations(inst: Instance) -> int:
@@ -107,7 +113,7 @@ class DataRelaxation(Relaxation):
 
     def _batch(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
         inst = self.inst.copy_problems(len(domain.left) if self.root.items.separate else 1)
-        source, items, loss = inst.source, inst.items, inst.problem.loss
+        source, loss = inst.source, inst.problem.loss
         z, a = (self._as_columns(part) for part in state[:2])
         balance = state[2]
         tau, sigma = 1 / (balance * self.norm), (balance / self.norm).T
@@ -115,17 +121,13 @@ class DataRelaxation(Relaxation):
         idle, scores = torch.zeros_like(best), torch.zeros_like(domain.inside, dtype=torch.float64)
 
         wanted = torch.as_tensor(enough, dtype=torch.float64, device=self.device)
+        shrink = self._choose_shrink(inst, domain, tau, z)
 
         def step(tensors: Tensors) -> Tensors:
             z, a = tensors["z"], tensors["a"]
             g = inst.grid.nodes.total(source.matrix.rmv(source.working_weight * a))
-            v = z - tau.T * g
-            v = v if inst.box is None else inst.box.clip_signs(v)
-            packed = items.pack(v)
-            factor, shares = domain.shrink(packed.abs(), self.ridge, 1 / tau)
-            moved = items.replace(v, (factor * packed).to(v.dtype))
-            moved = moved if inst.box is None else inst.box.clip(moved)
-            a = loss.dual_point(a / sigma + source.matrix.mv(2 * moved - z), source.working_target, 1 / sigma)
+            moved, ahead, shares = shrink(z, g)
+            a = loss.dual_point(a / sigma + source.matrix.mv(ahead), source.working_target, 1 / sigma)
             return {"z": moved, "a": a, "shares": shares}
 
         advance = Replay(step) if self._steady and iterations >= WORTH_RECORDING else step
@@ -148,13 +150,33 @@ class DataRelaxation(Relaxation):
             # A step also returns shares, which the next step does not take.
             found = advance({name: found[name] for name in ("z", "a")})
         state = self._as_rows(found["z"]), self._as_rows(found["a"]), balance
-        return Bounds(best, scores, found["shares"], state, value=relaxed)
+        dense = self._measure(inst, found["z"], domain, limited=False)
+        return Bounds(best, scores, found["shares"], state, value=relaxed, dense=dense)
 
-    def _measure(self, inst: Instance, z: Tensor, domain: Domain) -> Tensor:
-        """The objective of the relaxation ``(B,)`` at coefficients ``z (n, B c)``."""
+    def _choose_shrink(self, inst: Instance, domain: Domain, tau: Tensor, z: Tensor) -> Shrink:
+        """The step in coefficients; for groups on a CPU one compiled function."""
+        items, loops = inst.items, kernel("shrink_groups", self.device) if self.device.type == "cpu" else None
+        plain = inst.box is None and domain.weights is None and z.dtype == torch.float64 and z.shape[1] == 1
+        if loops is not None and plain and items.in_groups:
+            group, left = items.item_of(torch.arange(items.features), 0), max(0, int(domain.left))
+            return lambda z, g: loops(z, g, float(tau), self.ridge, group, domain.inside, domain.free, left)
+
+        def shrink(z: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            v = z - tau.T * g
+            v = v if inst.box is None else inst.box.clip_signs(v)
+            factor, shares = domain.shrink(items.pack(v).abs(), self.ridge, 1 / tau)
+            moved = items.scale(v, factor.to(v.dtype))
+            moved = moved if inst.box is None else inst.box.clip(moved)
+            return moved, 2 * moved - z, shares
+
+        return shrink
+
+    def _measure(self, inst: Instance, z: Tensor, domain: Domain, limited: bool = True) -> Tensor:
+        """The objective ``(B,)`` of the relaxation, or of the problem that is not limited, at ``z (n, B c)``."""
         source, items = inst.source, inst.items
         losses = source.weight * inst.problem.loss.value(source.matrix.mv(z).double(), source.target)
-        ridge = least_ridge(domain, self.ridge.sqrt() * items.pack(z.double()).abs())
+        sizes = self.ridge.sqrt() * items.pack(z.double()).abs()
+        ridge = least_ridge(domain, sizes) if limited else 0.5 * sizes.square().sum(dim=1)
         return items.sum_outputs(inst.grid.nodes.total(losses.sum(dim=0))) + ridge
 
     @property

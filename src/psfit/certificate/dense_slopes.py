@@ -10,6 +10,7 @@ from torch import Tensor
 
 from psfit.certificate.dual import prove_slopes
 from psfit.certificate.relaxation import Bounds, Fit
+from psfit.certificate.wide_slopes import find_wide_slopes
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
@@ -33,14 +34,24 @@ class DenseSlopes:
             return bounds
         proved = lower.nan_to_num(nan=-torch.inf)
         unsolved = (bounds.value - proved > UNSOLVED * bounds.value.abs()) & (proved < enough)
+        if bounds.dense is not None:
+            # The optimum without a limit is not above the objective at any point.
+            unsolved = unsolved & (bounds.dense > proved)
         rows = inst.grid.agree(unsolved)[0].nonzero().flatten().tolist()
         if not rows or inst.watch.must_stop():
             return bounds
         if self._slopes is None:
-            every = torch.ones(inst.items.size, dtype=torch.bool, device=inst.ridge.device)
-            self._slopes = self.fit(every)[1]
+            self._slopes = self._find_slopes()
         for row in rows:
             found = prove_slopes(inst, self._slopes, domain.select(torch.tensor([row], device=lower.device)))
             if float(found.lower) > float(proved[row]):
                 lower[row], scores[row] = found.lower[0], found.scores[0]
         return replace(bounds, lower=lower, scores=scores)
+
+    def _find_slopes(self) -> Tensor:
+        """The slopes at the optimum without a limit: from as many variables as samples, where these are fewer."""
+        inst = self.inst
+        wide = find_wide_slopes(inst) if inst.items.in_groups and inst.box is None else None
+        if wide is not None:
+            return wide
+        return self.fit(torch.ones(inst.items.size, dtype=torch.bool, device=inst.ridge.device))[1]

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from psfit.certificate import extraction
 from psfit.certificate.branch import Search, Standing, Tree, TreeState
+from psfit.certificate.form_bound import FormBound
 from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import Bounds, QuadraticRelaxation
 from psfit.certificate.tree_record import Proof, Request, Stop, TreeRecord, find_support, restore
@@ -14,8 +15,8 @@ from psfit.problem import Items
 
 # Iterations of the root's relaxation, which is solved again in every round.
 ROOT_ITERATIONS = 30
-# Improving the extraction: the most rounds, the most items for which it saves time, and the share of the gap that a
-# round must close to be followed by another.
+# Improving the extraction: the most rounds, the most items for which it saves time (the optimum without a limit does,
+# too), and the share of the gap that a round must close to be followed by another.
 ROUNDS = 10
 MOST_ITEMS = 800
 WORTHWHILE = 0.03
@@ -83,6 +84,9 @@ def _reduce(limited: LimitedForm, X: Tensor, request: Request) -> Reduced:
         X = X[limited.items.spread_rows(kept)]
         limited = limited.reduce(inside, outside)
     extracted, root = limited.form.curvature.extracted, -float("inf")
+    dense = -float("inf")
+    if limited.form.size <= MOST_ITEMS:
+        dense = FormBound(limited, extracted).at_dense_optimum(limited.domain).lower
     for k in range(ROUNDS):
         relaxation = QuadraticRelaxation(limited, extracted)
         bounds = relaxation.bound(relaxation.root, relaxation.start(X), objective, ROOT_ITERATIONS)
@@ -108,7 +112,7 @@ def _reduce(limited: LimitedForm, X: Tensor, request: Request) -> Reduced:
     if decided and limited.has_choice:
         relaxation = QuadraticRelaxation(limited, extracted)
         bounds = relaxation.bound(relaxation.root, relaxation.start(X), objective, ROOT_ITERATIONS)
-    return Reduced(limited, relaxation, inside, outside, root, bounds)
+    return Reduced(limited, relaxation, inside, outside, max(root, dense), bounds)
 
 
 def _solve_single_support(limited: LimitedForm, objective: float) -> Tree:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from psfit.certificate.quadratic import LimitedForm
 from psfit.data.curvature import EPS
+from psfit.kernels.linalg import solve_spd
 from psfit.problem import Domain
 from psfit.problem.box import bounds_of, score
 
@@ -96,6 +97,14 @@ class FormBound:
         error = error + (self.size + 8) * EPS * (terms + ridge_conjugate)
         lower = self.constant - 0.5 * (x * (Q + g)).sum(dim=flat) - ridge_conjugate - error
         return lower, scores, error + ridge_conjugate - domain.conjugate(self.scores(g))
+
+    def at_dense_optimum(self, domain: Domain) -> Point:
+        """The bound at the optimum without a limit, which it is at least but for rounding.
+
+        Where columns are nearly dependent, ascent takes too many steps to reach as much.
+        """
+        H = self.form.G + torch.diag(self.form.ridge)
+        return self.at(solve_spd(H, self.form.Q).T.contiguous(), domain)
 
     def at(self, x: Tensor, domain: Domain, g: Tensor | None = None) -> Point:
         """The bound of one problem at ``x (c, n)``, where the gradient ``g (c, n)`` may be known."""

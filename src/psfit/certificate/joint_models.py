@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+from psfit.kernels.blocks import invert
 from psfit.kernels.cuda_graph import Tensors
 
 # A block is regular with this share of its mean diagonal added.
@@ -46,7 +47,7 @@ class FullModel(JointModel):
         self.H, c = H, len(H) // len(penalty)
         factor, failed = torch.linalg.cholesky_ex(H + torch.diag(penalty.repeat_interleave(c)))
         self._failed = bool(failed)
-        inverse = factor if self._failed else torch.cholesky_inverse(factor)
+        inverse = factor if self._failed else invert(factor)
         self.parts = {"penalty": penalty.unsqueeze(1), "inverse": inverse}
 
     @property
@@ -76,7 +77,7 @@ class BlockModel(JointModel):
         self._failed = bool(failed.any())
         if self._failed:
             return
-        K = torch.cholesky_inverse(factors)
+        K = invert(factors)
         left = len(blocks) * torch.diag(penalty) - penalty.unsqueeze(1) * K.sum(dim=0) * penalty
         self.parts = {"penalty": penalty.unsqueeze(1), "K": K, "shift": _invert(left)}
         self.pooled_inverse = _invert(pooled)
@@ -109,6 +110,6 @@ def _invert(H: Tensor) -> Tensor:
     for _ in range(4):
         factor, failed = torch.linalg.cholesky_ex(H + least * torch.eye(len(H), dtype=H.dtype, device=H.device))
         if not bool(failed):
-            return torch.cholesky_inverse(factor)
+            return invert(factor)
         least = 100 * least
     return torch.zeros_like(H)

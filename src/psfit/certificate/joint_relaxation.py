@@ -21,6 +21,7 @@ from psfit.certificate.joint_models import BlockModel, FullModel, JointModel
 from psfit.certificate.node_points import MOST_NUMBERS, Samples
 from psfit.certificate.relaxation import RHO_SHARE, Bounds, Fit, fill_places, least_ridge
 from psfit.data import half_gram
+from psfit.kernels import kernel
 from psfit.kernels.cuda_graph import Replay, Tensors
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
@@ -103,7 +104,7 @@ class JointRelaxation(DataRelaxation):
         solved = ROUGHLY_SOLVED if self.full and self.rough else SOLVED
         model, advance = None, self._make_advance(domain)
         for k in range(iterations + 1):
-            found = prove_slopes(self.inst, loss.gradient(point.eta, target), domain, self.samples.dense)
+            found = prove_slopes(self.inst, loss.gradient(point.eta, target), domain, self.samples.multiplied)
             if float(found.lower) > best:
                 best, scores = float(found.lower), found.scores
             stalled = point.value - best > (1 - STALLED) * missing and before - point.value <= SOLVED * abs(point.value)
@@ -239,12 +240,28 @@ class JointRelaxation(DataRelaxation):
 
         if self.device.type == "cuda":
             return Replay(step, constants=("inverse", "K", "shift", "start", "pull"), times=CHECK_EVERY)
+        loops = kernel("joint_steps", self.device) if self.full else None
+        if loops is not None:
+            return self._make_loops(domain, loops)
 
         def advance(tensors: Tensors) -> Tensors:
             names, found = tensors.keys(), tensors
             for _ in range(CHECK_EVERY):
                 found = step({name: found[name] for name in names})
             return found
+
+        return advance
+
+    def _make_loops(self, domain: Domain, loops: Callable[..., tuple[Tensor, ...]]) -> Advance:
+        """The same iterations by compiled loops."""
+        kind = (domain.inside.to(torch.int8) - domain.outside.to(torch.int8)).flatten()
+        left, width, ridge = int(domain.left), domain.items.width, self.ridge.flatten()
+        given = ("inverse", "pull", "penalty", "start", "z", "u")
+
+        def advance(tensors: Tensors) -> Tensors:
+            parts = (tensors[name] for name in given)
+            z, u, x, change = loops(*parts, ridge, kind, left, width, OVERSHOOT, CHECK_EVERY)
+            return tensors | {"z": z, "u": u, "x": x, "change": change}
 
         return advance
 

@@ -18,12 +18,13 @@ from psfit.certificate.relaxation import Bounds, Fit, Relaxation
 from psfit.certificate.removal_costs import estimate_costs
 from psfit.certificate.step_models import Kind, Maker
 from psfit.certificate.support_models import SupportModelMaker
+from psfit.data import half_gram
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
 
 # The most steps of a root, and of a root with more numbers than LARGE. Relative gaps of nodes and of fits.
 STEPS, FEW_STEPS, LARGE = 60, 20, 1 << 22
-SOLVED, EXACT = 3e-5, 1e-11
+SOLVED, GROUPS_SOLVED, EXACT = 3e-5, 1e-4, 1e-11
 # The kinds of devices on which these steps were measured. On others passes over the data serve.
 DEVICES = ["cpu", "cuda"]
 # How many tree nodes are explored together, if their predictors are at most so many numbers; the steps of each. The
@@ -40,24 +41,47 @@ UNPROVED = 1e-8
 BALANCED = 1e-3
 # New second derivatives follow a step that left more than this share of the gaps, or was shortened.
 POOR = 0.25
+# The first so many models need few digits, because they belong to points far from the end.
+ROUGH_MODELS = 4
 # How often a step that raises the objective is halved, and how much a value may rise by rounding.
 HALVINGS = 8
 ROUNDING = 1e-13
 # In the models every curvature is at least a share of the typical one. The share becomes larger after a step that was
 # too long, because the loss was flatter at its start than on its way, and smaller after other steps.
 LEAST_SHARE, FIRST_SHARE, SHARE_FACTOR = 1e-6, 1e-3, 10.0
-# With more columns, second derivatives take too long; where there are more rows than columns, even earlier.
-MOST_COLUMNS, MOST_TALL_COLUMNS = 2048, 1024
+# With more columns, second derivatives take too long; where there are more rows than columns, even earlier. On one GPU
+# they are cheap in half precision. With many rows for each column they then cost less than passes over the data.
+MOST_COLUMNS, MOST_TALL_COLUMNS, MOST_GROUPED_COLUMNS = 2048, 1024, 1024
+MOST_ROUGH_COLUMNS, ROUGH_ROWS = 4096, 10
 
 
 def serves(inst: Instance) -> bool:
     """Whether this way can be taken: a smooth loss of one output, single items of any size, columns in memory."""
     loss, matrix = inst.problem.loss, inst.source.matrix
     alone = inst.items.separate and not inst.items.in_groups and inst.source.outputs == 1 and inst.grid.blocks.size == 1
-    here = matrix.device.type in DEVICES and not matrix.streamed and matrix.shape[1] <= MOST_COLUMNS
+    here = matrix.device.type in DEVICES and not matrix.streamed and matrix.shape[1] <= _most_columns(inst)
     can_step = loss.smooth or (loss.envelope(1.0) is not None and inst.box is None)
     signs = inst.box is None or inst.box.limits_only_signs
     return can_step and not loss.joint and alone and here and signs
+
+
+def _most_columns(inst: Instance) -> int:
+    """The most columns of a problem that this way serves; all ranks must find the same number."""
+    matrix = inst.source.matrix
+    tall = inst.samples >= ROUGH_ROWS * matrix.shape[1]
+    rough = tall and inst.problem.loss.smooth and inst.grid.world.size == 1 and half_gram.available(matrix)
+    return MOST_ROUGH_COLUMNS if rough else MOST_COLUMNS
+
+
+def serves_groups(inst: Instance) -> bool:
+    """Whether the root of a problem with groups of features is better served this way than by passes over the data.
+
+    That was measured on CPUs: steps without the data cost about the cube of the number of columns.
+    """
+    loss, matrix = inst.problem.loss, inst.source.matrix
+    alone = inst.items.separate and inst.items.in_groups and inst.source.outputs == 1 and inst.grid.blocks.size == 1
+    here = matrix.device.type == "cpu" and not matrix.streamed and matrix.shape[1] <= MOST_GROUPED_COLUMNS
+    return loss.smooth and not loss.joint and inst.box is None and alone and here and inst.costs.tall
 
 
 def serves_all_columns(inst: Instance) -> bool:
@@ -116,8 +140,9 @@ class NewtonRelaxation(Relaxation):
         return (points,)
 
     def bound(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
-        points, models = self.minimise(self.maker, domain, state[0], enough, iterations, rough=self.rough)
-        found = prove_slopes(self.inst, self.slopes(points.eta), domain, self.samples.dense)
+        solved = GROUPS_SOLVED if self.inst.items.in_groups else SOLVED
+        points, models = self.minimise(self.maker, domain, state[0], enough, iterations, solved, self.rough)
+        found = prove_slopes(self.inst, self.slopes(points.eta), domain, self.samples.multiplied)
         shares = self.samples.shares(domain, points.x)
         lower, scores, shares = self.inst.grid.agree(found.lower, found.scores, shares)
         costs = None
@@ -155,7 +180,7 @@ class NewtonRelaxation(Relaxation):
         admitted = self.samples.admit(domain, x.repeat(rows // len(x), 1))
         eta = self.samples.predict(admitted)
         damping = torch.full_like(eta[:, :1], LEAST_SHARE * self.typical_curvature)
-        models = maker.make(self.samples.bend(eta[: len(x)], damping[: len(x)]), rows)
+        models, made = maker.make(self.samples.bend(eta[: len(x)], damping[: len(x)]), rows, rough=True), 1
         point = self.samples.place(domain, admitted, eta, models.corners)
         best = point.without_predictors()
         wanted = torch.as_tensor(enough, dtype=torch.float64, device=self.device).expand(rows)
@@ -167,7 +192,8 @@ class NewtonRelaxation(Relaxation):
             part, some = point.select(index), domain.select(index)
             if poor:
                 bend = self.samples.bend(part.eta, damping[index])
-                models = models.put(index, maker.make(bend, len(index), index))
+                models = models.put(index, maker.make(bend, len(index), index, made < ROUGH_MODELS))
+                made += 1
             gap = (part.value - best.bound[index]).clamp(min=0)
             tolerance = MODEL_SHARE * torch.maximum(gap, solved * part.value.abs())
             own = models.select(index)
@@ -240,15 +266,14 @@ class NewtonRelaxation(Relaxation):
 
     def _fit(self, supports: Tensor, domain: Domain, x: Tensor, enough: float) -> Points:
         """The minimisers on the supports, unless they are proved to be at least `enough`."""
-        if self.samples.dense is None:
+        if not self.samples.fits_dense:
             return self.minimise(self.maker, domain, x, enough, STEPS, EXACT)[0]
         return self.minimise(SupportModelMaker(self.samples, supports), domain, x, enough, STEPS, EXACT)[0]
 
     def _prove(self, points: Points, domain: Domain) -> Tensor:
         """The bounds ``(B,)`` that the slopes at the points prove."""
-        return self.inst.grid.agree(prove_slopes(self.inst, self.slopes(points.eta), domain, self.samples.dense).lower)[
-            0
-        ]
+        found = prove_slopes(self.inst, self.slopes(points.eta), domain, self.samples.multiplied)
+        return self.inst.grid.agree(found.lower)[0]
 
     def _fit_exactly(self, support: Tensor, value: Tensor, lower: Tensor) -> tuple[Tensor, Tensor]:
         """A better value and bound of a support by a method for columns that are nearly dependent."""

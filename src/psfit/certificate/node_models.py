@@ -15,9 +15,12 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from psfit.certificate.group_models import minimise_by_shares
 from psfit.certificate.node_points import Points, Samples
 from psfit.certificate.relaxation import RHO_SHARE
+from psfit.data import half_gram
 from psfit.kernels import kernel
+from psfit.kernels.blocks import invert
 from psfit.kernels.linalg import cholesky
 from psfit.problem import Domain
 
@@ -33,6 +36,9 @@ FEW_NODES = 8
 MOST_WORK = {"cpu": 4e9, "cuda": 4e12}
 ROWS_PER_COLUMN = 10
 LEAST_SHARE = 0.1
+# Shared second derivatives of between so many operations may be made in half precision: where few digits are needed, or
+# they would come from some of the rows.
+HALF_WORK = (1e11, 4e13)
 # So many features that are inside in all rows are worth an elimination.
 LEAST_ELIMINATED = 8
 # Rounds of the compiled loops, and iterations of the alternating direction method on a GPU.
@@ -59,7 +65,7 @@ class Models:
     """Second derivatives of the features ``H (k, p, p)`` with the best intercept; row b of a batch has ``which[b]``.
 
     The intercept has the second derivative ``corner (k, 1)`` and ``edge (k, p)``; both are None if there is none.
-    `reduced` keeps what the models of all rows share.
+    `reduced` and `inverses` keep what the models of all rows share.
     """
 
     H: Tensor
@@ -67,6 +73,7 @@ class Models:
     edge: Tensor | None
     corner: Tensor | None
     reduced: dict[int, "Reduced"] = field(default_factory=dict)
+    inverses: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     @property
     def corners(self) -> Tensor | None:
@@ -85,6 +92,7 @@ class Models:
             g = g - edge * (points.g[:, p:] / corner)
         Q = self.multiply(x) - g
         minimise = _by_loops if x.device.type == "cpu" else _by_splitting
+        minimise = _by_shares if samples.inst.items.in_groups else minimise
         found = minimise(samples, self, Q, domain, x, tolerance)
         ahead = points.x.clone()
         ahead[:, :p] = found
@@ -120,6 +128,17 @@ class Models:
             self.reduced[id(self.H)] = known
         return known
 
+    def invert_shifted(self, rho: Tensor) -> Tensor:
+        """``(H + rho)^-1 (k, p, p)`` for ``rho (k, 1)``, which depends on `H` alone; a single one is kept."""
+        whole, inverse = self.inverses.get(id(self.H), (None, None))
+        if whole is None or inverse is None:
+            shifted = self.H + torch.diag_embed(rho.expand(-1, self.H.shape[2]))
+            whole, inverse = self.H, invert(torch.linalg.cholesky_ex(shifted).L)
+            self.inverses.clear()
+            if len(whole) == 1:
+                self.inverses[id(whole)] = whole, inverse
+        return inverse
+
     def drop_unused(self) -> "Models":
         """The same without the matrices that no row has."""
         used, which = self.which.unique(return_inverse=True)
@@ -147,37 +166,42 @@ class ModelMaker:
     def __init__(self, samples: Samples) -> None:
         self.samples, inst, n = samples, samples.inst, samples.n
         kind, rows = samples.matrix.device.type, inst.sizes.most_rows
-        can = samples.dense is not None and n <= OWN_COLUMNS and not inst.problem.loss.quadratic
+        can = samples.fits_dense and n <= OWN_COLUMNS and not inst.problem.loss.quadratic
         # How many nodes can have matrices of their own.
         self.most_own = int(OWN_WORK[kind] / (rows * n * n)) if can else 0
-        self.pairs_fit = rows * n * (n + 1) // 2 <= MOST_PAIRS[kind]
-        self.step = max(1, int(min(2.0 * inst.samples * n * n / MOST_WORK[kind], inst.samples / (ROWS_PER_COLUMN * n))))
+        self.pairs_fit = not samples.sparse and rows * n * (n + 1) // 2 <= MOST_PAIRS[kind]
+        work = 2.0 * inst.samples * n * n
+        self.halves = HALF_WORK[0] <= work <= HALF_WORK[1] and half_gram.available(samples.matrix)
+        self.step = max(1, int(min(work / MOST_WORK[kind], inst.samples / (ROWS_PER_COLUMN * n))))
         self.pairs: Tensor | None = None
 
-    def make(self, bend: Tensor, rows: int, at: Tensor | None = None) -> Models:
+    def make(self, bend: Tensor, rows: int, at: Tensor | None = None, rough: bool = False) -> Models:
         """Models of a batch of `rows` from their bends ``(k, m)``, where ``k`` is `rows` or divides it.
 
-        They are the rows `at` of a larger batch, which does not matter here.
+        They are the rows `at` of a larger batch, which does not matter here. A `rough` model has fewer digits if that
+        takes less time.
         """
         which, p = torch.arange(rows, device=bend.device), self.samples.p
         if 1 < len(bend) <= self.most_own:
             H, which = self.samples.inst.grid.nodes.total(self._make_own(bend)), which % len(bend)
         else:
-            H, which = self._make_shared(bend).unsqueeze(0), torch.zeros_like(which)
+            H, which = self._make_shared(bend, rough).unsqueeze(0), torch.zeros_like(which)
         if p == self.samples.n:
             return Models(H, which, None, None)
         edge, corner = H[:, p, :p], H[:, p:, p].clamp(min=torch.finfo(H.dtype).tiny)
         inner = H[:, :p, :p] - edge.unsqueeze(2) * (edge / corner).unsqueeze(1)
         return Models(inner.contiguous(), which, edge, corner)
 
-    def _make_shared(self, bend: Tensor) -> Tensor:
+    def _make_shared(self, bend: Tensor, rough: bool) -> Tensor:
         """The second derivatives at the mean bend; those of the squared loss are known where the search needs them."""
         inst = self.samples.inst
         if inst.problem.loss.quadratic and inst.costs.searches_by_form:
             return inst.form.G.double()
         bend = bend.mean(dim=0)
+        if self.halves and (rough or self.step > 1):
+            return inst.grid.nodes.total(half_gram.half_hessian(self.samples.matrix, bend.unsqueeze(1))[:, 0, :, 0])
         if self.step == 1:
-            return inst.grid.nodes.total(self.samples.gram(bend, 1))
+            return inst.grid.nodes.total(self.samples.gram(bend, 1, rough))
         # Rows that are left out may be all that a rare column has.
         sums = torch.cat([self.samples.gram(bend, self.step), bend.sum().expand(1, self.samples.n)])
         H, least = inst.grid.nodes.total(sums).split([self.samples.n, 1])
@@ -189,8 +213,9 @@ class ModelMaker:
             return torch.stack([self.samples.gram(one, 1) for one in bend])
         first, second = torch.triu_indices(self.samples.n, self.samples.n, device=bend.device)
         if self.pairs is None:
-            assert self.samples.dense is not None
-            self.pairs = self.samples.dense.values[:, first] * self.samples.dense.values[:, second]
+            assert self.samples.multiplied is not None
+            values = self.samples.multiplied.values
+            self.pairs = values[:, first] * values[:, second]
         half = bend @ self.pairs
         H = half.new_empty(len(bend), self.samples.n, self.samples.n)
         H[:, first, second] = half
@@ -240,6 +265,14 @@ def _run_loops(
     return found
 
 
+def _by_shares(samples: Samples, models: Models, Q: Tensor, domain: Domain, x: Tensor, tolerance: Tensor) -> Tensor:
+    """The minima of groups, one row after the other."""
+    numbers = torch.arange(len(Q), device=Q.device).split(1)
+    rows = zip(numbers, models.which.tolist(), Q, x, tolerance.tolist(), strict=True)
+    items, ridge, H = samples.inst.items, samples.ridge, models.H
+    return torch.stack([minimise_by_shares(items, ridge, H[k], q, domain.select(b), y, e) for b, k, q, y, e in rows])
+
+
 def _by_splitting(samples: Samples, models: Models, Q: Tensor, domain: Domain, x: Tensor, tolerance: Tensor) -> Tensor:
     """The alternating direction method of `QuadraticRelaxation`, with a factor for each matrix.
 
@@ -247,9 +280,8 @@ def _by_splitting(samples: Samples, models: Models, Q: Tensor, domain: Domain, x
     """
     models = models.drop_unused()
     rho = RHO_SHARE * models.H.diagonal(dim1=1, dim2=2).mean(dim=1, keepdim=True) + samples.ridge.min()
-    shifted = models.H + torch.diag_embed(rho.expand(-1, samples.p))
+    inverse = replace(models, H=models.invert_shifted(rho)).spread().H
     pull, rho = Q - models.multiply(x), rho[models.which]
-    inverse = replace(models, H=torch.cholesky_inverse(torch.linalg.cholesky_ex(shifted).L)).spread().H
     z, u = x.clone(memory_format=torch.contiguous_format), pull / rho
     right, fused = Q + rho * (z - u), kernel("split_rows", x.device) if samples.box is None else None
     kind, theta = domain.inside.to(torch.int8) - domain.outside.to(torch.int8), torch.zeros_like(x[:, 0])

@@ -5,19 +5,23 @@ samples leave a rank.
 """
 
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from psfit.certificate.group_models import measure_items
 from psfit.certificate.loss_sums import drop_equal, find_kernels, weigh
 from psfit.certificate.relaxation import fill_places, least_ridge
-from psfit.data import Affine, Dense
+from psfit.data import Affine, Dense, DenseStrip
 from psfit.problem import Domain
 from psfit.problem.box import bounds_of, score
 from psfit.problem.instance import Instance
 
 # A rank keeps its samples as a dense matrix in float64 if it has at most so many numbers.
 MOST_NUMBERS = {"cpu": 1 << 25, "cuda": 1 << 30}
+# Products of fewer operations are always made in double precision.
+FREE_DOUBLE = 1e8
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class Points:
 class Samples:
     """The samples of this rank, with all products in float64; the last column is the intercept's, if any.
 
-    `dense` is their matrix in float64, or None if it would be too large: then every product goes through strips.
+    Products are those of a `dense` matrix, or go through strips where it would be too large, or the entries are sparse.
     """
 
     def __init__(self, inst: Instance) -> None:
@@ -87,14 +91,22 @@ class Samples:
         if self.box is not None:
             above, below = self.box.high[:, 0] > 0, self.box.low[:, 0] < 0
             self.sign, self.closed = above.to(torch.int8) - below.to(torch.int8), ~(above | below)
-        self.dense = self._make_dense()
+        self.fits_dense = inst.sizes.most_rows * self.n <= MOST_NUMBERS[self.matrix.device.type]
+        self.sparse = self.matrix.device.type == "cpu" and self.matrix.few_entries
         self.kernels = find_kernels(self.loss, self.target, self.weight)
 
-    def _make_dense(self) -> Dense | None:
-        if self.inst.sizes.most_rows * self.n > MOST_NUMBERS[self.matrix.device.type]:
+    @cached_property
+    def dense(self) -> Dense | None:
+        """The matrix in float64; None if it is too large."""
+        if not self.fits_dense:
             return None
         kept = self.matrix.kept if isinstance(self.matrix, Affine) else None
         return kept or Dense(self.matrix.chunk(0, self.m, torch.float64))
+
+    @property
+    def multiplied(self) -> Dense | None:
+        """The dense matrix, where products with it are made."""
+        return None if self.sparse else self.dense
 
     def weigh(self, values: Tensor) -> Tensor:
         """Numbers of the samples ``(B, m)`` times their weights."""
@@ -102,26 +114,42 @@ class Samples:
 
     def predict(self, x: Tensor) -> Tensor:
         """Predictors ``(B, m)`` of coefficients ``(B, n)``."""
-        if self.dense is not None:
-            return x @ self.dense.values.T
+        if self.multiplied is not None:
+            return x @ self.multiplied.values.T
         return torch.cat([strip.mv(x.T) for _, strip in self.matrix.strips(torch.float64)]).T
 
     def sum_slopes(self, slopes: Tensor) -> Tensor:
         """Sums ``(B, n)`` of the columns times weighted slopes ``(B, m)``."""
-        if self.dense is not None:
-            return slopes @ self.dense.values
+        if self.multiplied is not None:
+            return slopes @ self.multiplied.values
         total = slopes.new_zeros(self.n, len(slopes))
         for at, strip in self.matrix.strips(torch.float64):
             total += strip.rmv(slopes[:, at].T)
         return total.T
 
-    def gram(self, bend: Tensor, step: int) -> Tensor:
-        """``A' diag(bend) A (n, n)`` for ``bend (m,)``, or an estimate from one row in every `step`."""
-        if self.dense is not None:
-            some = self.dense.values[::step]
-            return (some * (step * bend[::step]).unsqueeze(1)).T @ some
+    @cached_property
+    def _single(self) -> Tensor | None:
+        """The entries in single precision, where a product of all pairs of columns then takes half the time."""
+        small = 2.0 * self.m * self.n**2 <= FREE_DOUBLE or not self.inst.costs.tall
+        if small or self.multiplied is None or self.matrix.device.type != "cpu":
+            return None
+        return self.multiplied.values.float()
+
+    def gram(self, bend: Tensor, step: int, rough: bool = False) -> Tensor:
+        """``A' diag(bend) A (n, n)`` for ``bend (m,)``, or an estimate from one row in every `step`.
+
+        A `rough` one may come from products in single precision.
+        """
+        if rough and step == 1 and self._single is not None:
+            unit = bend.amax().clamp(min=torch.finfo(bend.dtype).tiny)
+            return unit * DenseStrip(self._single).gram((bend / unit).float().unsqueeze(1)).double()
+        if self.multiplied is not None:
+            return DenseStrip(self.multiplied.values[::step]).gram((step * bend[::step]).unsqueeze(1))
         total = bend.new_zeros(self.n, self.n)
         for at, strip in self.matrix.strips(torch.float64):
+            if step == 1:
+                total += strip.gram(bend[at].unsqueeze(1))
+                continue
             rows = torch.arange(0, at.stop - at.start, step, device=bend.device)
             total += strip.rows(rows).gram(step * bend[at][rows].unsqueeze(1))
         return total
@@ -153,9 +181,10 @@ class Samples:
         return self.loss.gradient(eta, self.target)
 
     def scores(self, g: Tensor) -> Tensor:
-        """What items with the derivatives ``g (B, p)`` contribute to the conjugate at most."""
+        """What items whose features have the derivatives ``g (B, p)`` contribute to the conjugate at most."""
         low, high = bounds_of(self.box)
-        return score(g, 0.0, self.ridge, None if low is None else low.T, None if high is None else high.T)
+        scores = score(g, 0.0, self.ridge, None if low is None else low.T, None if high is None else high.T)
+        return self.inst.items.sum_rows(scores)
 
     def clip(self, x: Tensor) -> Tensor:
         """Coefficients ``(B, p)``, or ``(B, n)``, with zeros where a sign is not allowed."""
@@ -167,13 +196,13 @@ class Samples:
 
     def perspective(self, domain: Domain, x: Tensor) -> Tensor:
         """The least ridge ``(B,)`` of coefficients over shares of the limit."""
-        return least_ridge(domain, self.root * x[:, : self.p].abs())
+        return least_ridge(domain, measure_items(self.inst.items, self.ridge, x[:, : self.p]))
 
     def shares(self, domain: Domain, x: Tensor) -> Tensor:
-        """The best shares ``(B, p)`` of the limit for coefficients."""
-        return fill_places(domain, self.root * x[:, : self.p].abs())
+        """The best shares ``(B, size)`` of the limit for coefficients."""
+        return fill_places(domain, measure_items(self.inst.items, self.ridge, x[:, : self.p]))
 
     def admit(self, domain: Domain, x: Tensor) -> Tensor:
         """The coefficients without those of items outside, and without signs that are not allowed."""
-        closed = domain.outside | (domain.free & (domain.left <= 0))
+        closed = self.inst.items.spread_rows(domain.outside | (domain.free & (domain.left <= 0)))
         return self.clip(x) * torch.nn.functional.pad(~closed, (0, x.shape[1] - self.p), value=True)

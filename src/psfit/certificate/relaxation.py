@@ -16,6 +16,7 @@ from psfit.certificate.form_bound import FormBound
 from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.split_steps import find_kernel, make_split_steps
 from psfit.data.quadratic_form import Minimum
+from psfit.kernels.blocks import invert
 from psfit.kernels.cuda_graph import Replay, Tensors
 from psfit.kernels.linalg import cholesky
 from psfit.problem import Domain
@@ -44,7 +45,7 @@ class Bounds:
     `scores` belong to the dual point of `lower` and are used for screening. `shares` are the relaxed supports and are
     used for branching, and so are the `costs` of putting items outside, if they are known: about how much the bound
     would rise. From `state` a child resumes the iteration. ``value (B,)``, if known, is the relaxation's own objective,
-    which no bound exceeds.
+    which no bound exceeds; ``dense (B,)``, if known, is that of the problem without a limit at the same point.
     """
 
     lower: Tensor
@@ -53,6 +54,7 @@ class Bounds:
     state: tuple[Tensor, ...]
     costs: Tensor | None = None
     value: Tensor | None = None
+    dense: Tensor | None = None
 
     def without_nan(self) -> "Bounds":
         """The same, where bounds that are no numbers prove nothing."""
@@ -132,10 +134,13 @@ def fill_places(domain: Domain, sizes: Tensor) -> Tensor:
 
 def least_ridge(domain: Domain, sizes: Tensor) -> Tensor:
     """``1/2 min sum_j a_j^2 / s_j`` over shares of the limit, ``(B,)``, for items of the sizes ``a (B, size)``."""
-    shares = fill_places(domain, sizes)
-    return 0.5 * torch.where(shares > 0, sizes.square() / shares.clamp(min=torch.finfo(sizes.dtype).tiny), 0.0).sum(
-        dim=1
-    )
+    return sum_ridges(sizes, fill_places(domain, sizes))
+
+
+def sum_ridges(sizes: Tensor, shares: Tensor) -> Tensor:
+    """``1/2 sum_j a_j^2 / s_j``, ``(B,)``, for items of the sizes ``a (B, size)`` with known shares of the limit."""
+    parts = torch.where(shares > 0, sizes.square() / shares.clamp(min=torch.finfo(sizes.dtype).tiny), 0.0)
+    return 0.5 * parts.sum(dim=1)
 
 
 def choose_rho(bound: FormBound) -> float:
@@ -160,7 +165,7 @@ class QuadraticRelaxation(Relaxation):
         self.rho = choose_rho(self.form_bound)
         shifted = form.G.clone()
         shifted.diagonal().add_(self.rho - extracted)
-        self.inverse = torch.cholesky_inverse(cholesky(shifted))
+        self.inverse = invert(cholesky(shifted))
 
     def start(self, Z: Tensor) -> tuple[Tensor, ...]:
         return self.restart(Z.T.reshape(1, -1))

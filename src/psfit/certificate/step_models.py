@@ -32,8 +32,8 @@ Made = TypeVar("Made", bound=StepModels, covariant=True)
 class Maker(Protocol[Made]):
     """Makes models of one kind."""
 
-    def make(self, bend: Tensor, rows: int, at: Tensor | None = None) -> Made:
+    def make(self, bend: Tensor, rows: int, at: Tensor | None = None, rough: bool = False) -> Made:
         """Models of `rows` nodes from the weights ``bend (k, m)`` of the samples in their second derivatives.
 
-        ``k`` is `rows` or divides it. `at` are their numbers in a larger batch.
+        ``k`` is `rows` or divides it. `at` are their numbers in a larger batch. A `rough` model needs few digits.
         """

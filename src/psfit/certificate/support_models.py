@@ -72,8 +72,8 @@ class SupportModelMaker:
         keys = keys.topk(max(1, int(chosen.sum(dim=1).max())), dim=1, sorted=True).values.flip(1)
         self.index, self.used = keys.clamp(min=0), keys >= 0
 
-    def make(self, bend: Tensor, rows: int, at: Tensor | None = None) -> SupportModels:
-        """Models of all rows, or of those numbered `at`, from their bends ``(rows, m)``."""
+    def make(self, bend: Tensor, rows: int, at: Tensor | None = None, rough: bool = False) -> SupportModels:
+        """Models of all rows, or of those numbered `at`, from their bends ``(rows, m)``; they are never `rough`."""
         samples = self.samples
         assert samples.dense is not None
         index, used = (self.index, self.used) if at is None else (self.index[at], self.used[at])

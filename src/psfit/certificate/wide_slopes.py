@@ -14,6 +14,7 @@ from psfit.certificate.newton_relaxation import STEPS, serves
 from psfit.data import Dense, Source
 from psfit.problem.constraints import NO_CONSTRAINTS
 from psfit.problem.instance import Instance
+from psfit.problem.items import OutputItems
 
 # The most multiplications for the matrix K: with more, this takes longer than the rest of a certificate.
 MOST_WORK = {"cpu": 2e9, "cuda": 2e12}
@@ -32,7 +33,7 @@ def find_wide_slopes(inst: Instance) -> Tensor | None:
         inst,
         problem=replace(inst.problem, kappa=(m,), gamma=1.0, constraints=NO_CONSTRAINTS),
         source=Source(Dense(torch.cat([root, every[:, p:]], dim=1)), inst.source.target, inst.source.weight),
-        items=replace(inst.items, features=m),
+        items=OutputItems(m, 1, inst.items.free),
         unit_ridge=torch.cat([torch.ones_like(inst.unit_ridge[:m]), inst.unit_ridge[p:]]),
         box=None,
         kept=None,

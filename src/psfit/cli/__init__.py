@@ -43,14 +43,15 @@ app = typer.Typer(
 class _Warnings:
     """Prints each warning once, in one line, without the place in the code: the user did not write that code."""
 
-    def __init__(self) -> None:
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
         self.printed: set[str] = set()
 
     def __call__(self, message: Warning | str, *_: object, **__: object) -> None:
         # How a file was read is no cause for concern: it is said so that a wrong guess is noticed.
-        kind = "note" if isinstance(message, psfit.ReadingWarning) else "warning"
-        text = f"psfit: {kind}: {message}"
-        if text not in self.printed:
+        is_note = isinstance(message, psfit.ReadingWarning)
+        text = f"psfit: {'note' if is_note else 'warning'}: {message}"
+        if text not in self.printed and not (is_note and self.quiet):
             self.printed.add(text)
             print(text, file=sys.stderr)
 
@@ -68,7 +69,7 @@ def _begin(command: Callable[..., None]) -> Callable[..., None]:
         with warnings.catch_warnings():
             warnings.simplefilter("always", ConvergenceWarning)
             warnings.simplefilter("always", psfit.ReadingWarning)
-            warnings.showwarning = _Warnings()
+            warnings.showwarning = _Warnings(bool(given.get("quiet")))
             try:
                 command(**given)
             except KeyboardInterrupt:

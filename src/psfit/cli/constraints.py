@@ -24,11 +24,13 @@ CountIncluded = Annotated[
 Lower = Annotated[
     str | None,
     typer.Option(
-        help="Least coefficients: a number for all, or name=number separated by commas, or @FILE.",
+        help="Lower bounds of coefficients: a number for all, or name=number separated by commas, or @FILE.",
         rich_help_panel=PANEL,
     ),
 ]
-Upper = Annotated[str | None, typer.Option(help="Largest coefficients, in the same way.", rich_help_panel=PANEL)]
+Upper = Annotated[
+    str | None, typer.Option(help="Upper bounds of coefficients, in the same way.", rich_help_panel=PANEL)
+]
 Positive = Annotated[
     bool, typer.Option("--positive", help="No coefficient is negative, as with --lower 0.", rich_help_panel=PANEL)
 ]

@@ -5,7 +5,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "psfit": (
         "psfit inspect sales.csv --target price",
         "psfit path sales.csv --target price --id customer --categories group --missing fill --dates all "
-        "--standardize --cv 5 --out model.psfit --report report.html",
+        "--cv 5 --out model.psfit --report report.html",
         "psfit score model.psfit test.csv",
         "psfit predict model.psfit new.csv --out predictions.csv",
         "psfit demo",
@@ -17,8 +17,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "fit": (
         "psfit fit sales.csv --target price --kappa 8 --out model.psfit",
         "psfit fit sales.csv.gz --target price --exclude 'note*' --id customer --categories group --missing fill "
-        "--dates all --standardize --out model.psfit",
+        "--dates all --out model.psfit",
         "psfit fit visits.parquet --target bought --loss logistic --kappa 10 --report report.html",
+        "psfit fit policies.csv --target claims --loss poisson --offset 'log(exposure)' --kappa 6 --out model.psfit",
         "torchrun --standalone --nproc-per-node 4 -m psfit fit parts/ --target price --kappa 20 --out model.psfit",
     ),
     "path": (

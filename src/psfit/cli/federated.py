@@ -18,7 +18,7 @@ federated = typer.Typer(
 JobFile = Annotated[Path, typer.Argument(help="JSON file: estimator, arguments, columns, target, classes, questions.")]
 Plain = Annotated[bool, typer.Option("--plain", help="Without masks: the server sees every client's numbers.")]
 MinClients = Annotated[int, typer.Option(help="The fewest clients of a sum.")]
-Timeout = Annotated[float, typer.Option(help="Seconds to wait for stragglers in an iteration.")]
+Timeout = Annotated[float, typer.Option(help="Seconds to wait for late clients in an iteration.")]
 Patience = Annotated[float, typer.Option(help="Seconds to wait for clients that all sums need; then they have left.")]
 Authority = Annotated[Path | None, typer.Option(help="Certificate of the authority (PEM).")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Without TLS; for tests on one machine.")]

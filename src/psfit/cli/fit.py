@@ -63,7 +63,10 @@ def fit(
     timeout: options.Timeout = 1800.0,
     effort: options.EffortOption = options.Effort.medium,  # type: ignore[attr-defined]
     exact: Annotated[
-        bool, typer.Option("--exact", help="Continue until the gap is proved.", rich_help_panel=options.SEARCH_PANEL)
+        bool,
+        typer.Option(
+            "--exact", help="Continue until the gap is at most --gap-tol.", rich_help_panel=options.SEARCH_PANEL
+        ),
     ] = False,
     gap_tol: Annotated[
         float, typer.Option(help="The gap at which --exact stops.", rich_help_panel=options.SEARCH_PANEL)

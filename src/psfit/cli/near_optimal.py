@@ -7,18 +7,18 @@ import typer
 
 import psfit
 from psfit.cli import options
-from psfit.cli.output import require_picture, save_picture
+from psfit.cli.output import require_picture, save_picture, target_lines
 from psfit.cli.parsing import file_source, table_rules
 from psfit.common.output_files import require_writable, write_lines
 
 
 def near_optimal(
-    model: Annotated[Path, typer.Argument(help="A model file that `psfit fit --out` wrote.")],
+    model: options.ModelFile,
     data: Annotated[list[Path], typer.Argument(help="The files or folders that it was fitted to.")],
     within: Annotated[float, typer.Option(help="How much higher an objective may be, as a share of the best.")] = 0.01,
     at_most: Annotated[int, typer.Option(help="The most models that are listed.")] = 10_000,
     time_limit: Annotated[float | None, typer.Option(help="Seconds after which the search ends.")] = None,
-    target: options.Target = None,
+    target: options.TargetOfFit = None,
     weight: options.Weight = None,
     offset: options.Offset = None,
     columns: options.Columns = None,
@@ -40,10 +40,18 @@ def near_optimal(
     require_writable("--out", out, (".csv",))
     require_picture("--picture", picture)
     fitted: Any = psfit.load(model)
-    rules = table_rules(categories, dates, missing, new_levels, exclude, id, csv)
-    source = file_source(data, target, weight, columns, one_hot, offset=offset, **rules)
+    asked = table_rules(categories, dates, missing, new_levels, exclude, id, csv)
+    schema, known = fitted.learned_.features.schema, fitted.learned_.offset
+    if schema is not None and columns is None and not one_hot:
+        from psfit.data.table_rules import rules_of
+
+        # The model knows how the table of its fit was read.
+        asked = rules_of(schema) | {name: rule for name, rule in asked.items() if rule != "refuse"}
+        target = schema.target_name if target is None else target
+    offset = known if offset is None and isinstance(known, str) else offset
+    source = file_source(data, target, weight, columns, one_hot, offset=offset, **asked)
     found = psfit.near_optimal(fitted, source, within=within, at_most=at_most, time_limit=time_limit)
-    print(found)
+    print("\n".join([str(found), *target_lines(target)]))
     if out is not None:
         rows = [[row["objective"], row["excess"], " ".join(row["features"])] for row in found.rows()]
         write_lines(out, [["objective", "excess", "features"], *rows])

@@ -36,6 +36,9 @@ def _read_config(context: typer.Context, file: Path | None) -> Path | None:
     return file
 
 
+ModelFile = Annotated[
+    Path, typer.Argument(help="A model file (.psfit) that `psfit fit --out` or `psfit path --out` wrote.")
+]
 Data = Annotated[
     list[Path],
     typer.Argument(
@@ -48,11 +51,19 @@ Target = Annotated[
         help="The target: a column (by default the last), an array (y), or a .npy file.", rich_help_panel=DATA_PANEL
     ),
 ]
+TargetOfFit = Annotated[
+    str | None,
+    typer.Option(
+        help="The target: a column, an array (y), or a .npy file; by default the column of the fit.",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
 Weight = Annotated[str | None, typer.Option(help="Column or array of sample weights.", rich_help_panel=DATA_PANEL)]
 Offset = Annotated[
     str | None,
     typer.Option(
-        help="Column or array that is added to the linear predictor, such as the logarithm of exposure.",
+        help="Column or array that is added to the linear predictor; log(NAME) is the logarithm of a column of a "
+        "table, such as the exposure.",
         rich_help_panel=DATA_PANEL,
     ),
 ]
@@ -83,7 +94,10 @@ CategoriesOption = Annotated[
 ]
 Dates = Annotated[
     str | None,
-    typer.Option(help="What to make of dates: year, month, weekday, trend or all.", rich_help_panel=DATA_PANEL),
+    typer.Option(
+        help="What to make of dates, separated by commas: year, month, weekday, trend; or all.",
+        rich_help_panel=DATA_PANEL,
+    ),
 ]
 MissingOption = Annotated[
     Missing,
@@ -119,7 +133,11 @@ Memory = Annotated[
     ),
 ]
 LossOption = Annotated[
-    Loss, typer.Option(help="What to fit: squared is linear regression, squared_hinge and hinge are SVMs.")
+    Loss,
+    typer.Option(
+        help="What to fit. Numbers: squared (linear regression) or huber. Classes: logistic, softmax, or an SVM "
+        "(squared_hinge, hinge). Counts: poisson. Amounts: gamma, or tweedie if many are zero."
+    ),
 ]
 Power = Annotated[
     float | None,
@@ -129,7 +147,7 @@ Standardize = Annotated[
     bool,
     typer.Option(
         "--standardize",
-        help="Scale columns to unit spread for the ridge; coefficients stay in the units of the data.",
+        help="Apply the ridge to columns divided by their standard deviations; --gamma auto always does so.",
     ),
 ]
 Intercept = Annotated[bool, typer.Option(help="Fit an intercept.")]
@@ -150,7 +168,9 @@ Report = Annotated[
     typer.Option(help="Where to write a report (.html).", rich_help_panel=OUTPUT_PANEL),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.", rich_help_panel=OUTPUT_PANEL)]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.", rich_help_panel=OUTPUT_PANEL)]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print nothing but errors and warnings.", rich_help_panel=OUTPUT_PANEL)
+]
 Config = Annotated[
     Path | None,
     typer.Option(help="A TOML file with defaults for these options.", callback=_read_config, is_eager=True),

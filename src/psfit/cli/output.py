@@ -56,6 +56,11 @@ def file_facts(**files: Path | None) -> dict[str, str | None]:
     return {option: None if file is None else str(file) for option, file in files.items()}
 
 
+def target_lines(name: str | None) -> list[str]:
+    """The line that names the target, if it has a name."""
+    return [] if name is None else [f"  target     {name}"]
+
+
 def coefficient_lines(facts: dict[str, Any]) -> list[str]:
     """Classes, intercepts and the largest coefficients of a model, from its `model_facts`."""
     import numpy as np
@@ -64,7 +69,7 @@ def coefficient_lines(facts: dict[str, Any]) -> list[str]:
     order = np.argsort(-np.abs(coefs).max(axis=1), kind="stable")
     width = max([11, *(len(str(names[j])) for j in order[:MOST_SHOWN])])
     rows = [("(intercept)", facts["intercept"]), *((str(names[j]), coefs[j].tolist()) for j in order[:MOST_SHOWN])]
-    lines = [f"  target     {facts['target']}"] if facts["target"] else []
+    lines = target_lines(facts["target"])
     lines += [f"  classes    {', '.join(facts['classes'])}"] if facts["classes"] else []
     if facts["offset"]:
         lines.append(f"  offset     {facts['offset'] if isinstance(facts['offset'], str) else 'an array'}")
@@ -106,11 +111,11 @@ def model_facts(model: "SparseModel") -> dict[str, Any]:
     """A fitted model as values that JSON can hold."""
     result = model.result_
     names = getattr(model, "feature_names_in_", None)
-    support, schema = result.support.tolist(), model.learned_.features.schema
+    support = result.support.tolist()
     labels = [str(label) for label in getattr(model, "classes_", [])]
     return {
         "model": type(model).__name__,
-        "target": None if schema is None else schema.target_name,
+        "target": model.learned_.target_name,
         "loss": result.loss,
         "samples": result.samples,
         "features": result.coef.shape[0],

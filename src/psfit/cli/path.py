@@ -16,6 +16,7 @@ from psfit.cli.output import (
     model_facts,
     require_picture,
     save_picture,
+    target_lines,
 )
 from psfit.cli.parsing import file_source, parse_gammas, parse_limits, table_rules
 from psfit.cli.report import write_report
@@ -191,7 +192,7 @@ def _write_choice(
     if printer.first and picture is not None:
         from psfit.reporting.plots import plot_selection
 
-        lines.append(save_picture(plot_selection(choice), picture))
+        lines.append(save_picture(plot_selection(choice, counted=model.result_.counted), picture))
     return {"label": choice.label, "table": choice.rows(), "chosen": facts}, lines
 
 
@@ -199,8 +200,8 @@ def _write_path(
     found: "psfit.SparsePath", printer: Printer, out: Path | None, picture: Path | None
 ) -> tuple[dict[str, Any], list[str]]:
     """Write the table and the picture; return the facts and the lines to print."""
-    rows = found.rows()
-    lines = []
+    rows, target = found.rows(), found.learned.target_name
+    lines = target_lines(target)
     if printer.first and out is not None:
         flat = [row | {"features": "; ".join(map(str, row["features"]))} for row in rows]
         write_lines(out, [flat[0].keys(), *(row.values() for row in flat)])
@@ -210,4 +211,4 @@ def _write_path(
 
         lines.append(save_picture(plot_path(found, float(found.gammas[-1])), picture))
     ended = found.ended and found.ended.name
-    return {"loss": found.loss, "seconds": found.seconds, "ended": ended, "table": rows}, lines
+    return {"loss": found.loss, "target": target, "seconds": found.seconds, "ended": ended, "table": rows}, lines

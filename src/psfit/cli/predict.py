@@ -13,7 +13,7 @@ from psfit.common.output_files import require_writable
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model file that `psfit fit --out` wrote.")],
+    model: options.ModelFile,
     data: Annotated[
         Path, typer.Argument(help="A file, in any format, with at least the features that the model uses.")
     ],
@@ -29,9 +29,8 @@ def predict(
         typer.Option(help="The offset of the samples, for a model that has one; by default the column of the fit."),
     ] = None,
 ) -> None:
-    """Predict the target of every sample, one a line, beside the id columns of the fit."""
+    """Predict the target of every sample, one line for each, beside the id columns of the fit."""
     from psfit.estimators.predictors import Predictions, read_and_multiply
-    from psfit.estimators.statements import name_of_target
 
     require_writable("--out", out, ENDINGS)
     for given in (model, data):
@@ -56,5 +55,5 @@ def predict(
         print_table(columns)
         return
     write_table(out, columns)
-    of = "" if name_of_target(fitted) is None else f" of {name_of_target(fitted)}"
+    of = "" if learned.target_name is None else f" of {learned.target_name}"
     print(f"  {len(predicted):,} prediction{'s' * (len(predicted) != 1)}{of} in {out}")

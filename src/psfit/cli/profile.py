@@ -57,17 +57,25 @@ def profile_lines(file: Path, facts: dict[str, Any]) -> list[str]:
 
 
 def _row(row: dict[str, Any], samples: int) -> list[str]:
-    name = row["name"] if len(row["name"]) <= LONGEST else f"{row['name'][: LONGEST - 3]}..."
     share = f"{row['missing']:,} ({row['missing'] / samples:.0%})" if row["missing"] else "0"
     values = "many" if row["values"] is None else f"{row['values']:,}"
-    return [name, row["kind"], share, values, _content(row), ", ".join(row["warnings"])]
+    return [_shorten(row["name"]), row["kind"], share, values, _content(row), ", ".join(row["warnings"])]
 
 
 def _content(row: dict[str, Any]) -> str:
     if "mean" in row:
-        return f"{row['least']:.6g} to {row['most']:.6g}, mean {row['mean']:.6g}"
+        return f"{_number(row['least'])} to {_number(row['most'])}, mean {_number(row['mean'])}"
     if "first" in row:
         return f"{row['first']} to {row['last']}"
     levels = list(row.get("levels", {}).items())
-    more = f" and {len(levels) - MOST_LEVELS} more" if len(levels) > MOST_LEVELS else ""
-    return ", ".join(f"{level[:LONGEST]} ({count:,})" for level, count in levels[:MOST_LEVELS]) + more
+    more = f" and {row['values'] - MOST_LEVELS:,} more" if len(levels) > MOST_LEVELS else ""
+    return ", ".join(f"{_shorten(level)} ({count:,})" for level, count in levels[:MOST_LEVELS]) + more
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def _number(value: float) -> str:
+    """A number without an exponent where that is readable."""
+    return f"{value:,.0f}" if 1e5 <= abs(value) < 1e15 else f"{value:.6g}"

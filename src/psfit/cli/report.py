@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def report(
-    model: Annotated[Path, typer.Argument(help="A model file that `psfit fit --out` wrote.")],
+    model: options.ModelFile,
     data: Annotated[
         list[Path] | None,
         typer.Argument(help="Files with samples to summarise and to score: those of the fit, or others."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Where to write the page (.html).")] = Path("report.html"),
-    target: options.Target = None,
+    target: options.TargetOfFit = None,
     weight: options.Weight = None,
     offset: options.Offset = None,
     memory: options.Memory = None,

@@ -25,11 +25,13 @@ from datetime import timedelta
 import torch.distributed as dist
 
 from psfit.comm import process_group
-from psfit.comm.grid import GridSpec, choose_device
+from psfit.comm.grid import GridSpec, RemoteError, choose_device
 
 LOOPBACK = "127.0.0.1"
 # The system's request for the address of an interface.
 GET_ADDRESS = 0x8915
+# What rank 0 tells in the place of an invitation.
+FAILURE = "failure"
 
 
 @dataclass(frozen=True)
@@ -84,16 +86,8 @@ def meet(
     if place.size == 1:
         yield
         return
-    if dist.is_initialized():
-        raise RuntimeError("this process is a rank of another job; a process can take part in one fit at a time")
     with socket.socket() as listener:
-        invitation = None
-        if place.rank == 0:
-            listener.bind((place.address, 0))
-            listener.listen(place.size)
-            invitation = Invitation(place.address, listener.getsockname()[1], uuid.uuid4().hex)
-        text = share("" if invitation is None else json.dumps(asdict(invitation)))
-        invitation = Invitation(**json.loads(text))
+        invitation = _exchange(place, share, listener)
         store = _open_store(invitation, place, listener, spec.timeout)
     settings = {"LOCAL_RANK": str(place.local_rank), "GLOO_SOCKET_IFNAME": _interface(invitation)}
     with _set_environment(settings):
@@ -106,6 +100,27 @@ def meet(
             process_group.leave()
             if dist.is_initialized():
                 dist.destroy_process_group()
+
+
+def _exchange(place: Place, share: Callable[[str], str], listener: socket.socket) -> Invitation:
+    """The invitation of rank 0. An error here must not keep the others waiting, who need the text of rank 0."""
+    text, failure = "", None
+    try:
+        if dist.is_initialized():
+            raise RuntimeError("this process is a rank of another job; a process can take part in one fit at a time")
+        if place.rank == 0:
+            listener.bind((place.address, 0))
+            listener.listen(place.size)
+            text = json.dumps(asdict(Invitation(place.address, listener.getsockname()[1], uuid.uuid4().hex)))
+    except Exception as error:
+        failure = error
+        text = json.dumps({FAILURE: f"{type(error).__name__}: {error} (rank 0 listens on {place.address})"})
+    found = json.loads(share(text))
+    if failure is not None:
+        raise failure
+    if FAILURE in found:
+        raise RemoteError(f"rank 0 cannot be reached: {found[FAILURE]}")
+    return Invitation(**found)
 
 
 def _open_store(invitation: Invitation, place: Place, listener: socket.socket, timeout: float) -> dist.Store:

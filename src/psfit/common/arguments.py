@@ -40,7 +40,8 @@ class Rule:
             except (TypeError, ValueError, OverflowError):
                 return other.read(value)
 
-        return Rule(f"{self.allowed}, or {other.allowed}", either)
+        said = other.allowed in self.allowed.split(", or ")
+        return Rule(self.allowed if said else f"{self.allowed}, or {other.allowed}", either)
 
 
 def check(owner: object, rules: Mapping[str, Rule]) -> dict[str, Any]:

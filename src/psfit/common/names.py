@@ -14,6 +14,12 @@ def list_names(names: Iterable[object], most: int = MOST_LISTED) -> str:
     return ", ".join(every[:most]) + (f" and {more} more" if more > 0 else "")
 
 
+def quote_name(name: object) -> str:
+    """A name in a list that is separated by commas; one with a comma is quoted."""
+    text = str(name)
+    return repr(text) if "," in text else text
+
+
 def suggest_name(name: object, names: Sequence[str]) -> str:
     """A question after an unknown name, if one of `names` is nearly the same; else nothing."""
     near = get_close_matches(str(name).lower(), [one.lower() for one in names], 1)

@@ -12,6 +12,8 @@ STYLE = """<style>
 .psfit-card th, .psfit-card td {border: 0; border-top: 1px solid rgba(128, 128, 128, 0.35); padding: 0.2em 0.8em;
  text-align: right; background-color: transparent; color: inherit; font-variant-numeric: tabular-nums;}
 .psfit-card th:first-child, .psfit-card .psfit-facts td {text-align: left; overflow-wrap: anywhere;}
+.psfit-card thead th:first-child {white-space: nowrap;}
+.psfit-card tbody th:first-child {min-width: 3em;}
 .psfit-card th {font-weight: 600;}
 .psfit-card .psfit-facts th {font-weight: 400; opacity: 0.75; vertical-align: top; white-space: nowrap;}
 .psfit-card .psfit-chosen th, .psfit-card .psfit-chosen td {background-color: rgba(59, 125, 216, 0.22);}

@@ -48,7 +48,11 @@ def require_writable(option: str, path: Path | None, endings: tuple[str, ...] = 
 def _create_beside(path: Path) -> tuple[Path, BinaryIO]:
     """Create a new file in the same folder; never use a file that exists, and never follow a link."""
     partial = path.with_name(f".psfit-{secrets.token_hex(8)}.partial")
-    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    try:
+        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    except FileNotFoundError as error:
+        # The user knows the folder, not the temporary file.
+        raise FileNotFoundError(error.errno, "there is no folder", str(path.absolute().parent)) from None
     return partial, os.fdopen(handle, "wb")
 
 

@@ -31,10 +31,12 @@ class Progress:
         Proved so far: no answer within the limit is better.
     done, total : int
         Limits of a path that have an answer, and all of them.
+    gamma, gammas : int
+        The number of the gamma whose path is being fitted, from 1, and how many there are.
     explored, open : int
         Nodes of the search tree of exact mode: looked at, and waiting.
     seconds_left : float
-        About how long it still takes, where that is known: of several folds or resamples, after the first.
+        About how long it still takes, where that is known: of several folds or resamples.
     """
 
     phase: str = "the set-up"
@@ -48,6 +50,8 @@ class Progress:
     lower_bound: float = -math.inf
     done: int = 0
     total: int = 0
+    gamma: int = 1
+    gammas: int = 1
     explored: int = 0
     open: int = 0
     seconds_left: float = math.nan
@@ -56,6 +60,12 @@ class Progress:
     def gap(self) -> float:
         """``(objective - lower_bound) / |objective|``."""
         return relative_gap(self.objective, self.lower_bound)
+
+    @property
+    def share_done(self) -> float:
+        """About the share of the work on all limits and gammas that is done; not a number before the first limit."""
+        share = (self.gamma - 1 + (self.done / self.total if self.total else 0.0)) / self.gammas
+        return share or math.nan
 
 
 # Is told about progress; if it returns True, the fit ends with the best answer so far.

@@ -8,13 +8,13 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlparse
 
 from dask.delayed import Delayed
-from distributed import CancelledError, Client, Future, MultiLock, Variable, wait
+from distributed import CancelledError, Client, Future, Semaphore, Variable, wait
 from distributed.comm import CommClosedError
 
 from psfit.comm import PeerLostError
@@ -24,8 +24,9 @@ from psfit.dask.rank import Job, give_up, run_rank, share_name
 from psfit.estimators.model import SparseModel
 from psfit.estimators.ranks import Outcome, read_outcomes, spec_for_ranks
 
-# Seconds between two looks at the ranks, and at the workers.
-PAUSE, WATCH = 0.02, 1.0
+# Seconds between two looks at the ranks, and at the workers. A nanny needs longer to start a lost worker again, perhaps
+# at the same address.
+PAUSE, WATCH = 0.02, 0.25
 # Seconds for ranks that are given up to end, and for the scheduler to notice that a worker has gone.
 PATIENCE = 10.0
 # Seconds for other workers to come in the place of lost ones.
@@ -54,6 +55,8 @@ def make_job(estimator: SparseModel, rules: Mapping[str, Any] | None = None) -> 
 
 def fit_on_dask(job: Job, partitions: Sequence[Delayed], client: Client, restarts: int = 0) -> SparseModel:
     """The fitted estimator; `partitions` give objects of `Partition`. Lost workers are replaced `restarts` times."""
+    if client.asynchronous:
+        raise ValueError("client: it is asynchronous, and a fit waits for its answer; pass Client(asynchronous=False)")
     try:
         members = _place_partitions(client, client.compute(list(partitions)))
         for attempt in range(restarts):
@@ -67,10 +70,34 @@ def fit_on_dask(job: Job, partitions: Sequence[Delayed], client: Client, restart
 
 
 def _fit(client: Client, job: Job, members: list[Member]) -> SparseModel:
-    # A process can be a rank of one fit at a time.
-    with MultiLock([f"psfit-{member.process}" for member in members], client=client):
+    with _reserve(client, [member.process for member in members]):
         outcomes = _run(client, job, members)
     return read_outcomes(outcomes, [member.address for member in members])
+
+
+@contextmanager
+def _reserve(client: Client, processes: list[str]) -> Iterator[None]:
+    """Wait until no other fit has a rank in these processes: each can be a rank of one fit at a time.
+
+    If the user's process is killed, the scheduler frees them after a while (``distributed.scheduler.locks``), which it
+    would not do for a `MultiLock`. All fits ask in the same order, so that none waits for one that waits for it.
+    """
+    there = {"scheduler_rpc": client.scheduler, "loop": client.loop}
+    locks = [Semaphore(1, f"psfit-{process}", **there) for process in sorted(set(processes))]
+    with ExitStack() as stack:
+        for lock in locks:
+            if hasattr(lock, "refresh_callback"):
+                stack.callback(client.loop.add_callback, lock.refresh_callback.stop)
+        for lock in locks:
+            lock.acquire()
+            stack.callback(_release, lock)
+        yield
+
+
+def _release(lock: Semaphore) -> None:
+    # The cluster itself may be gone.
+    with suppress(Exception):
+        lock.release()
 
 
 def _run(client: Client, job: Job, members: list[Member]) -> list[Outcome]:
@@ -121,7 +148,8 @@ def _replace_lost(client: Client, members: list[Member]) -> list[Member]:
     end = time.monotonic() + RETURN
     while True:
         processes = client.run(own_place, on_error="ignore")
-        taken = {member.process for member in members if member.address in processes}
+        # A worker that was started again at its old address keeps its rank.
+        taken = {processes[member.address] for member in members if member.address in processes}
         free = {process: address for address, process in processes.items() if process not in taken}
         lost = [rank for rank, member in enumerate(members) if member.address not in processes]
         if len(free) >= len(lost):
@@ -132,10 +160,11 @@ def _replace_lost(client: Client, members: list[Member]) -> list[Member]:
                 "workers, and fit again"
             )
         time.sleep(WATCH)
-    news = dict(zip(lost, free.items(), strict=False))
+    found = dict(zip(lost, free.values(), strict=False))
+    addresses = [found.get(rank, member.address) for rank, member in enumerate(members)]
     return [
-        replace(member, process=news[rank][0], address=news[rank][1]) if rank in news else member
-        for rank, member in enumerate(members)
+        replace(member, process=processes[address], address=address)
+        for member, address in zip(members, addresses, strict=True)
     ]
 
 

@@ -34,9 +34,14 @@ def _join(names: list[str], values: tuple[Any, ...]) -> Partition:
     found = dict(zip(names, values, strict=True))
     X = found["X"]
     for name, part in found.items():
-        if hasattr(X, "index") and hasattr(part, "index") and not X.index.equals(part.index):
-            raise ValueError(f"{NAMES[name]} has other rows than X in the same partition: their indices differ")
+        require_same_rows(X, part, NAMES[name])
     return Partition(**{"y": None, **found})
+
+
+def require_same_rows(X: Any, part: Any, name: str) -> None:
+    """Refuse tables whose rows have another index than those of X in the same partition."""
+    if hasattr(X, "index") and hasattr(part, "index") and not X.index.equals(part.index):
+        raise ValueError(f"{name} has other rows than X in the same partition: their indices differ")
 
 
 def _divide(values: Any, name: str) -> list[Delayed]:

@@ -6,7 +6,7 @@ import dask.array as da
 import numpy as np
 from dask import delayed
 
-from psfit.dask.partitions import divide_like, in_one_column_block
+from psfit.dask.partitions import divide_like, in_one_column_block, require_same_rows
 from psfit.estimators.batches import make_example, predict_batch
 from psfit.estimators.model import SparseModel
 
@@ -45,6 +45,7 @@ def _predict_block(X: Any, offset: Any = None, *, model: SparseModel, method: st
 
 
 def _predict_table(X: Any, offset: Any = None, *, model: SparseModel, method: str) -> Any:
+    require_same_rows(X, offset, "offset")
     return _as_table(predict_batch(model, method, X, offset), X.index)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from distributed import Client, Variable, get_client
+from distributed import Client, Variable, get_client, get_worker
 
 from psfit.comm import GridSpec
 from psfit.comm.meeting import Place, meet
@@ -43,8 +43,12 @@ def run_rank(job: Job, place: Place, partitions: Sequence[Partition]) -> Outcome
 
 
 def _fit(job: Job, place: Place, partitions: Sequence[Partition]) -> Outcome:
+    worker = get_worker()
+    tasks, key = worker.state.tasks, worker.get_current_task()
+
     def is_given_up() -> bool:
-        return job.name in GIVEN_UP
+        # Without the user's process, nobody needs the task any more, and the scheduler cancels it.
+        return job.name in GIVEN_UP or key not in tasks or tasks[key].state == "cancelled"
 
     job.estimator.set_params(callback=_stop_if(is_given_up, job.estimator.callback))
     with meet(place, lambda text: _share(job.name, place, text, is_given_up), job.spec, is_given_up):

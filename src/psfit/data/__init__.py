@@ -2,18 +2,20 @@
 
 from psfit.data.block_columns import BlockColumns
 from psfit.data.file_source import FileSource
+from psfit.data.io.base import ReadingWarning
 from psfit.data.matrix import Affine, Dense, DesignMatrix
-from psfit.data.sample_source import ReadingWarning, Samples, SampleSource
+from psfit.data.sample_source import Samples, SampleSource
 from psfit.data.source import NodeSplit, Source
 from psfit.data.sparse import Sparse
 from psfit.data.streamed import Streamed
-from psfit.data.strip import Strip
+from psfit.data.strip import DenseStrip, Strip
 from psfit.data.table_source import TableSource
 
 __all__ = [
     "Affine",
     "BlockColumns",
     "Dense",
+    "DenseStrip",
     "DesignMatrix",
     "FileSource",
     "NodeSplit",

@@ -38,6 +38,7 @@ class FileSource(SampleSource):
         Bytes (or text such as ``"2GB"``) that the features may take in memory; None means half of what is free.
     offset : str or None
         A column, an array or another ``.npy`` file with a number for each sample that is added to its linear predictor.
+        In a table, ``"log(exposure)"`` is the logarithm of the column exposure.
     """
 
     path: str | Path | tuple[str | Path, ...]

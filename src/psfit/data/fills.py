@@ -11,6 +11,7 @@ from psfit.comm import Grid
 from psfit.data.matrix import Dense, DesignMatrix
 from psfit.data.schema import Feature, Schema, SchemaError
 from psfit.data.streamed import BLOCK_BYTES, ArrayRows, RowReader, Streamed
+from psfit.data.table_rules import option
 
 
 class FilledRows(RowReader):
@@ -149,7 +150,8 @@ def _is_number(feature: Feature) -> bool:
 def _require_values(feature: Feature, count: float) -> None:
     if not count:
         raise SchemaError(
-            f"column {feature.column!r} has no value at all, so nothing can fill it; leave it out (--exclude)"
+            f"column {feature.column!r} has no value at all, so nothing can fill it; use "
+            f"{option('exclude', feature.column)}"
         )
 
 

@@ -9,6 +9,7 @@ from psfit.comm import Axis
 from psfit.data.form_elimination import eliminate
 from psfit.data.matrix import DesignMatrix
 from psfit.data.quadratic_form import QuadraticForm
+from psfit.data.shared_products import SharedProducts
 
 
 class FormMaker:
@@ -23,12 +24,25 @@ class FormMaker:
     weight : Tensor (m, 1), float64
     known : QuadraticForm, optional
         The forms of the nodes, where they were made while the data were read.
+    choice : tuple, optional
+        Where the matrix has some columns of another one: the products of that one's choices, and these columns.
+
+    Attributes
+    ----------
+    choices : SharedProducts
+        Products of choices of columns of this matrix.
     """
 
     def __init__(
-        self, matrix: DesignMatrix, target: Tensor, weight: Tensor, known: QuadraticForm | None = None
+        self,
+        matrix: DesignMatrix,
+        target: Tensor,
+        weight: Tensor,
+        known: QuadraticForm | None = None,
+        choice: tuple[SharedProducts, Tensor] | None = None,
     ) -> None:
-        self.matrix, self.target, self.weight, self.known = matrix, target, weight, known
+        self.matrix, self.target, self.weight, self.known, self.choice = matrix, target, weight, known, choice
+        self.choices = SharedProducts()
         self._curvatures: dict[tuple[tuple[int, ...], torch.dtype], Tensor] = {}
         self._pooled: dict[torch.dtype, QuadraticForm] = {}
         self._without_last: QuadraticForm | None = None
@@ -43,6 +57,9 @@ class FormMaker:
                 made = self.known.G.to(dtype)
             elif from_double and dtype != torch.float64:
                 made = self.curvatures(bounds, torch.float64, True).to(dtype)
+            elif self.choice is not None:
+                shared, columns = self.choice
+                made = 2 * shared.multiply(self.matrix, columns, self.weight.to(dtype), bounds)
             else:
                 weight = self.weight.to(dtype)
                 made = torch.stack([self.matrix.rows(a, b).gram(weight[a:b], dtype) for a, b in pairwise(bounds)])

@@ -38,21 +38,28 @@ def half_gram(matrix: DesignMatrix, roots: Tensor) -> Tensor:
 
     The columns of A have norms of at most the root of the number of rows.
     """
-    assert isinstance(matrix, Affine)
-    (m, n), c = matrix.shape, roots.shape[1]
+    n, c = matrix.shape[1], roots.shape[1]
     width = -(-n // VECTOR) * VECTOR
+    return _multiply(matrix, roots, width).view(c, width, c, width)[:, :n, :, :n]
+
+
+def _multiply(matrix: DesignMatrix, roots: Tensor, width: int, picked: Tensor | None = None) -> Tensor:
+    """``B'B`` for all columns, each ``A_k`` padded by zeros to `width`; or for those with the numbers `picked`."""
+    assert isinstance(matrix, Affine)
+    m, c = matrix.shape[0], roots.shape[1]
     # No entry is larger than this, unless samples have very different weights; larger ones are clipped.
     unit = LARGEST / (m**0.5 * roots.amax().clamp(min=torch.finfo(torch.float32).tiny))
     scaled, halve = (roots * unit).float(), kernel("halve", matrix.device)
     shift, factor = matrix.shift.float(), (1 / matrix.scale).float()
-    total = torch.zeros(c * width, c * width, device=matrix.device)
+    size = c * width if picked is None else len(picked)
+    total = torch.zeros(size, size, device=matrix.device)
     height = max(1, MOST_BYTES // (2 * c * width))
     for start in range(0, m, height):
         rows = slice(start, min(start + height, m))
         values = matrix.base.rows(rows.start, rows.stop).chunk(0, rows.stop - rows.start, torch.float32)
         columns = halve(values, shift, factor, scaled[rows], matrix.constant, width).view(len(values), -1)
-        _add_products(columns, total)
-    return total.view(c, width, c, width)[:, :n, :, :n] / unit.float().square()
+        _add_products(columns if picked is None else columns[:, picked], total)
+    return total / unit.float().square()
 
 
 def half_hessian(matrix: DesignMatrix, diagonal: Tensor, coupling: Tensor | None = None) -> Tensor:
@@ -66,6 +73,24 @@ def half_hessian(matrix: DesignMatrix, diagonal: Tensor, coupling: Tensor | None
         H -= half_gram(matrix, coupling).permute(1, 0, 3, 2)
     for k in range(c):
         H[:, k, :, k] += half_gram(matrix, diagonal[:, k : k + 1].sqrt())[0, :, 0]
+    return H
+
+
+def half_part_of_hessian(matrix: DesignMatrix, diagonal: Tensor, coupling: Tensor, picked: Tensor) -> Tensor:
+    """Some rows and columns ``(k, k)`` of `half_hessian`, by their numbers `picked`.
+
+    Column j and output q have the number ``j c + q``.
+    """
+    c = diagonal.shape[1]
+    width = -(-matrix.shape[1] // VECTOR) * VECTOR
+    column, output = picked // c, picked % c
+    # Some column is repeated until there are whole vectors.
+    places = torch.nn.functional.pad(output * width + column, (0, -len(picked) % VECTOR))
+    H = -_multiply(matrix, coupling, width, places)[: len(picked), : len(picked)].double()
+    for k in range(c):
+        own = (output == k).nonzero().flatten()
+        G = half_gram(matrix, diagonal[:, k : k + 1].sqrt())[0, :, 0]
+        H[own.unsqueeze(1), own] += G[column[own].unsqueeze(1), column[own]]
     return H
 
 

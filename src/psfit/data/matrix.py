@@ -38,6 +38,8 @@ class DesignMatrix(ABC):
     streamed = False
     # Whether strips subtract means from each entry; a sparse matrix corrects its products instead.
     centres_entries = True
+    # Whether products with the stored entries cost less than those of a dense matrix.
+    few_entries = False
 
     @property
     def own(self) -> tuple[slice, "DesignMatrix"]:
@@ -175,7 +177,7 @@ class Affine(DesignMatrix):
         self.dtype = base.dtype
         self.device = base.device
         self.streamed = base.streamed
-        self.centres_entries = base.centres_entries
+        self.centres_entries, self.few_entries = base.centres_entries, base.few_entries
         self._shift = shift.to(base.dtype).unsqueeze(1)
         self._scale = scale.to(base.dtype).unsqueeze(1)
 

@@ -15,15 +15,12 @@ from psfit.comm import Grid
 from psfit.data import memory
 from psfit.data.fills import FilledRows, Gaps, learn_fills
 from psfit.data.io import FILES_DIFFER, DataFileError, JoinedRows, Part, Pieces, ReadRequest, learn_schema
+from psfit.data.io.base import ReadingWarning
 from psfit.data.matrix import DesignMatrix
 from psfit.data.schema import Schema, first_duplicate
 from psfit.data.sparse import Sparse
 from psfit.data.streamed import RowReader, Streamed
 from psfit.data.table_rules import TEXT_RULES, TableRules
-
-
-class ReadingWarning(UserWarning):
-    """Something was guessed about how a file is written."""
 
 
 @dataclass(frozen=True)
@@ -231,6 +228,8 @@ def _require_same(part: Part, grid: Grid) -> None:
 
 
 def _require_rows(part: Part, grid: Grid) -> None:
+    if part.features.shape[0] == 0 and grid.world.size == grid.nodes.size == 1:
+        raise DataFileError("the data have no rows; at least one is needed")
     if part.features.shape[0] < len(grid.nodes.hosted):
         raise DataFileError(
             f"{part.features.shape[0]} row(s) are left for rank {grid.world.rank}, which hosts "

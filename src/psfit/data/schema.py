@@ -39,8 +39,8 @@ class Feature:
     name : str
     column : str
         The column that it is made of.
-    part : {"year", "month", "weekday", "trend", "missing"} or None
-        The part of a date, or "missing": 1 where the column has no value.
+    part : {"year", "month", "weekday", "trend", "missing", "logarithm"} or None
+        The part of a date; "missing": 1 where the column has no value; or the logarithm of an offset.
     level : str or None
         The feature is 1 where the column, or this part of it, has the level, else 0.
     """

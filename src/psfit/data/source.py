@@ -76,6 +76,12 @@ class Source:
         part = replace(self, target=self.target[:, outputs])
         return part._share(self.forms, [self.picked[k] for k in outputs])
 
+    def choose_columns(self, matrix: DesignMatrix, columns: Tensor) -> "Source":
+        """The same samples with some ``columns``, by sorted numbers, which are in `matrix`."""
+        part = replace(self, matrix=matrix)
+        choice = None if self.matrix.streamed else (self.forms.choices, columns)
+        return part._share(FormMaker(matrix, self.target, self.weight, None, choice), list(range(self.outputs)))
+
     def with_forms(self, known: QuadraticForm) -> "Source":
         """The same samples with known forms of the nodes, which were made while the data were read."""
         forms = FormMaker(self.matrix, self.target, self.weight, known)
@@ -130,12 +136,13 @@ class NodeSplit:
 
     def mv(self, X: Tensor) -> Tensor:
         """``A_i X_i`` of every node: ``(N, n, c) -> (m, c)``."""
-        return torch.cat([A.mv(X[i]) for i, A in enumerate(self._matrices)])
+        parts = [A.mv(X[i]) for i, A in enumerate(self._matrices)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def rmv(self, R: Tensor) -> Tensor:
         """``A_i' R_i`` of every node: ``(m, c) -> (N, n, c)``."""
-        parts = zip(self._matrices, self._ranges, strict=True)
-        return torch.stack([A.rmv(R[a:b]) for A, (a, b) in parts])
+        parts = [A.rmv(R[a:b]) for A, (a, b) in zip(self._matrices, self._ranges, strict=True)]
+        return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(parts)
 
     def weighted_gram(self, weights: Tensor) -> Tensor:
         """``A_i' diag(weights_i) A_i`` of every node, ``(N, n, n)``, in the precision of the weights."""

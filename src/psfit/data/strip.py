@@ -10,8 +10,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-# From this many columns on, a Gram matrix is computed in blocks, and those above the diagonal are transposes.
-BLOCKS_FROM = 2048
+# From this many columns on, by the kind of device, a Gram matrix is computed in blocks of columns. What is above its
+# diagonal is transposed, so this takes five eighths of the work.
+BLOCKS_FROM = {"cpu": 256, "cuda": 2048}
 BLOCKS = 4
 # With at most this many columns, compiled loops are faster than a library: on one thread, or if the work is small.
 FEW_COLUMNS = 64
@@ -93,16 +94,13 @@ class DenseStrip(Strip):
         n = self.shape[1]
         if self._suits_loops:
             return self._gram_by_loops(weights)
-        if n < BLOCKS_FROM:
+        if n < BLOCKS_FROM[self.values.device.type]:
             return self.cross([self], weights)
-        # Only the blocks on and below the diagonal: five eighths of the work.
-        weighted, bounds = weights * self.values, [n * k // BLOCKS for k in range(BLOCKS + 1)]
-        blocks = [slice(a, b) for a, b in pairwise(bounds)]
+        weighted = weights * self.values
         total = torch.empty(n, n, dtype=weighted.dtype, device=weighted.device)
-        for i, low in enumerate(blocks):
-            for right in blocks[: i + 1]:
-                torch.mm(self.values[:, low].T, weighted[:, right], out=total[low, right])
-                total[right, low] = total[low, right].T
+        for a, b in pairwise(n * k // BLOCKS for k in range(BLOCKS + 1)):
+            torch.mm(self.values[:, a:b].T, weighted[:, :b], out=total[a:b, :b])
+            total[:a, a:b] = total[a:b, :a].T
         return total
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from psfit.common.arguments import NONE, Rule, one_of
-from psfit.data.schema import DATE_PARTS, MISSING, NEW_LEVELS
+from psfit.data.schema import DATE_PARTS, MISSING, NEW_LEVELS, UNUSED, Schema
 
 CATEGORIES = ("group", "columns")
 # Characters that a shell does not take as they are.
@@ -25,7 +25,7 @@ def _read_names(value: Any) -> tuple[str, ...]:
 
 
 def _read_parts(value: Any) -> tuple[str, ...]:
-    asked = _read_names(value)
+    asked = DATE_PARTS if value == "all" else _read_names(value)
     if not set(asked) <= set(DATE_PARTS):
         raise ValueError
     return tuple(part for part in DATE_PARTS if part in asked)
@@ -47,7 +47,7 @@ NAMES = Rule("a sequence of names", _read_names)
 MARK = Rule("one character", _read_mark)
 RULES: dict[str, Rule] = {
     "categories": one_of(*CATEGORIES) | NONE,
-    "dates": Rule(f"a sequence of {', '.join(DATE_PARTS)}", _read_parts),
+    "dates": Rule(f"'all' or a sequence of {', '.join(DATE_PARTS)}", _read_parts),
     "missing": one_of(*MISSING),
     "new_levels": one_of(*NEW_LEVELS),
     "exclude": NAMES,
@@ -59,6 +59,8 @@ RULES: dict[str, Rule] = {
     "missing_marks": NAMES,
     "date_format": Rule("a format such as %d/%m/%Y", _read_text) | NONE,
 }
+# An offset that is the logarithm of a column.
+LOGARITHM = re.compile(r"log\((.+)\)")
 # The rules that decide how text is parsed, not what is made of it.
 TEXT_RULES = ("separator", "decimal", "thousands", "encoding", "missing_marks", "date_format")
 
@@ -73,7 +75,7 @@ class TableRules:
         Turn a column of text into one feature for each text in it, named ``column=text``. With "group" a model has all
         features of the column or none, and kappa counts the column; with "columns" each feature counts by itself. None
         refuses text.
-    dates : sequence of {"year", "month", "weekday", "trend"}
+    dates : sequence of {"year", "month", "weekday", "trend"}, or "all"
         What is made of dates: ``when:year`` and ``when:trend`` (days since 1970) are numbers, ``when:month=1`` to
         ``12`` and ``when:weekday=1`` (Monday) to ``7`` are levels. If empty, dates are refused.
     missing : {"refuse", "fill", "indicator"}
@@ -121,6 +123,28 @@ class TableRules:
     def list_changes(self, names: Iterable[str] = tuple(RULES)) -> list[str]:
         """The rules, or those of some names, that are not the default."""
         return [name for name in names if getattr(self, name) != getattr(TableRules, name)]
+
+
+def rules_of(schema: Schema) -> dict[str, Any]:
+    """The rules that made a schema, where they are not the default: with them, the same table makes it again."""
+    used = [column for column in schema.columns if column.kind not in UNUSED]
+    categories = [column for column in used if column.kind == "category"]
+    asked = {column.missing for column in used}
+    found = {
+        "categories": ("columns" if any(column.single for column in categories) else "group") if categories else None,
+        "dates": next((list(column.parts) for column in used if column.kind == "date"), []),
+        "missing": next((rule for rule in ("indicator", "fill") if rule in asked), None),
+        "new_levels": "zero" if any(column.new_levels == "zero" for column in used) else None,
+        "exclude": [column.name for column in schema.columns if column.kind == "ignored"],
+        "ids": list(schema.ids),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def split_offset(offset: str) -> tuple[str, bool]:
+    """The column that an offset names, and whether its logarithm is meant: ``"log(exposure)"``."""
+    found = LOGARITHM.fullmatch(offset)
+    return (offset, False) if found is None else (found[1], True)
 
 
 def option(name: str, value: str) -> str:

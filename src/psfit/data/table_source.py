@@ -30,7 +30,8 @@ class TableSource(SampleSource):
     columns, one_hot, memory :
         As in `FileSource`.
     offset : str or None
-        The column of offsets, numbers that are added to the linear predictors.
+        The column of offsets, numbers that are added to the linear predictors; ``"log(exposure)"`` is the logarithm of
+        the column exposure.
     """
 
     table: Any

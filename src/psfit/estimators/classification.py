@@ -6,7 +6,9 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from psfit.common.arguments import NONE, Rule, number, one_of, satisfying
+from psfit.estimators.labelled import score_labelled
 from psfit.estimators.model import SparseModel
+from psfit.estimators.posing import Given
 from psfit.estimators.reading import as_array
 from psfit.estimators.registry import losses_of
 from psfit.estimators.shared_arguments import ModelArguments
@@ -68,8 +70,10 @@ class Classifier(ClassifierMixin, SparseModel):
         """The most likely label of each sample."""
         return np.asarray(self._target.predict(self._predictors(X, offset)))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
-        """The share of the labels that are predicted."""
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, offset: Any = None) -> float:
+        """The share of the labels that are predicted; y is not needed if X is a file or a table with the target."""
+        if y is None:
+            return score_labelled(self, Given(X, sample_weight=sample_weight, offset=offset))
         return float(self._target.score(as_array(y), self.predict(X, offset=offset), as_array(sample_weight)))
 
 

@@ -70,9 +70,10 @@ def label_round(callback: Callback | None, name: str, number: int, total: int, s
 
     def report(progress: Progress) -> bool | None:
         spent = time.perf_counter() - now
-        left = max(expected - spent, 0.0) if number > 1 else math.nan
+        # During the first fit only its own share tells how long the others take.
+        left = expected - spent if number > 1 else spent * (total / progress.share_done - 1)
         phase = f"{name} {number} of {total}, {progress.phase}"
-        return callback(replace(progress, phase=phase, seconds=now - start + spent, seconds_left=left))
+        return callback(replace(progress, phase=phase, seconds=now - start + spent, seconds_left=max(left, 0.0)))
 
     return report
 
@@ -162,13 +163,15 @@ class _PlainLines:
 def describe(progress: Progress, detailed: bool = False) -> str:
     """One line with what is known; `detailed` adds the residuals of the iteration."""
     parts = [f"{progress.seconds:7.1f} s  {phase_in_words(progress.phase)}"]
-    if progress.total:
+    if progress.gammas > 1:
+        parts.append(f"gamma {progress.gamma} of {progress.gammas}")
+    if progress.done:
         parts.append(f"limit {progress.done} of {progress.total}")
     parts += _time_left(progress)
     if not math.isnan(progress.objective):
         parts.append(f"best {progress.objective:.8g}")
         if math.isfinite(progress.lower_bound):
-            parts.append(f"gap {progress.gap:.1e}")
+            parts.append(f"gap {progress.gap:.2g}")
     if progress.explored:
         parts.append(f"explored {progress.explored:,}, open {progress.open:,}")
     # This comes last: a narrow terminal cuts it off, and it matters least after an answer was found.
@@ -195,6 +198,6 @@ def _stage(progress: Progress) -> str:
 def _time_left(progress: Progress) -> list[str]:
     """About how long the folds, or the limits of a path, still take, if some of them are done."""
     seconds = progress.seconds_left
-    if math.isnan(seconds) and 0 < progress.done < progress.total:
-        seconds = progress.seconds * (progress.total - progress.done) / progress.done
+    if math.isnan(seconds):
+        seconds = progress.seconds * (1 / progress.share_done - 1)
     return [f"about {seconds:.0f} s left"] if seconds >= 1 else []

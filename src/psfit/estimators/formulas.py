@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sklearn.utils.validation import check_is_fitted
 
 from psfit.data.schema import Column, Feature
+from psfit.data.table_rules import split_offset
 from psfit.estimators.targets import Labels
 from psfit.estimators.targets.counts import Counts
 
@@ -71,18 +72,22 @@ def list_outputs(model: "SparseModel") -> list[Output]:
 
 
 def _offset_terms(offset: bool | str) -> tuple[Term, ...]:
-    """The offset as a term with the coefficient one: a column of the table, as in the table of the fit."""
+    """The offset as a term with the coefficient one: a column of the table of the fit, or its logarithm."""
     if offset is True:
         raise ValueError(
             "the model was fitted with an offset that has no column; fit it with one (FileSource, offset=...), or use "
             "coef_ and intercept_"
         )
-    return (Term(1.0, Feature(offset, offset), Column(offset, "number"), None),) if offset else ()
+    if not offset:
+        return ()
+    column, is_logarithm = split_offset(offset)
+    feature = Feature(offset, column, "logarithm" if is_logarithm else None)
+    return (Term(1.0, feature, Column(column, "number"), None),)
 
 
 def _target_name(model: "SparseModel") -> str:
-    schema = model.learned_.features.schema
-    return "prediction" if schema is None or schema.target_name is None else schema.target_name
+    name = model.learned_.target_name
+    return "prediction" if name is None else name
 
 
 def write_sql(model: "SparseModel") -> str:
@@ -120,6 +125,8 @@ def _sql_value(term: Term, column: str) -> str:
     feature, kind = term.feature, term.column.kind
     if feature.part == "missing":
         return f"CASE WHEN {column} IS NULL THEN 1.0 ELSE 0.0 END"
+    if feature.part == "logarithm":
+        return f"LN({column})"
     parts = {"year": "YEAR", "month": "MONTH", "weekday": "ISODOW"}
     if kind == "date" and feature.level is not None:
         return f"CASE WHEN EXTRACT({parts[str(feature.part)]} FROM {column}) = {feature.level} THEN 1.0 ELSE 0.0 END"
@@ -162,6 +169,15 @@ def _level(row, column, level, fill, levels):
     return float(value == level)
 
 
+def _read_date(text):
+    for form in ("%d.%m.%Y", "%Y/%m/%d"):
+        try:
+            return datetime.strptime(text, form)
+        except ValueError:
+            pass
+    return datetime.fromisoformat(text)
+
+
 def _date(row, column, part, level, fill):
     value = row[column]
     if _is_missing(value):
@@ -169,7 +185,7 @@ def _date(row, column, part, level, fill):
             raise ValueError(f"column {{column!r}} has no value")
         return fill
     if isinstance(value, str):
-        value = datetime.fromisoformat(value)
+        value = _read_date(value)
     elif not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day)
     if value.tzinfo is not None:
@@ -210,7 +226,8 @@ def _python_value(term: Term) -> str:
     if column.kind == "date":
         level = None if feature.level is None else int(feature.level)
         return f"_date(row, {name!r}, {feature.part!r}, {level!r}, {fill!r})"
-    return f"_number(row, {name!r}, {fill!r})"
+    value = f"_number(row, {name!r}, {fill!r})"
+    return f"math.log({value})" if feature.part == "logarithm" else value
 
 
 def _python_result(target: Any, count: int) -> Iterator[str]:

@@ -28,6 +28,15 @@ def require_numbers(values: Any, name: str, remedy: str = ENCODE) -> None:
                 _require_number(value, label, place // _width(part), remedy)
 
 
+def require_finite_entries(values: np.ndarray, name: str) -> None:
+    """Refuse NaN and infinity in targets and offsets, and name the first row that has one."""
+    bad = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
+    if bad.any():
+        row = int(bad.argmax())
+        kind = "NaN" if np.isnan(values[row]).any() else "infinity"
+        raise ValueError(f"Input {name} contains {kind}, first in row {row} (counted from 0); drop such samples")
+
+
 def require_labels(values: Any, name: str) -> None:
     """Refuse values that cannot be labels: complex numbers, masks, missing values."""
     for label, part in _parts(values, name):
@@ -78,7 +87,9 @@ def _width(part: Any) -> int:
 def _require_kind(part: Any, label: str) -> None:
     if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part):
         row = int(np.argwhere(np.ma.getmaskarray(part))[0][0])
-        raise ValueError(f"{label} is a masked array, first masked in row {row}; {IMPUTE}, or use .filled()")
+        raise ValueError(
+            f"{label} is a masked array, first masked in row {row} (counted from 0); {IMPUTE}, or use .filled()"
+        )
     if _kind(part) == "c":
         raise complex_error(label, part.dtype)
     if _kind(part) == "V":
@@ -88,7 +99,9 @@ def _require_kind(part: Any, label: str) -> None:
 def _require_number(value: Any, label: str, row: int, remedy: str) -> None:
     _require_present(value, label, row)
     if isinstance(value, (str, bytes)):
-        raise ValueError(f"{label} is not numeric: it holds text, such as {value!r} in row {row}; {remedy}")
+        raise ValueError(
+            f"{label} is not numeric: it holds text, such as {value!r} in row {row} (counted from 0); {remedy}"
+        )
     if isinstance(value, (complex, np.complexfloating)):
         raise complex_error(label, type(value).__name__)
     if hasattr(value, "isoformat"):
@@ -96,15 +109,15 @@ def _require_number(value: Any, label: str, row: int, remedy: str) -> None:
     try:
         float(value)
     except TypeError as error:
-        raise TypeError(f"{label} is not numeric in row {row}: {error}") from None
+        raise TypeError(f"{label} is not numeric in row {row} (counted from 0): {error}") from None
     except (OverflowError, ValueError) as error:
-        raise ValueError(f"{label} does not fit in float64 in row {row}: {error}") from None
+        raise ValueError(f"{label} does not fit in float64 in row {row} (counted from 0): {error}") from None
 
 
 def _require_present(value: Any, label: str, row: int) -> None:
     # pandas may not be installed, so its missing values are recognised by the names of their types.
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        raise ValueError(f"{label} has a missing value in row {row}; {IMPUTE}")
+        raise ValueError(f"{label} has a missing value in row {row} (counted from 0); {IMPUTE}")
 
 
 def _dates_error(label: str, kind: Any) -> ValueError:

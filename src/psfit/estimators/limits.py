@@ -60,8 +60,7 @@ class Limits:
             kappa = min(max(1, round(kappa * self.items.size)), self.most)
         if not 1 <= kappa <= self.most:
             raise ValueError(
-                f"kappa={describe(given)} must be between 1 and {self.most}, the number of {self._unit} it limits"
-                f"{self._reason}"
+                f"kappa={describe(given)} must be between 1 and {self.most}: it counts {self._unit}, and {self._most}"
             )
         self._require_room(int(kappa))
         return int(kappa)
@@ -81,14 +80,16 @@ class Limits:
     @property
     def _unit(self) -> str:
         constraints = self.resolved.constraints
-        return "items" if constraints.group is None else "features" if constraints.counts_features else "groups"
+        if constraints.group is not None:
+            return "features" if constraints.counts_features else "groups"
+        return "features" if self.items.size == self.items.features else "coefficients"
 
     @property
-    def _reason(self) -> str:
-        """Why there are fewer items than the data have."""
+    def _most(self) -> str:
+        """How many there are to choose, and why."""
         if self.most < 1:
-            return ": include and exclude leave nothing to choose; include fewer, or use count_included=True"
-        return "" if self.resolved.constraints.is_empty else " and the other constraints leave"
+            return "include and exclude leave nothing to choose; include fewer, or use count_included=True"
+        return f"{'there are' if self.most == self.items.capacity else 'the constraints allow'} {self.most}"
 
     def _require_room(self, kappa: int) -> None:
         """Refuse a limit below what `include` forces in."""

@@ -9,7 +9,7 @@ from sklearn.utils import check_array, check_consistent_length
 from psfit.comm import Grid
 from psfit.data import SampleSource
 from psfit.data.ranges import require_moderate
-from psfit.estimators.kinds import require_numbers
+from psfit.estimators.kinds import require_finite_entries, require_numbers
 from psfit.estimators.reading import as_array
 
 # With a log link, offsets that differ by more than this are no logarithms: their exponentials differ by 130 decimals.
@@ -26,7 +26,12 @@ def read_offset(offset: Any, rows: int) -> np.ndarray | None:
         raise TypeError(f"offset={offset!r} names a column of a file; with arrays pass the numbers")
     offset = as_array(offset)
     require_numbers(offset, "offset")
-    values = np.asarray(check_array(offset, ensure_2d=False, allow_nd=False, dtype=np.float64, input_name="offset"))
+    values = np.asarray(
+        check_array(
+            offset, ensure_2d=False, allow_nd=False, dtype=np.float64, ensure_all_finite=False, input_name="offset"
+        )
+    )
+    require_finite_entries(values, "offset")
     check_consistent_length(np.empty(rows), values)
     largest = float(np.abs(values).max())
     if largest > 1:

@@ -3,7 +3,7 @@ ranks.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import zip_longest
@@ -64,6 +64,12 @@ class Learned:
     surroundings: dict[str, str] | None = None
     offset: KeptOffset = False
 
+    @property
+    def target_name(self) -> str | None:
+        """The column of the target, if the fit had a file or a table that holds it."""
+        schema = self.features.schema
+        return None if schema is None else schema.target_name
+
 
 @dataclass(frozen=True)
 class Posed:
@@ -119,8 +125,9 @@ def pose_samples(settings: Settings, owner: str, given: Given, grid: Grid) -> Po
     kind = LOSSES[settings.loss].target
     read = _read(kind, owner, given, grid)
     matrix, y, weights, features, offset = read.matrix, read.y, read.weights, read.features, read.offset
-    grid.require_same(features=matrix.shape[1], dtype=str(matrix.dtype), offset=read.kept)
-    _require_same_names(features.names, grid)
+    outputs = 1 if y.ndim == 1 else y.shape[1]
+    grid.require_same(features=matrix.shape[1], targets=outputs, dtype=str(matrix.dtype), offset=read.kept)
+    _require_same_names({"X": features.names, "y": _names_of(given.y), "offset": _names_of(given.offset)}, grid)
     if not sum_over_nodes(grid, weights.sum(keepdims=True)) > 0:
         raise ValueError("sample_weight is zero everywhere; at least one sample must have a positive weight")
     found, effective = kind.learn(y, weights, settings.fit_intercept, settings.parameters, grid)
@@ -192,18 +199,24 @@ def _read_samples(kind: type[Target], samples: Samples, given: Given, source: Sa
     return Read(samples.matrix, kind.read(as_array(y), rows), weights, features, offset, kept, samples.gaps)
 
 
-def _require_same_names(names: np.ndarray | None, grid: Grid) -> None:
+def _names_of(values: Any) -> Any:
+    """The names of the columns of a table with several; None for anything else."""
+    names = getattr(values, "columns", ())
+    return names if len(names) > 1 else None
+
+
+def _require_same_names(names: Mapping[str, Any], grid: Grid) -> None:
     """Refuse tables whose columns have other names, or another order, on other ranks."""
-    own = [] if names is None else [str(name) for name in names]
+    own = {argument: [] if found is None else [str(name) for name in found] for argument, found in names.items()}
     if grid.have_same_settings(own):
         return
     ranks = [json.loads(one) for one in grid.world.all_gather(json.dumps(own).encode())]
-    other = next(k for k, theirs in enumerate(ranks) if theirs != ranks[0])
-    pairs = enumerate(zip_longest(ranks[0], ranks[other], fillvalue="without a name"))
+    argument, other = next((a, k) for a in own for k, theirs in enumerate(ranks) if theirs[a] != ranks[0][a])
+    pairs = enumerate(zip_longest(ranks[0][argument], ranks[other][argument], fillvalue="without a name"))
     place, (first, theirs) = next((k, pair) for k, pair in pairs if pair[0] != pair[1])
     raise ValueError(
-        f"X: column {place} is {first!r} on rank 0 but {theirs!r} on rank {other}; give all ranks the same columns in "
-        "the same order"
+        f"{argument}: column {place} is {first!r} on rank 0 but {theirs!r} on rank {other}; give all ranks the same "
+        "columns in the same order"
     )
 
 

@@ -96,18 +96,21 @@ def keep_failure(rank: int, work: Callable[[], Outcome]) -> Outcome:
 
 def read_outcomes(outcomes: Sequence[Outcome], places: Sequence[str]) -> SparseModel:
     """The model of all ranks; raises the error of the rank that failed, with a note that names its place."""
-    failures = [outcome for outcome in outcomes if outcome.failure is not None]
+    failures = {outcome.rank: outcome.failure for outcome in outcomes if outcome.failure is not None}
     if failures:
-        # The others only tell that another rank has failed.
-        cause = min(failures, key=lambda outcome: isinstance(outcome.failure, (RemoteError, PeerLostError)))
-        assert cause.failure is not None
-        cause.failure.add_note(f"on rank {cause.rank} of {len(places)}: {places[cause.rank]}")
-        raise cause.failure
+        rank = find_cause(failures)
+        failures[rank].add_note(f"on rank {rank} of {len(places)}: {places[rank]}")
+        raise failures[rank]
     model: SparseModel = pickle.loads(next(outcome.model for outcome in outcomes if outcome.model is not None))
     concerns = list(dict.fromkeys(model.result_.concerns))
     if concerns:
         warnings.warn("; ".join(concerns), ConvergenceWarning, stacklevel=4)
     return model
+
+
+def find_cause(failures: Mapping[int, Exception]) -> int:
+    """The rank that has failed by itself; the others only tell that another rank has."""
+    return min(failures, key=lambda rank: isinstance(failures[rank], (RemoteError, PeerLostError)))
 
 
 def join_partitions(partitions: Sequence[Partition]) -> Partition | None:

@@ -172,7 +172,8 @@ def read_weights(sample_weight: Any, samples: int) -> np.ndarray:
     require_numbers(sample_weight, "sample_weight")
     weights = np.asarray(_check_sample_weight(sample_weight, np.empty((samples, 1)), dtype=np.float64))
     if (weights < 0).any():
-        raise ValueError(f"sample_weight must not be negative; entry {int((weights < 0).argmax())} is")
+        row = int((weights < 0).argmax())
+        raise ValueError(f"sample_weight must not be negative; it is {weights[row]:g} in row {row} (counted from 0)")
     return weights
 
 
@@ -257,7 +258,9 @@ def require_finite(matrix: DesignMatrix, names: np.ndarray | None) -> None:
 def _not_finite(names: np.ndarray | None, value: float, row: int, column: int) -> ValueError:
     label = f"{column}" if names is None else f"{column} ({names[column]!r})"
     kind = "NaN" if value != value else "infinity"
+    # A name means that X is a table.
+    fill = ", or fit to psfit.TableSource(X, missing='fill')" if names is not None and value != value else ""
     return ValueError(
-        f"X contains {kind} in column {label}, first in row {row}; impute or drop such entries "
-        "(sklearn.impute.SimpleImputer)"
+        f"X contains {kind} in column {label}, first in row {row} (counted from 0); impute or drop such entries "
+        f"(sklearn.impute.SimpleImputer){fill}"
     )

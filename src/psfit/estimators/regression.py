@@ -6,7 +6,9 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from psfit.common.arguments import POSITIVE, Rule, number, one_of
+from psfit.estimators.labelled import score_labelled
 from psfit.estimators.model import SparseModel
+from psfit.estimators.posing import Given
 from psfit.estimators.reading import as_array
 from psfit.estimators.registry import losses_of
 from psfit.estimators.shared_arguments import ModelArguments
@@ -25,11 +27,14 @@ class _Regressor(RegressorMixin, SparseModel):
         predicted: np.ndarray = self._target.predict(self._predictors(X, offset))
         return predicted
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, offset: Any = None) -> float:
         """The share R^2 of the variance of y that the model explains.
 
-        One is perfect; zero is as good as predicting the mean of y for all samples.
+        One is perfect; zero is as good as predicting the mean of y for all samples. y is not needed if X is a file or
+        a table with the target.
         """
+        if y is None:
+            return score_labelled(self, Given(X, sample_weight=sample_weight, offset=offset))
         return float(self._target.score(as_array(y), self.predict(X, offset=offset), as_array(sample_weight)))
 
     @property
@@ -88,10 +93,11 @@ class _LogLinkRegressor(_Regressor):
         """Expected targets ``exp(X coef + intercept + offset)``."""
         return super().predict(X, offset=offset)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, offset: Any = None) -> float:
         """The share D^2 of the deviance that the model explains, as in scikit-learn's models of such targets.
 
-        One is perfect; zero is as good as predicting the mean of y for all samples.
+        One is perfect; zero is as good as predicting the mean of y for all samples. y is not needed if X is a file or
+        a table with the target.
         """
         return super().score(X, y, sample_weight, offset=offset)
 

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from psfit.common.names import suggest_name
 from psfit.estimators.folds import Folds
 from psfit.estimators.posing import Posed
 from psfit.estimators.predictors import Predictions
@@ -18,8 +19,13 @@ def find_scorer(scoring: Any) -> Any:
     """scikit-learn's scorer of that name, or None."""
     if scoring is None:
         return None
-    from sklearn.metrics import check_scoring
+    from sklearn.metrics import check_scoring, get_scorer_names
 
+    if isinstance(scoring, str) and scoring not in get_scorer_names():
+        meant = suggest_name(scoring, get_scorer_names())
+        raise ValueError(
+            f"scoring={scoring!r} is not a scorer of scikit-learn{meant}; sklearn.metrics.get_scorer_names() lists all"
+        )
     return check_scoring(None, scoring=scoring)
 
 

@@ -134,8 +134,8 @@ def summarise(model: "SparseModel", known: Evidence = NOTHING) -> str:
     check_is_fitted(model)
     rows = coefficient_rows(model, known)
     lines = [model.result_.describe(getattr(model, "feature_names_in_", None))]
-    if name_of_target(model) is not None:
-        lines.append(f"  target     {name_of_target(model)}")
+    if model.learned_.target_name is not None:
+        lines.append(f"  target     {model.learned_.target_name}")
     lines.append("")
     heads = list(rows[0]) if rows else []
     table = [heads, *([_text(row[head]) for head in heads] for row in rows[:MOST_ROWS])]
@@ -147,12 +147,6 @@ def summarise(model: "SparseModel", known: Evidence = NOTHING) -> str:
     return "\n".join(lines + ([CAVEAT] if known.y is not None else []))
 
 
-def name_of_target(model: "SparseModel") -> str | None:
-    """The column of the target, if the model was fitted to a file or a table that holds it."""
-    schema = model.learned_.features.schema
-    return None if schema is None else schema.target_name
-
-
 def model_html(model: "SparseModel", parameters: str) -> str:
     """A fitted model for notebooks: what it says, then scikit-learn's HTML of its parameters, folded."""
     rows = coefficient_rows(model)
@@ -162,9 +156,10 @@ def model_html(model: "SparseModel", parameters: str) -> str:
         [Bar(_text(row[head]), row[head] / largest) if head == "coefficient" else _text(row[head]) for head in heads]
         for row in rows[:MOST_ROWS]
     ]
-    name = name_of_target(model)
+    name = model.learned_.target_name
     facts = [("target", name)] if name is not None else []
-    facts += [*model.result_.facts(), ("intercept", ", ".join(map(_text, model.result_.intercept.tolist())))]
+    names = getattr(model, "feature_names_in_", None)
+    facts += [*model.result_.facts(names), ("intercept", ", ".join(map(_text, model.result_.intercept.tolist())))]
     left = len(rows) - len(cells)
     notes = [f"Not shown: {left} smaller; `coefficients()` has all of them."] if left > 0 else []
     card = render_card(type(model).__name__, facts, HtmlTable(heads, cells), notes=notes)

@@ -18,7 +18,7 @@ class ServerSettings:
     min_clients : int, default=3
         The fewest clients of a sum.
     timeout : float, default=60
-        Seconds to wait for stragglers in sums of iterates, which go on without them.
+        Seconds to wait for late clients in sums of iterates, which go on without them.
     patience : float, default=3600
         Seconds to wait for clients where a sum needs all of them, and at the start. After that they have left.
     """

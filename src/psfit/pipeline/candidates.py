@@ -7,7 +7,7 @@ bring no gain.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -27,43 +27,80 @@ BLOCK_NUMBERS = 1 << 25
 MOST_LIMITS = 5
 
 # Finds the answers on some of the columns. Its arguments: the instance, coefficients to iterate from, coefficients
-# ``(K, n, c)`` whose supports are further starts, and a store for checkpoints.
-Find = Callable[[Instance, Tensor | None, Tensor | None, Store | None], Answers]
+# ``(K, n, c)`` whose supports are further starts, a store for checkpoints, and whether the search goes through all of
+# its stages.
+Find = Callable[[Instance, Tensor | None, Tensor | None, Store | None, bool], Answers]
 
 
-def search_candidates(inst: Instance, find: Find, start: Tensor | None, store: Store | None, thorough: bool) -> Answers:
+@dataclass(frozen=True)
+class Candidates:
+    """Some features, by sorted numbers ``index``, and the problem with these features only."""
+
+    index: Tensor
+    part: Instance
+
+    @classmethod
+    def of(cls, inst: Instance, index: Tensor) -> "Candidates":
+        """Features and the parents of those that need some."""
+        index = _with_parents(inst, index)
+        return cls(index, inst.restrict(index))
+
+
+def search_candidates(
+    inst: Instance, find: Find, start: Tensor | None, store: Store | None, thorough: bool, in_stages: bool
+) -> Answers:
     """Answers for all limits, with only a few passes over all columns.
 
     Newcomers are first ranked by their slopes alone, which is one product with all columns. When those bring nothing,
-    or if the search is `thorough` from the beginning, all swaps are scored; when these bring nothing, the search ends.
+    or if the search is `thorough` from the beginning, all swaps are scored. If searches have stages, the first stage
+    serves until these bring nothing, too, and all stages follow on the last candidates.
     """
     inst.watch.begin("the choice of candidates")
     order = rank_features(inst, start)
-    index = _with_parents(inst, _take_first(inst, order, inst.costs.first_candidates))
-    begin = None if start is None else inst.pick_rows(start, index)
-    first = find(inst.restrict(index), begin, None, None if store is None else store.inside("candidates"))
-    best = _fill(inst, first, index)
+    some = Candidates.of(inst, _take_first(inst, order, inst.costs.first_candidates))
+    begin = None if start is None else inst.pick_rows(start, some.index)
+    inside = None if store is None else store.inside("candidates")
+    first = find(some.part, begin, None, inside, not in_stages)
+    best, some = _add_candidates(inst, find, _fill(inst, first, some), some, order, thorough, not in_stages)
+    if in_stages and not inst.watch.must_stop():
+        better = _improve(inst, find, best, some, True)
+        if better is not None:
+            best, some = _add_candidates(inst, find, better, some, order, True, True)
+    return replace(best, iteration=first.iteration, candidates=len(some.index))
+
+
+def _add_candidates(
+    inst: Instance, find: Find, best: Answers, some: Candidates, order: Tensor, thorough: bool, complete: bool
+) -> tuple[Answers, Candidates]:
+    """Better answers with newcomers among the candidates, and the candidates, until newcomers bring nothing."""
     for _ in range(ROUNDS):
         inst.watch.begin("the search for candidates")
         if inst.watch.must_stop():
             break
-        newcomers = _find_newcomers(inst, best, index, thorough)
+        newcomers = _find_newcomers(inst, best, some, thorough)
         if len(newcomers):
-            index = _with_parents(inst, _add_newcomers(inst, best.Z, newcomers, index, order))
-            known = torch.stack([inst.pick_rows(Z, index) for Z in best.Z])
-            found = find(inst.restrict(index), None, known, None)
-            if found.objective < best.objective - inst.resolution * abs(best.objective):
-                best = _fill(inst, found, index)
+            some = Candidates.of(inst, _add_newcomers(inst, best.Z, newcomers, some.index, order))
+            better = _improve(inst, find, best, some, complete)
+            if better is not None:
+                best = better
                 continue
         if thorough:
             break
         thorough = True
-    return replace(best, iteration=first.iteration, candidates=len(index))
+    return best, some
 
 
-def _fill(inst: Instance, found: Answers, index: Tensor) -> Answers:
+def _improve(inst: Instance, find: Find, best: Answers, some: Candidates, complete: bool) -> Answers | None:
+    """Better answers on the candidates from the supports of the best ones, if there are some."""
+    known = torch.stack([inst.pick_rows(Z, some.index) for Z in best.Z])
+    found = find(some.part, None, known, None, complete)
+    better = found.objective < best.objective - inst.resolution * abs(best.objective)
+    return _fill(inst, found, some) if better else None
+
+
+def _fill(inst: Instance, found: Answers, some: Candidates) -> Answers:
     """Answers for all features from those for some."""
-    return replace(found, Z=torch.stack([inst.fill_rows(Z, index) for Z in found.Z]))
+    return replace(found, Z=torch.stack([inst.fill_rows(Z, some.index) for Z in found.Z]))
 
 
 def _add_newcomers(inst: Instance, Z: Tensor, newcomers: Tensor, index: Tensor, order: Tensor) -> Tensor:
@@ -113,27 +150,26 @@ def rank_features(inst: Instance, start: Tensor | None) -> Tensor:
     return inst.grid.agree(scores)[0].argsort(descending=True, stable=True)
 
 
-def _find_newcomers(inst: Instance, best: Answers, index: Tensor, thorough: bool) -> Tensor:
+def _find_newcomers(inst: Instance, best: Answers, some: Candidates, thorough: bool) -> Tensor:
     """Features outside the candidates that may join, the most promising first.
 
     If the search is `thorough`, those that would join by a swap with a gain; else those with the largest slopes.
     """
     gains = torch.zeros(inst.items.features, dtype=torch.float64)
-    part = inst.restrict(index)
     places = np.unique(np.linspace(0, len(best.Z) - 1, MOST_LIMITS).round().astype(int)).tolist()
     for place in places:
         for problem, value in enumerate(best.objectives[place].tolist()):
             score = _score_newcomers if thorough else _score_slopes
-            gains = torch.maximum(gains, score(inst, part, best.Z[place], problem, value, index))
+            gains = torch.maximum(gains, score(inst, some, best.Z[place], problem, value))
     (gains,) = inst.grid.agree(gains)
-    gains[index.cpu()] = 0.0
+    gains[some.index.cpu()] = 0.0
     order = gains.argsort(descending=True, stable=True)
-    return order[gains[order] > inst.resolution].to(index.device)[: inst.costs.first_candidates]
+    return order[gains[order] > inst.resolution].to(some.index.device)[: inst.costs.first_candidates]
 
 
-def _score_slopes(inst: Instance, part: Instance, Z: Tensor, problem: int, value: float, index: Tensor) -> Tensor:
+def _score_slopes(inst: Instance, some: Candidates, Z: Tensor, problem: int, value: float) -> Tensor:
     """For every feature the square of its slope at one answer, in units of the largest of this problem."""
-    outputs, own = inst.items.outputs_of(problem), inst.pick_rows(Z, index)
+    outputs, own, part = inst.items.outputs_of(problem), inst.pick_rows(Z, some.index), some.part
     fit = Fit(own, value, 0.0, _slopes_at(part, problem, own))
     slope = inst.source.weight * optimal_slopes(part, problem, _support(part, own, problem), fit)
     local = inst.source.matrix.rmv(slope.to(inst.source.matrix.dtype)).double()
@@ -145,11 +181,11 @@ def _score_slopes(inst: Instance, part: Instance, Z: Tensor, problem: int, value
     return size / size.max().clamp(min=torch.finfo(size.dtype).tiny)
 
 
-def _score_newcomers(inst: Instance, part: Instance, Z: Tensor, problem: int, value: float, index: Tensor) -> Tensor:
+def _score_newcomers(inst: Instance, some: Candidates, Z: Tensor, problem: int, value: float) -> Tensor:
     """For every feature the gain of its best swap into the support of one answer, as a share of the objective."""
     gains = torch.zeros(inst.items.features, dtype=torch.float64)
     chosen = _support(inst, Z, problem)
-    fitted = Fit(Z, value, 0.0, _slopes_at(part, problem, inst.pick_rows(Z, index)))
+    fitted = Fit(Z, value, 0.0, _slopes_at(some.part, problem, inst.pick_rows(Z, some.index)))
     for features, block in _split_features(inst, chosen):
         support = chosen[inst.items.items_of(features)]
         objective = DataObjective(block, problem)

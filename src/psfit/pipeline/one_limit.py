@@ -1,5 +1,7 @@
 """How the support of a single limit is found: Bi-cADMM with a portfolio of penalties, swaps, and restarts."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -25,12 +27,21 @@ class OneLimit:
         Coefficients whose supports are the starts of the searches, instead of those of an iteration.
     store : Store, optional
         Where checkpoints of the iteration are kept.
+    complete : bool
+        Whether the searches go through all of their stages; if not, other searches follow.
     """
 
     def __init__(
-        self, inst: Instance, task: Task, start: Tensor | None, known: Tensor | None, store: Store | None
+        self,
+        inst: Instance,
+        task: Task,
+        start: Tensor | None,
+        known: Tensor | None,
+        store: Store | None,
+        complete: bool = True,
     ) -> None:
         self.inst, self.task, self.start, self.known, self.store = inst, task, start, known, store
+        self.complete = complete
 
     def iterate(self) -> Iteration:
         """Iterate from the starting point; the kappa largest items of every copy of a problem are a start.
@@ -61,16 +72,26 @@ class OneLimit:
 
     def search(self, number: int) -> "OneLimitSearch":
         """The search of one problem."""
-        return OneLimitSearch(self.many, number, self.starts[number], self.Z, self.task.effort)
+        return OneLimitSearch(self.many, number, self.starts[number], self.Z, self.task.effort, self.complete)
 
 
 class OneLimitSearch:
     """Supports of one problem from more and more searches, as lists of one entry, since there is one limit."""
 
-    def __init__(self, inst: Instance, number: int, starts: list[tuple[str, Tensor]], Z: Tensor, effort: str) -> None:
+    def __init__(
+        self,
+        inst: Instance,
+        number: int,
+        starts: list[tuple[str, Tensor]],
+        Z: Tensor,
+        effort: str,
+        complete: bool = True,
+    ) -> None:
         self.inst, self.number = inst, number
         self.contributions: list[Contribution] = []
         exploration = EFFORTS[effort]
+        if exploration is not None:
+            exploration = replace(exploration, complete=complete)
         objective = objective_of(inst, number, search=exploration is not None)
         self.stages = explore(objective, starts, Z, exploration, self.contributions)
         self.refitted: tuple[Tensor, Fit] | None = None

@@ -103,7 +103,11 @@ def run_path(
     with limit_threads(task.solver.n_jobs), watch.catch_signals():
         inst = task.pose(watch, raw)
         with task.end_other_ranks_on_error():
-            return [_solve_gamma(inst.at_gamma(gamma), limits, task) for gamma in gammas]
+            paths = []
+            for number, gamma in enumerate(gammas, start=1):
+                watch.reporter.report(done=0, total=len(limits), gamma=number, gammas=len(gammas))
+                paths.append(_solve_gamma(inst.at_gamma(gamma), limits, task))
+            return paths
 
 
 def check_kappas(kappas: Iterable[int], items: Items, constraints: Constraints = NO_CONSTRAINTS) -> tuple[int, ...]:
@@ -112,8 +116,8 @@ def check_kappas(kappas: Iterable[int], items: Items, constraints: Constraints =
     most = most_counted(items, constraints)
     if rising[-1] > most:
         raise ValueError(
-            f"kappas={describe(list(rising))} must lie between 1 and {most}, the number of items with "
-            f"n_features={items.features}" + ("" if constraints.is_empty else " that the constraints allow")
+            f"kappas={describe(list(rising))} must lie between 1 and {most}, the most that kappa can count with "
+            f"n_features={items.features}" + ("" if constraints.is_empty else " and these groups and constraints")
         )
     require_feasible(items, rising[0] + count_extra(items, constraints), constraints)
     return rising

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from psfit.admm.record import Record
+from psfit.common.names import quote_name
 from psfit.common.notebook import render_card
-from psfit.common.status import CLOSED_GAP, CUT_SHORT, Status, relative_gap
-from psfit.search.explore import RESTARTS, Contribution
+from psfit.common.status import CLOSED_GAP, CUT_SHORT, STOP_REASONS, Status, relative_gap
+from psfit.search.explore import ALL_SUPPORTS, RESTARTS, Contribution
 
 # A good refit has a far smaller relative residual than this. With a larger one, the coefficients are not the best of
 # their support.
@@ -154,15 +155,30 @@ class Result:
         if len(self.kappa) == 1 and self.certain_in >= self.kappa[0]:
             text += "; no other support is better"
         elif self.certain_in or self.certain_out:
-            known = f" {self.certain_in} known item{'s' * (self.certain_in != 1)}" if self.certain_in else ""
-            others = f" none of {self.certain_out} others" if self.certain_out else ""
-            text += f"; every better support has{known}{' and' * bool(known and others)}{others}"
+            text += f"; {self._describe_decided()}"
         if self.tree_nodes:
             text += f"; {self.tree_nodes:,} tree nodes"
         if self.gap > 0.05:
             on = "more time" if self.tree_nodes else "exact mode"
             text += f" (a smaller gamma proves more, {on} searches on)"
         return text
+
+    @property
+    def item(self) -> str:
+        """What is in a support or not as a whole: a feature, a group of features, or a coefficient."""
+        if self.counted.startswith(("groups", "features in groups")):
+            return "group"
+        return "feature" if self.sparsity == "feature" or self.coef.shape[1] == 1 else "coefficient"
+
+    def _describe_decided(self) -> str:
+        """What is proved about better supports: what they have of this one, and what none of them has."""
+        inside, outside = self.certain_in, self.certain_out
+        kept = f"every better support has {inside:,} {self.item}{'s' * (inside != 1)} of this one"
+        if not outside:
+            return kept
+        if inside:
+            return f"{kept} and none of {outside:,} others"
+        return f"{outside:,} {self.item}{'s are' if outside != 1 else ' is'} in no better support"
 
     def _describe_reading(self) -> str:
         """How large data were read; empty for data in memory."""
@@ -176,12 +192,21 @@ class Result:
         """
         if len(self.kappa) > 1 or not self.starts:
             return ""
+        if self.starts[0].kind == ALL_SUPPORTS:
+            return self._describe_trying_all()
         least = min(one.end for one in self.starts)
         # Ends that differ by rounding alone are equal: the first of them counts.
         best = next((one for one in self.starts if one.end <= least + SAME * abs(least)), self.starts[0])
         tried = len({one.kind for one in self.starts} - {RESTARTS})
         origin = "from the best" if best.kind == RESTARTS else "the best"
         return f"{best.kind}, {origin} of {tried} kinds of starts" if tried > 1 else best.kind
+
+    def _describe_trying_all(self) -> str:
+        """That every choice was tried; a gap is then what the bound cannot prove."""
+        if self.status in STOP_REASONS:
+            return f"trying choices of {self.item}s one by one, until it was stopped"
+        found = f"trying every choice of {self.item}s"
+        return found + (": none is better (the proof does not use this)" if self.gap > CLOSED_GAP else "")
 
     @property
     def support(self) -> np.ndarray:
@@ -199,7 +224,7 @@ class Result:
 
     def facts(self, names: Sequence[object] | np.ndarray | None = None) -> list[tuple[str, str]]:
         """What is known about the answer, in words, each with a name; features by number, or by their `names`."""
-        shown = ", ".join(str(j if names is None else names[j]) for j in self.support[:12])
+        shown = ", ".join(quote_name(j if names is None else names[j]) for j in self.support[:12])
         shown += ", ..." if len(self.support) > 12 else ""
         limit = str(self.kappa[0]) if len(set(self.kappa)) == 1 else str(list(self.kappa))
         several = self.sparsity == "feature" and self.coef.shape[1] > 1

@@ -12,11 +12,13 @@ from psfit.kernels.cpu.threads import use_one_thread
 from psfit.pipeline.answers import Answers
 from psfit.pipeline.candidates import search_candidates
 from psfit.pipeline.exact_mode import close_gap
+from psfit.pipeline.forced_columns import shorten_forced_columns
 from psfit.pipeline.one_limit import OneLimit, OneLimitSearch
 from psfit.pipeline.proofs import OneLimitProver, Proofs, Prover, SeveralLimitsProver
 from psfit.pipeline.several_limits import SeveralLimits, SeveralLimitsSearch
 from psfit.pipeline.task import Task
 from psfit.problem.instance import Instance
+from psfit.search.equal_samples import FEWEST_SAMPLES
 from psfit.search.explore import EFFORTS
 from psfit.search.refit import Fit
 
@@ -85,19 +87,29 @@ def _run_stages(
 
     searches = EFFORTS[task.effort] is not None
 
-    def find(part: Instance, start: Tensor | None, known: Tensor | None, store: Store | None) -> Answers:
+    def find(
+        part: Instance, start: Tensor | None, known: Tensor | None, store: Store | None, complete: bool = True
+    ) -> Answers:
         if known is not None and not searches:
             # Without a search only an iteration leads from known supports to better ones.
             start, known = known[0], None
-        method: Method = OneLimit(part, task, start, None if known is None else known[0], store)
+        method: Method = OneLimit(part, task, start, None if known is None else known[0], store, complete)
         if limits:
             method = SeveralLimits(part, limits, task, known)
         return find_answers(part, method, prover if part is inst else None)
 
-    if inst.costs.uses_candidates:
-        answers = search_candidates(inst, find, begin, store, inst.source.matrix.streamed or not searches)
+    short = shorten_forced_columns(inst) if searches else None
+    if short is not None:
+        limits = short.lower(limits)
+        begin = None if begin is None else inst.pick_rows(begin, short.kept)
+    part = inst if short is None else short.rest
+    if part.costs.uses_candidates:
+        thorough = part.source.matrix.streamed or not searches
+        in_stages = searches and not limits and not part.problem.loss.quadratic
+        answers = search_candidates(part, find, begin, store, thorough, in_stages)
     else:
-        answers = find(inst, begin, None, store)
+        answers = find(part, begin, None, store)
+    answers = answers if short is None else short.restore(answers)
     status, proofs = answers.iteration.status, Proofs.none(answers)
     if task.exact:
         inst.watch.begin("the proof")
@@ -116,9 +128,12 @@ def _prepare_kernels(inst: Instance) -> None:
         loss = inst.problem.loss
         names = ["sparsify", "summarise"]
         names += [] if loss.quadratic else ["weighted_gram", "support_sums"]
-        names += ["perspective"] if inst.costs.uses_form else ["node_models"] if not loss.joint else []
+        names += [] if loss.quadratic or inst.samples < FEWEST_SAMPLES else ["equal_samples"]
+        names += [] if inst.source.matrix.centres_entries else ["sparse_gram"]
+        names += ["perspective"] if inst.costs.uses_form else ["joint_steps" if loss.joint else "node_models"]
         swaps = "bounded_swaps" if inst.box is not None else "swaps"
         names += ["block_swaps"] if inst.items.in_blocks else [swaps]
+        names += ["shrink_groups"] if inst.items.in_groups else []
         names += ["share_rows"] if inst.items.in_blocks or inst.box is not None else []
         cpu.prepare(names, lambda: inst.watch.begin("the compilation of kernels, once on this machine"))
 

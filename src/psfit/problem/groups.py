@@ -76,11 +76,10 @@ class GroupItems(Items):
     def pack(self, Z: Tensor) -> Tensor:
         return self.pack_scores(Z[: self.features].square()).sqrt()
 
-    def replace(self, Z: Tensor, packed: Tensor) -> Tensor:
+    def replace(self, Z: Tensor, packed: Tensor, before: Tensor | None = None) -> Tensor:
         """The coefficients of a group keep their direction and take the new norm."""
-        norm = self.pack(Z)
-        factor = self.spread_rows(torch.where(norm > 0, packed / norm, 0.0)).T
-        return torch.cat([Z[: self.features] * factor, Z[self.features :]])
+        norm = self.pack(Z) if before is None else before
+        return self.scale(Z, torch.where(norm > 0, packed / norm, 0.0))
 
     def mask(self, chosen: Tensor) -> Tensor:
         return self.spread_rows(chosen).T.expand(self.features, self.outputs)

@@ -206,7 +206,7 @@ class Instance:
             matrix = self._deal_columns(matrix, len(features))
         return replace(
             self,
-            source=Source(matrix, self.source.target, self.source.weight, self.source.bounds),
+            source=self.source.choose_columns(matrix, keep),
             items=self.items.restrict(features),
             unit_ridge=self.unit_ridge[keep],
             coordinates=self.coordinates.restrict(features, keep),

@@ -81,8 +81,12 @@ class Items(ABC):
         """The counted numbers of `Z`, ``(problems, size)``: signed coefficients, or norms of rows."""
 
     @abstractmethod
-    def replace(self, Z: Tensor, packed: Tensor) -> Tensor:
-        """`Z` with its counted numbers replaced by `packed`."""
+    def replace(self, Z: Tensor, packed: Tensor, before: Tensor | None = None) -> Tensor:
+        """`Z` with its counted numbers replaced by `packed`; they were those `before`, if that is known."""
+
+    def scale(self, Z: Tensor, factors: Tensor) -> Tensor:
+        """`Z` with its counted numbers multiplied by ``factors (problems, size)``, which are not negative."""
+        return torch.cat([Z[: self.features] * self.mask(factors), Z[self.features :]])
 
     @abstractmethod
     def mask(self, chosen: Tensor) -> Tensor:
@@ -182,7 +186,7 @@ class OutputItems(SeparateItems):
     def pack(self, Z: Tensor) -> Tensor:
         return Z[: self.features].T
 
-    def replace(self, Z: Tensor, packed: Tensor) -> Tensor:
+    def replace(self, Z: Tensor, packed: Tensor, before: Tensor | None = None) -> Tensor:
         return torch.cat([packed.T, Z[self.features :]])
 
     def mask(self, chosen: Tensor) -> Tensor:
@@ -199,7 +203,7 @@ class EntryItems(Items):
     def pack(self, Z: Tensor) -> Tensor:
         return Z[: self.features].reshape(1, -1)
 
-    def replace(self, Z: Tensor, packed: Tensor) -> Tensor:
+    def replace(self, Z: Tensor, packed: Tensor, before: Tensor | None = None) -> Tensor:
         return torch.cat([packed.reshape(self.features, self.outputs), Z[self.features :]])
 
     def mask(self, chosen: Tensor) -> Tensor:
@@ -235,10 +239,10 @@ class RowItems(Items):
     def pack(self, Z: Tensor) -> Tensor:
         return Z[: self.features].norm(dim=1).unsqueeze(0)
 
-    def replace(self, Z: Tensor, packed: Tensor) -> Tensor:
+    def replace(self, Z: Tensor, packed: Tensor, before: Tensor | None = None) -> Tensor:
         """A row keeps its direction and takes the new norm."""
         counted = Z[: self.features]
-        norm = counted.norm(dim=1, keepdim=True)
+        norm = counted.norm(dim=1, keepdim=True) if before is None else before.T
         return torch.cat([counted * torch.where(norm > 0, packed.T / norm, 0.0), Z[self.features :]])
 
     def mask(self, chosen: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor
 from psfit.comm import Grid
 from psfit.comm.watch import Watch
 from psfit.data import Affine, DesignMatrix, Source
+from psfit.data.deviations import separate_deviations
 from psfit.data.ranges import products_lose_digits, require_moderate_columns, require_moderate_samples
 from psfit.data.raw_form import RawForm
 from psfit.losses import plain_targets
@@ -26,6 +27,9 @@ from psfit.problem.items import Items
 from psfit.problem.problem import Problem
 
 REFERENCE_ROWS = 256
+# Standard deviations that may be subtracted from products instead of entries. A number that most samples have is at
+# most one from the mean.
+MOST_LATE = 4.0
 
 
 def pose(
@@ -58,6 +62,8 @@ def pose(
     matrix, left = source.matrix, columns.shift
     if products_lose_digits(columns.norms, columns.shift, columns.useful, float(totals.weight), matrix.dtype):
         matrix, left = matrix.refine(columns.shift)
+    elif _makes_many_products(problem, grid):
+        matrix, left = separate_deviations(matrix, columns.shift, _most_left(columns, totals.weight))
     scales = _choose_scales(problem, items, columns, totals.weight)
     coordinates = _set_coordinates(problem, matrix, columns, scales, left, level, totals.weight, raw)
     standard = Affine(matrix, left, coordinates.scale, coordinates.constant, integers=not exact)
@@ -172,6 +178,19 @@ def _measure(problem: Problem, source: Source, grid: Grid, raw: RawForm | None, 
     useful = ~(norms <= rounding) if problem.fit_intercept else norms != 0
     require_moderate_columns(norms, mean, useful, float(total_weight))
     return _Columns(reference, shift, norms, useful)
+
+
+def _makes_many_products(problem: Problem, grid: Grid) -> bool:
+    """Whether it pays to look for sparse deviations: a loss of one output, whose search makes many weighted products.
+
+    All ranks must store their samples in the same way, and one alone need not ask the others.
+    """
+    return problem.loss.smooth and not problem.loss.quadratic and not problem.loss.joint and grid.world.size == 1
+
+
+def _most_left(columns: _Columns, total_weight: Tensor) -> Tensor:
+    """How much of the shift ``(p,)`` products may subtract after their sums are made; any of a useless column."""
+    return torch.where(columns.useful, MOST_LATE * columns.norms / total_weight.sqrt(), torch.inf)
 
 
 def _set_coordinates(

@@ -13,10 +13,11 @@ except ImportError:
 
 if TYPE_CHECKING:
     from psfit.ray.controller import WholeBlocks
-    from psfit.ray.fit import fit_on_ray, train_rank
+    from psfit.ray.fit import fit_on_ray
     from psfit.ray.predict import predict_on_ray
+    from psfit.ray.worker import train_rank
 
-PLACES = {"WholeBlocks": "controller", "fit_on_ray": "fit", "predict_on_ray": "predict", "train_rank": "fit"}
+PLACES = {"WholeBlocks": "controller", "fit_on_ray": "fit", "predict_on_ray": "predict", "train_rank": "worker"}
 __all__ = ["WholeBlocks", "fit_on_ray", "predict_on_ray", "train_rank"]
 
 

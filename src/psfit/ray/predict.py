@@ -1,7 +1,9 @@
 """Predictions for Ray datasets: lazy, and made where the blocks are."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
 
 from psfit.estimators.batches import METHODS, make_example, predict_batch
 from psfit.estimators.model import SparseModel
@@ -36,19 +38,29 @@ def predict_on_ray(
     """
     if method not in METHODS or not hasattr(model, method):
         raise ValueError(f"method={method!r}: {type(model).__name__} does not have it")
+    check_is_fitted(model)
     known = model.learned_.features.names
     if features is None:
         if known is None:
             raise ValueError("features: the model was fitted without names of columns; say which columns to use")
         features = _find_columns(model, dataset)
-    # A model that needs an offset, or does not know any, is refused here and not on a worker.
+    # What is known to be wrong is refused here and not on a worker; blocks are not computed for it.
+    schema = dataset.schema(fetch_if_missing=False)
+    _require_new(column, [] if schema is None else schema.names)
     make_example(model, method, offset is not None)
 
     def predict(batch: Any) -> Any:
+        _require_new(column, batch.columns)
         values = predict_batch(model, method, read_features(batch, features), read_numbers(batch, offset))
         return batch.assign(**{column: values if values.ndim == 1 else list(values)})
 
     return dataset.map_batches(predict, batch_format="pandas")
+
+
+def _require_new(column: str, names: Iterable[str]) -> None:
+    """Refuse to replace a column."""
+    if column in names:
+        raise ValueError(f"column={column!r}: the dataset has it already; drop it, or give the new one another name")
 
 
 def _find_columns(model: SparseModel, dataset: Any) -> list[str]:

@@ -26,6 +26,8 @@ HUES = (
 )
 # In inches: on a phone, where a page is about as wide, letters of ten points can still be read.
 WIDTH = 5.2
+# Intervals between the labels below a chart: seven labels of seven letters do not touch.
+MOST_INTERVALS = 6
 # A legend with no more entries and letters than this fits into one line above a chart.
 MOST_ENTRIES, MOST_LETTERS = 3, 40
 
@@ -67,6 +69,7 @@ def svg_chart(name: str, label: str, height: float, draw: Callable[[Any], Any]) 
         # The page has its own headings and captions.
         axes.set_title("")
         _move_short_legend(axes)
+        _limit_labels(axes)
         figure.savefig(image, format="svg", transparent=True, metadata={"Date": None})
     return _inline(ElementTree.fromstring(image.getvalue()), name, label)
 
@@ -77,6 +80,15 @@ def _move_short_legend(axes: Any) -> None:
     short = len(labels) <= MOST_ENTRIES and sum(map(len, labels)) <= MOST_LETTERS
     if axes.get_legend() is not None and short:
         axes.legend(handles, labels, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(labels), frameon=False)
+
+
+def _limit_labels(axes: Any) -> None:
+    """Leave out some of the numbers below the picture, where long ones would touch."""
+    from matplotlib.ticker import MaxNLocator
+
+    locator = axes.xaxis.get_major_locator()
+    if isinstance(locator, MaxNLocator):
+        locator.set_params(nbins=MOST_INTERVALS)
 
 
 def _inline(root: ElementTree.Element, name: str, label: str) -> Markup:

@@ -75,7 +75,7 @@ def draw_coefficients(
         axes.set_xticks(range(columns), [label_of(output) for output in outputs], rotation=turned)
         axes.xaxis.tick_top()
         axes.set_xlim(-0.6, columns - 0.4)
-        axes.set_xlabel(f"area: size of the {label}; blue: positive, orange: negative")
+        axes.set_xlabel(f"area: size of the {label}\nblue: positive, orange: negative")
         axes.grid(True, alpha=0.2)
         axes.set_axisbelow(True)
     axes.set_yticks(range(rows), [label_of(name) for name in names])

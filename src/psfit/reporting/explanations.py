@@ -76,7 +76,7 @@ def explain_settings(fit_intercept: bool, standardize: bool, gamma: float) -> li
         ("intercept", "fitted; it pays no ridge and does not count" if fit_intercept else "none"),
         (
             "scaling",
-            "columns have unit spread in the ridge; coefficients are in the units of the data"
+            "the ridge applies to columns divided by their standard deviations; coefficients have the units of the data"
             if standardize
             else "none: columns are in the units of the data",
         ),
@@ -126,17 +126,20 @@ def _gap_in_words(result: Result) -> str:
 
 
 def _supports_in_words(result: Result) -> list[str]:
-    """What is known about single features."""
-    items = "features" if result.sparsity == "feature" or result.coef.shape[1] == 1 else "coefficients"
+    """What is known about single features or groups."""
     if len(result.kappa) == 1 and result.certain_in >= result.kappa[0]:
-        return ["Every support that could be better has all items of this one. So no other support is better."]
+        return [
+            f"Every support that could be better has all {result.item}s of this one. So no other support is better."
+        ]
     if not result.certain_in and not result.certain_out:
         return []
     known = []
     if result.certain_in:
-        known.append(f"every support that could be better has {result.certain_in:,} known {items}")
+        kept = plural(result.certain_in, result.item)
+        known.append(f"every support that could be better has {kept} of this model")
     if result.certain_out:
-        known.append(f"no support that could be better has any of {result.certain_out:,} other {items}")
+        left = plural(result.certain_out, f"other {result.item}")
+        known.append(f"no support that could be better has any of {left}")
     return [f"It is proved that {', and '.join(known)}. The others are undecided."]
 
 

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+from psfit.common.names import quote_name
 from psfit.estimators.results import NearOptimal
 from psfit.reporting.charts import svg_chart
 from psfit.reporting.coefficients import Cell, Table, number_cell
@@ -28,7 +29,7 @@ def near_optimal_content(found: NearOptimal) -> dict[str, Any]:
     return {
         "svg": drawn,
         "text": f"{count} within {percent(found.within)} of the best objective; {rest}.",
-        "always": join_names([found.names[j] for j in (found.frequencies == 1).nonzero()[0]]),
+        "always": join_names([quote_name(found.names[j]) for j in (found.frequencies == 1).nonzero()[0]]),
         "models": _list_models(found),
         "shown": min(len(found.supports), MOST_MODELS),
         "pairs": _list_pairs(found),
@@ -49,7 +50,7 @@ def _list_models(found: NearOptimal) -> Table:
         [
             number_cell(row["objective"], 8),
             Cell(percent(row["excess"]), row["excess"]),
-            Cell(join_names(row["features"]), ", ".join(row["features"])),
+            Cell(join_names([quote_name(name) for name in row["features"]]), ", ".join(row["features"])),
         ]
         for row in found.rows()[:MOST_MODELS]
     ]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from psfit.common.names import quote_name
 from psfit.common.status import STOP_REASONS
 from psfit.estimators.model import SparseModel
 from psfit.estimators.results import NearOptimal, Selection, SparsePath
@@ -50,8 +51,7 @@ def render_page(
             "instead"
         )
     learned = subject.learned if isinstance(subject, SparsePath) else subject.learned_
-    schema = learned.features.schema
-    target = None if schema is None else schema.target_name
+    target = learned.target_name
     shared = {
         "target": target,
         "fitted": (learned.surroundings or {}).get("date"),
@@ -117,7 +117,9 @@ def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
         "classes": classes,
         "certificate": proof,
         "problems": _problems(result, outputs),
-        "selection": _selection_content(model.selection_) if isinstance(model, SelectingModel) else None,
+        "selection": _selection_content(model.selection_, result.counted)
+        if isinstance(model, SelectingModel)
+        else None,
         "path": None,
         "convergence": _convergence(result),
         "result": result,
@@ -131,7 +133,7 @@ def _summary(used: list[str], classes: list[str], model: Any) -> str:
         return "The model uses no feature: its prediction is the intercept."
     chosen = " The limit was chosen among several, see below." if isinstance(model, SelectingModel) else ""
     of = f" It tells {join_names(classes)} apart." if classes else ""
-    return f"The model uses {join_names(used)}.{of}{chosen}"
+    return f"The model uses {join_names([quote_name(name) for name in used])}.{of}{chosen}"
 
 
 def _problem(what: str, formula: str, result: Any, model: Any, limit: str, classes: list[str]) -> list[tuple[str, str]]:
@@ -142,7 +144,8 @@ def _problem(what: str, formula: str, result: Any, model: Any, limit: str, class
     rows.append(("limit", f"kappa = {result.kappa[0]}: {limit}"))
     rows += [("subject to", text) for text in result.constraints]
     rows += explanations.explain_settings(model.fit_intercept, result.standardize, result.gamma)
-    if result.coef.shape[1] > 1:
+    # Groups change what kappa counts; the limit says it.
+    if result.coef.shape[1] > 1 and not result.counted:
         counted = {
             "element": "element: kappa counts coefficients",
             "feature": "feature: kappa counts features, which all outputs may use",
@@ -199,14 +202,14 @@ def _plot_residuals(result: Any, axes: Any) -> Any:
     return axes
 
 
-def _selection_content(selection: Selection) -> dict[str, Any]:
-    """The scores from which kappa was chosen."""
+def _selection_content(selection: Selection, counted: str) -> dict[str, Any]:
+    """The scores from which kappa was chosen, and what it counts."""
     better = "lower" if selection.smaller_is_better else "higher"
     drawn = svg_chart(
         "choice",
         f"{selection.label} against kappa, {better} is better; kappa = {selection.kappa} was chosen",
         3.6,
-        lambda axes: plot_selection(selection, axes),
+        lambda axes: plot_selection(selection, axes, counted=counted),
     )
     head = [("kappa", ""), ("gamma", ""), (selection.label, f"{better} is better")]
     head += [] if selection.errors is None else [("standard error", "of the mean over the folds")]

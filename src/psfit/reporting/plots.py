@@ -37,6 +37,8 @@ class PathLike(Protocol):
     def lower_bounds(self) -> np.ndarray: ...
     @property
     def loss(self) -> str: ...
+    @property
+    def counted(self) -> str: ...
     def coef(self, kappa: int, gamma: float | None = None) -> np.ndarray: ...
 
 
@@ -104,7 +106,7 @@ def plot_path(
         else:
             axes.plot(path.kappas, coefs[:, j], color="0.7", lw=0.6, zorder=1)
     axes.axhline(0.0, color="black", lw=0.6)
-    _label_kappa_axis(axes)
+    _label_kappa_axis(axes, path.counted)
     axes.set_ylabel(label)
     more = f"; {len(order) - MOST_NAMED} more in grey" if len(order) > MOST_NAMED else ""
     axes.set_title(f"Coefficients along the {path.loss} path{more}")
@@ -121,7 +123,8 @@ def plot_gaps(path: PathLike, ax: Any = None) -> Any:
         # A logarithmic axis cannot show a gap of zero.
         axes.plot(path.kappas, np.maximum(gaps, 1e-16), "o-", ms=3, label=f"gamma = {gamma:g}")
     axes.set_yscale("log")
-    return _finish_kappa_plot(axes, "certified gap", f"How much better any model could be, {path.loss} path")
+    title = f"How much better any model could be, {path.loss} path"
+    return _finish_kappa_plot(axes, path.counted, "certified gap", title)
 
 
 def plot_objectives(path: PathLike, ax: Any = None) -> Any:
@@ -133,7 +136,8 @@ def plot_objectives(path: PathLike, ax: Any = None) -> Any:
             axes.fill_between(
                 path.kappas, path.lower_bounds[g], path.objectives[g], color=f"C{g % 10}", alpha=0.2, lw=0
             )
-    return _finish_kappa_plot(axes, "objective", f"Objective along the {path.loss} path; shaded: what is not excluded")
+    title = f"Objective along the {path.loss} path; shaded: what is not excluded"
+    return _finish_kappa_plot(axes, path.counted, "objective", title)
 
 
 def plot_target(edges: np.ndarray, counts: np.ndarray, ax: Any = None) -> Any:
@@ -154,8 +158,11 @@ def plot_target(edges: np.ndarray, counts: np.ndarray, ax: Any = None) -> Any:
     return axes
 
 
-def plot_selection(selection: SelectionLike, ax: Any = None) -> Any:
-    """The scores from which kappa was chosen, with their standard errors; a line for each gamma, the choice marked."""
+def plot_selection(selection: SelectionLike, ax: Any = None, *, counted: str = "") -> Any:
+    """The scores from which kappa was chosen, with their standard errors; a line for each gamma, the choice marked.
+
+    `counted` is what kappa counts if that is not the nonzero coefficients, such as the `result_.counted` of a model.
+    """
     axes = ax if ax is not None else pyplot().subplots(figsize=(7.0, 4.3), layout="constrained")[1]
     sign = -1 if selection.smaller_is_better else 1
     for g, gamma in enumerate(selection.gammas):
@@ -178,7 +185,7 @@ def plot_selection(selection: SelectionLike, ax: Any = None) -> Any:
         axes.axvline(
             selection.best_kappa, color="0.6", lw=1, ls=":", label=f"best score: kappa = {selection.best_kappa}"
         )
-    _label_kappa_axis(axes)
+    _label_kappa_axis(axes, counted)
     axes.set_ylabel(selection.label)
     better = "lower" if selection.smaller_is_better else "higher"
     bars = "" if selection.errors is None else "; bars: one standard error"
@@ -188,9 +195,9 @@ def plot_selection(selection: SelectionLike, ax: Any = None) -> Any:
     return axes
 
 
-def _finish_kappa_plot(axes: Any, label: str, title: str) -> Any:
+def _finish_kappa_plot(axes: Any, counted: str, label: str, title: str) -> Any:
     """Add labels, title, legend and grid to curves over kappa."""
-    _label_kappa_axis(axes)
+    _label_kappa_axis(axes, counted)
     axes.set_ylabel(label)
     axes.set_title(title)
     axes.legend()
@@ -198,6 +205,6 @@ def _finish_kappa_plot(axes: Any, label: str, title: str) -> Any:
     return axes
 
 
-def _label_kappa_axis(axes: Any) -> None:
-    axes.set_xlabel("kappa, the limit on nonzero coefficients")
+def _label_kappa_axis(axes: Any, counted: str) -> None:
+    axes.set_xlabel(f"kappa, the limit on {counted or 'nonzero coefficients'}")
     axes.xaxis.get_major_locator().set_params(integer=True)

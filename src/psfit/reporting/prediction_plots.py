@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from psfit.comm import GridSpec
+from psfit.estimators.labelled import read_labelled
 from psfit.estimators.model import SparseModel
 from psfit.estimators.posing import Given
 from psfit.estimators.predictors import add_offset, multiply
 from psfit.estimators.targets import Labels
 from psfit.reporting.drawing import label_of, pyplot
-from psfit.reporting.samples import read_labelled
 
 COLOR, REFERENCE = "#3b7dd8", "#888888"
 BINS = 10
@@ -54,7 +54,7 @@ def plot_roc(
     axes.plot(false, true, color=COLOR, label=f"area {roc_auc_score(actual, decided):.3f}")
     axes.plot([0, 1], [0, 1], color=REFERENCE, lw=1, ls="--")
     axes.set_xlabel("share of false alarms")
-    axes.set_ylabel(f"share of {label_of(learned.classes[1])} that is found")
+    axes.set_ylabel(f"share of class {label_of(learned.classes[1])} that is found")
     axes.legend(loc="lower right")
     return axes
 
@@ -73,7 +73,7 @@ def plot_calibration(
     axes = _axes(ax)
     axes.plot([share[at].mean() for at in groups], [actual[at].mean() for at in groups], "o-", color=COLOR)
     axes.plot([0, 1], [0, 1], color=REFERENCE, lw=1, ls="--")
-    axes.set_xlabel(f"predicted probability of {label_of(learned.classes[1])}")
+    axes.set_xlabel(f"predicted probability of class {label_of(learned.classes[1])}")
     axes.set_ylabel("share in the samples")
     return axes
 
@@ -101,5 +101,5 @@ def _axes(ax: Any) -> Any:
 
 
 def _name(model: SparseModel) -> str:
-    schema = model.learned_.features.schema
-    return "" if schema is None or schema.target_name is None else f" {label_of(schema.target_name)}"
+    name = model.learned_.target_name
+    return "" if name is None else f" {label_of(name)}"

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from psfit.comm import Grid, GridSpec
+from psfit.data.table_rules import rules_of
+from psfit.data.table_source import TableSource
 from psfit.estimators.constraints.arguments import as_mapping
 from psfit.estimators.results import SparsePath
 
@@ -34,17 +36,24 @@ def model_recipe(model: Any) -> str:
         if name in given:
             # The argument may be an iterator that is exhausted; the selection has its values.
             given[name] = getattr(model.selection_, name).tolist()
+    made, samples = _samples(model.learned_)
     kinds = {type(model), *(type(value) for value in given.values() if is_dataclass(value))}
-    lines = [*_imports(kinds), ""]
+    lines = [*_imports(kinds | ({TableSource} if made else set())), "", *made]
     lines += _call_lines(f"model = {type(model).__name__}", given)
-    return "\n".join([*lines, f"model.fit({_samples(model.learned_.offset)})"])
+    return "\n".join([*lines, f"model.fit({samples})"])
 
 
-def _samples(offset: bool | str) -> str:
-    """The samples as arguments of a call."""
+def _samples(learned: Any) -> tuple[list[str], str]:
+    """Lines that make a source, if a table has text, dates or missing values; and the samples in a call."""
+    schema, offset = learned.features.schema, learned.offset
+    rules = {} if schema is None else rules_of(schema)
+    if offset is not True and not rules.keys().isdisjoint(("categories", "dates", "missing")):
+        known = {"target": schema.target_name, "offset": offset or None}
+        given = {name: value for name, value in known.items() if value is not None} | rules
+        return _call_lines("source = TableSource", given, "table"), "source" if "target" in given else "source, y"
     if offset is False:
-        return "X, y"
-    return f"X, y, offset={offset!r}" if isinstance(offset, str) else "X, y, offset=offset"
+        return [], "X, y"
+    return [], f"X, y, offset={offset!r}" if isinstance(offset, str) else "X, y, offset=offset"
 
 
 def _imports(kinds: set[type]) -> list[str]:
@@ -65,8 +74,9 @@ def path_recipe(path: SparsePath) -> str:
     } | path.settings
     defaults = {"loss": "squared", "fit_intercept": True, "standardize": False, "sparsity": "element"}
     kept = {name: value for name, value in given.items() if name not in defaults or value != defaults[name]}
-    lines = _call_lines("path = sparse_path", kept, _samples(path.learned.offset))
-    return "\n".join(["from psfit import sparse_path", "", *lines])
+    made, samples = _samples(path.learned)
+    lines = [*made, *_call_lines("path = sparse_path", kept, samples)]
+    return "\n".join([f"from psfit import sparse_path{', TableSource' * bool(made)}", "", *lines])
 
 
 def _call_lines(function: str, arguments: dict[str, Any], first: str = "") -> list[str]:
@@ -88,7 +98,8 @@ def _as_code(value: Any) -> str:
         return _as_code(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return f"float({str(value)!r})"
-    if isinstance(value, list) and len(value) > 3 and value == list(range(value[0], value[-1] + 1)):
+    whole = isinstance(value, list) and len(value) > 3 and all(type(one) is int for one in value)
+    if whole and value == list(range(value[0], value[-1] + 1)):
         return f"range({value[0]}, {value[-1] + 1})"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_as_code(key)}: {_as_code(one)}" for key, one in value.items()) + "}"

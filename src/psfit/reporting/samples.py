@@ -9,20 +9,11 @@ import torch
 from psfit.comm import Grid
 from psfit.data import DesignMatrix
 from psfit.data.summary import ColumnSummary
+from psfit.estimators.labelled import read_labelled
 from psfit.estimators.model import SparseModel
-from psfit.estimators.offsets import choose_offset, read_offset
-from psfit.estimators.posing import Given, Learned
+from psfit.estimators.posing import Given
 from psfit.estimators.predictors import add_offset, multiply
-from psfit.estimators.reading import (
-    Fitted,
-    as_array,
-    as_known_source,
-    place,
-    read_known,
-    read_weights,
-    require_finite,
-    sum_over_nodes,
-)
+from psfit.estimators.reading import sum_over_nodes
 from psfit.estimators.registry import LOSSES
 from psfit.estimators.results import SparsePath
 from psfit.estimators.targets import Labels
@@ -116,52 +107,6 @@ def describe(
     return _add_scores(subject, summary, matrix, y, weights, offsets, grid)
 
 
-# The features of the fit, the target and the weights of this rank's samples, and their offsets if there are some.
-Read = tuple[DesignMatrix, np.ndarray, np.ndarray, np.ndarray | None]
-
-
-def read_labelled(subject: Fitted, learned: Learned, given: Given, grid: Grid) -> Read:
-    """Labelled samples of this rank for a fitted model. All ranks must call this with their own rows."""
-    features, y, weight = learned.features, given.y, given.sample_weight
-    source = grid.run_together(lambda: as_known_source(given.X, features, y, weight, given.target, given.offset))
-    offset = grid.run_together(lambda: choose_offset(learned.offset, given.offset, source))
-    if source is None:
-        return grid.run_together(lambda: _read_arrays(subject, learned, given, offset, grid))
-    weight = None if weight is None or isinstance(weight, str) else weight
-    found = source.change(offset=offset if isinstance(offset, str) else None).read(
-        grid,
-        None if features.names is None else tuple(features.names),
-        labelled=y is None,
-        features=features.count,
-        schema=features.schema,
-        numeric=learned.target.numeric,
-    )
-    return grid.run_together(
-        lambda: _check_shapes(
-            learned,
-            found.matrix,
-            found.y if y is None else y,
-            found.weight if weight is None else weight,
-            offset if found.offset is None else found.offset,
-        )
-    )
-
-
-def _read_arrays(subject: Fitted, learned: Learned, given: Given, offset: Any, grid: Grid) -> Read:
-    matrix = place(read_known(given.X, subject), grid)
-    require_finite(matrix, learned.features.names)
-    return _check_shapes(learned, matrix, given.y, given.sample_weight, offset)
-
-
-def _check_shapes(learned: Learned, matrix: DesignMatrix, y: Any, weight: Any, offset: Any) -> Read:
-    rows, p = matrix.shape
-    if p != learned.features.count:
-        raise ValueError(f"X has {p} features, but the model was fitted with {learned.features.count}")
-    if y is None:
-        raise ValueError("y: the samples have no target; pass y, or say where it is with target")
-    return matrix, learned.target.read(as_array(y), rows), read_weights(weight, rows), read_offset(offset, rows)
-
-
 def _distribution(y: np.ndarray, samples: int, grid: Grid) -> Target:
     mean = float(sum_over_nodes(grid, y.sum(keepdims=True))[0] / samples)
     spread = float(np.sqrt(sum_over_nodes(grid, np.square(y - mean).sum(keepdims=True))[0] / samples))
@@ -209,7 +154,7 @@ def _add_scores(
         )
     return replace(
         summary,
-        scores=_errors(y, predicted, weights, float(weight), grid) | scores,
+        scores=_errors(target, y, predicted, weights, float(weight), grid) | scores,
         residuals=compare_numbers(y, predicted, weights, grid),
         of_fit=same,
     )
@@ -243,13 +188,16 @@ def _is_of_fit(
     return abs(objective - result.objective) <= SAME * max(abs(result.objective), np.finfo(float).tiny)
 
 
-def _errors(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray, weight: float, grid: Grid) -> dict[str, float]:
+def _errors(
+    target: Any, y: np.ndarray, predicted: np.ndarray, weights: np.ndarray, weight: float, grid: Grid
+) -> dict[str, float]:
     """Errors of predicted numbers."""
     outputs = y.reshape(len(y), -1)
-    off = outputs - predicted.reshape(len(y), -1)
-    centre = sum_over_nodes(grid, weights @ outputs) / weight
-    left, all_of_it = sum_over_nodes(grid, np.stack([weights @ off**2, weights @ (outputs - centre) ** 2]))
-    errors = {"root mean squared error": float(np.sqrt(left.mean() / weight))}
+    predicted = predicted.reshape(outputs.shape)
+    centre = np.broadcast_to(sum_over_nodes(grid, weights @ outputs) / weight, outputs.shape)
+    parts = [target.deviances(outputs, one, weights) for one in (predicted, centre)]
+    squares, left, all_of_it = sum_over_nodes(grid, np.stack([weights @ (outputs - predicted) ** 2, *parts]))
+    errors = {"root mean squared error": float(np.sqrt(squares.mean() / weight))}
     # A constant target has nothing to explain.
-    explained = {"R\u00b2": float(np.mean(1 - left / all_of_it))} if (all_of_it > 0).all() else {}
+    explained = {target.explained: float(np.mean(1 - left / all_of_it))} if (all_of_it > 0).all() else {}
     return explained | errors

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from psfit.problem import all_supports, are_few
 from psfit.search.form_search import EXCHANGED, End, FormSearch
-from psfit.search.improve import improve
+from psfit.search.improve import improve, rank_supports
 from psfit.search.objective import Objective
 from psfit.search.starts import eliminate_backward, refit_end, select_forward
 from psfit.search.support_fit import SupportFit, drop_repeats
@@ -33,12 +33,14 @@ class Exploration:
     all supports are tried where they are few.
 
     If it `trusts_agreement`, searches by models are not restarted where starts of all kinds have led to one objective.
+    A search that is not `complete` ends with the given starts.
     """
 
     patience: int
     work: float
     tries_all: bool = True
     trusts_agreement: bool = True
+    complete: bool = True
 
 
 # "brief" is used before an exact search, which considers all supports anyway.
@@ -107,11 +109,12 @@ def _search_form(
     """Searches in the form of the problem itself."""
     nothing = SupportFit(starts[0][1], objective.fit(starts[0][1], Z))
     local, watch = objective.local_form(nothing), objective.inst.watch
-    starts = [
-        *starts,
-        ("forward selection", select_forward(objective, limit, Z).chosen),
-        ("backward elimination", eliminate_backward(objective, limit, Z).chosen),
-    ]
+    if exploration.complete:
+        starts = [
+            *starts,
+            ("forward selection", select_forward(objective, limit, Z).chosen),
+            ("backward elimination", eliminate_backward(objective, limit, Z).chosen),
+        ]
     starts = drop_repeats(starts, lambda start: local.pack(start[1]))
     supports = [local.pack(support) for _, support in starts]
     ends = local.find(lambda search: search.descend(supports), len(starts))
@@ -127,7 +130,7 @@ def _search_form(
 
         return [search.restart(best, exploration.patience, exploration.work * allowed, stop, objective.inst.seed)]
 
-    if not watch.must_stop():
+    if exploration.complete and not watch.must_stop():
         (better,) = local.find(restart, 1)
         contributions.append(Contribution(RESTARTS, best.value, better.value))
         ends = [better, *ends]
@@ -147,12 +150,14 @@ def _search_models(
     """Searches by local models: from the best of the given starts, and from those made here."""
     watch = objective.inst.watch
     objective.most_work *= exploration.work
-    given = min((refit_end(objective, support, Z) for _, support in starts), key=lambda found: found.value)
+    given = _fit_best(objective, [support for _, support in starts], Z)
     tried = {starts[0][0]: given}
     best = improve(objective, given)
     ends = [best]
     contributions.append(Contribution(starts[0][0], given.value, best.value))
     yield best
+    if not exploration.complete:
+        return
     for kind, make in (("forward selection", select_forward), ("backward elimination", eliminate_backward)):
         if watch.must_stop() or objective.is_costly:
             break
@@ -176,6 +181,16 @@ def _search_models(
     yield best
 
 
+def _fit_best(objective: Objective, supports: list[Tensor], Z: Tensor) -> SupportFit:
+    """The best of some supports with its fit; fits of others end early where they are clearly worse."""
+    best: SupportFit | None = None
+    for support in drop_repeats(supports, lambda support: support.cpu().numpy()):
+        found = SupportFit(support, objective.fit(support, Z, float("inf") if best is None else best.value))
+        best = found if best is None or found.value < best.value else best
+    assert best is not None
+    return best
+
+
 def restart_models(objective: Objective, best: SupportFit, patience: int, most: int) -> SupportFit:
     """At most so many searches from perturbations of the best support, each with models of its own.
 
@@ -185,7 +200,7 @@ def restart_models(objective: Objective, best: SupportFit, patience: int, most: 
     generator = np.random.default_rng([0, objective.inst.seed])
     local = objective.local_form(best)
     for number in range(most):
-        if failures >= patience or watch.must_stop():
+        if failures >= patience or watch.must_stop() or abs(best.value) <= objective.rounding:
             break
         share = EXCHANGED[number % len(EXCHANGED)]
         start = local.search.perturb(local.pack(best.chosen), share, generator)
@@ -201,11 +216,9 @@ def restart_models(objective: Objective, best: SupportFit, patience: int, most: 
 def try_all(objective: Objective, best: SupportFit) -> SupportFit:
     """The best of all supports of this size; if the fit must stop, the best of those tried."""
     watch, chosen = objective.inst.watch, best.chosen
-    for trial in all_supports(chosen.numel(), int(chosen.sum()), chosen.device):
-        if not objective.domain.allows(trial):
-            continue
-        # Each fit is completed: after a few steps the objective is only a guess.
-        fit = objective.fit(trial, best.fit.Z)
+    supports = all_supports(chosen.numel(), int(chosen.sum()), chosen.device)
+    for trial in rank_supports(objective, best, [one for one in supports if objective.domain.allows(one)]):
+        fit = objective.fit(trial, best.fit.Z, best.value)
         if fit.value < best.value:
             best = SupportFit(trial, fit)
             watch.reporter.report_objective(objective.problem, fit.value)

@@ -6,12 +6,14 @@ true objective is lower. Supports that are a few swaps away are among the propos
 much is often still right about them.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
+from torch import Tensor
 
-from psfit.search.batch_refit import fit_batch
+from psfit.search.batch_refit import HOPE, fit_batch
 from psfit.search.form_search import MOST_SWAPS, End, FormSearch
 from psfit.search.local_form import LocalForm
 from psfit.search.objective import Objective
@@ -44,6 +46,8 @@ WORTHWHILE = 2e-4
 ATTEMPTS = 3
 # If the loss has kinks, so many supports are fitted one after the other until one of them is better.
 KINK_TRIES = 16
+# Where all supports are fitted, the second derivatives of those in one batch have at most about so many numbers.
+MOST_SQUARES = 1 << 22
 
 
 def improve(objective: Objective, found: SupportFit, rounds: int = MOST_ROUNDS, attempts: int = ATTEMPTS) -> SupportFit:
@@ -52,7 +56,7 @@ def improve(objective: Objective, found: SupportFit, rounds: int = MOST_ROUNDS, 
     for _ in range(rounds):
         if watch.must_stop() or bool(found.chosen.all()) or not bool(found.chosen.any()):
             break
-        if objective.is_finished(found.chosen):
+        if objective.is_finished(found.chosen) or abs(found.value) <= objective.rounding:
             break
         costly = objective.is_costly
         better, many = _improve_once(objective, found, 1 if costly else attempts, trials < MANY_TRIALS and not costly)
@@ -163,7 +167,7 @@ def _try(objective: Objective, local: LocalForm, found: SupportFit, ends: list[E
         return None
     if not objective.fits_in_batches:
         return _try_in_turn(objective, local, found, ends[:KINK_TRIES], threshold)
-    batch = fit_batch(objective.inst, objective.problem, local, [end.chosen for end in ends], found.fit.Z, found.value)
+    batch = fit_batch(objective, local, [end.chosen for end in ends], found.fit.Z, found.value)
     hoped = batch.values - batch.promised
     values, left = batch.values.tolist(), batch.promised.tolist()
     # First the best fit as it is; a fit that promises much is often far from its end, and promises too much.
@@ -178,6 +182,28 @@ def _try(objective: Objective, local: LocalForm, found: SupportFit, ends: list[E
         if fit.value < found.value - threshold:
             return SupportFit(support, fit)
     return None
+
+
+def rank_supports(objective: Objective, found: SupportFit, supports: list[Tensor]) -> list[Tensor]:
+    """Supports ``(size,)`` by what fits in batches promise, the best first.
+
+    These fits end early, so what they promise only serves to begin with good supports: others are then given up
+    sooner. Where supports cannot be fitted in batches by a model of all items, they stay in their order.
+    """
+    if objective.exact or not objective.fits_in_batches or not supports:
+        return supports
+    local, inst = objective.local_form(found), objective.inst
+    if local.index is not None:
+        return supports
+    most = max(int(inst.items.mask_one(support).sum()) for support in supports)
+    width = max(1, MOST_SQUARES // (most + inst.items.free * len(objective.outputs)) ** 2)
+    hoped: list[float] = []
+    for k in range(0, len(supports), width):
+        packed = [local.pack(support) for support in supports[k : k + width]]
+        batch = fit_batch(objective, local, packed, found.fit.Z, found.value)
+        hoped += (batch.values - HOPE * batch.promised).nan_to_num(nan=-math.inf).tolist()
+    order = sorted(range(len(supports)), key=hoped.__getitem__)
+    return [supports[k] for k in order]
 
 
 def _try_in_turn(

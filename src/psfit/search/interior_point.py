@@ -76,7 +76,7 @@ class Interior:
 
     def __init__(self, view: Restriction, box: Box, weight: Tensor) -> None:
         self.view, self.box, self.weight = view, box, weight.expand_as(box.centre)
-        counted = self.weight > 0
+        counted = self.counted = self.weight > 0
         self.total_weight, self.count = view.total(torch.stack([self.weight.sum(), counted.sum()])).tolist()
         # Every sample contributes the same to the gap on the central path. A weight of zero is replaced by the mean.
         self.unit = torch.where(counted, self.weight, self.total_weight / self.count)
@@ -176,14 +176,15 @@ class Interior:
             pushed = rhs + low / near - high / far
             (dx,) = view.agree(torch.cholesky_solve(pushed.unsqueeze(1), factor).T)
             deta = view.predictors(dx)
-            da = (deta + e - up / above + down / below) / D
+            # Samples without a weight stay where they are: they must not shorten the steps of the others.
+            da = torch.where(self.counted, (deta + e - up / above + down / below) / D, 0.0)
             return (
                 dx,
                 deta,
                 _Slack(
                     da,
-                    up / above - state.up + (state.up / above) * da,
-                    down / below - state.down - (state.down / below) * da,
+                    torch.where(self.counted, up / above - state.up + (state.up / above) * da, 0.0),
+                    torch.where(self.counted, down / below - state.down - (state.down / below) * da, 0.0),
                     (low - state.below * dx[0]) / near - state.below,
                     (high + state.above * dx[0]) / far - state.above,
                 ),

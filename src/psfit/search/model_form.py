@@ -11,8 +11,9 @@ from psfit.data import DesignMatrix, half_gram
 from psfit.problem.costs import CHEAP_PRODUCT
 from psfit.problem.instance import Instance
 from psfit.search.form_search import SearchForm
+from psfit.search.idle_intercepts import pin_idle_intercepts
 from psfit.search.pass_model import curvature_at
-from psfit.search.restriction import Restriction, pin_idle_intercepts
+from psfit.search.restriction import Restriction
 from psfit.search.support_fit import SupportFit
 
 # A model has at least this many more items outside the support than inside.
@@ -70,56 +71,64 @@ def make_form(inst: Instance, problem: int, found: SupportFit, index: Tensor | N
     if loss.joint and inst.items.width > 1:
         # The loss does not change if all outputs of a row move together. `_pin_shifts` expects rows with sum zero.
         Z = Z - Z.mean(dim=1, keepdim=True)
-    size = len(ridge)
-    H = _second_derivatives(inst, matrix, eta, inst.source.target[:, outputs], dtype)
+    picked = _pick_variables(inst, index, rows, c)
+    H = _second_derivatives(inst, matrix, eta, inst.source.target[:, outputs], dtype, picked)
     gradient = matrix.rmv(slope.to(matrix.dtype)).double()
     summed = inst.grid.nodes.total(torch.cat([H.flatten(), gradient.flatten()]))
     H, gradient = summed[: H.numel()].view_as(H), summed[H.numel() :].view_as(gradient) + ridge * Z
-    H = H.view(size * c, size * c)
-    H.diagonal().add_(ridge.expand(-1, c).reshape(-1))
+    gradient, z, ridge = (part.expand(-1, c).reshape(-1, 1) for part in (gradient, Z, ridge))
+    if picked is not None:
+        gradient, z, ridge = gradient[picked], z[picked], ridge[picked]
+    H.diagonal().add_(ridge[:, 0])
     _pin_shifts(inst, H, c)
     pin_idle_intercepts(inst, H, torch.arange(len(H) - c, len(H), device=H.device))
-    return _assemble(inst, found, H, gradient, Z, rows, index, dtype)
+    return _assemble(inst, found, H, gradient, z, index, dtype)
 
 
-def _second_derivatives(inst: Instance, matrix: DesignMatrix, eta: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
-    """The second derivatives ``(n, c', n, c')`` of the losses of this rank's samples in all pairs of coefficients."""
+def _pick_variables(inst: Instance, index: Tensor | None, rows: Tensor | None, c: int) -> Tensor | None:
+    """The numbers of the variables of a form among those of the features in `rows`; None for all of them.
+
+    Where items are entries, some outputs of a feature may be no candidates.
+    """
+    if rows is None or index is None or inst.items.per_feature == 1:
+        return None
+    numbers = torch.arange(len(rows), device=rows.device)
+    place = torch.full((len(inst.ridge),), -1, device=rows.device).index_copy(0, rows, numbers)
+    intercepts = torch.arange((len(rows) - inst.items.free) * c, len(rows) * c, device=rows.device)
+    return torch.cat([place[index // c] * c + index % c, intercepts])
+
+
+def _second_derivatives(
+    inst: Instance, matrix: DesignMatrix, eta: Tensor, b: Tensor, dtype: torch.dtype, picked: Tensor | None
+) -> Tensor:
+    """The second derivatives of the losses of this rank's samples in all pairs of coefficients, or of those `picked`.
+
+    The coefficients of a feature follow each other.
+    """
     loss, weight, n, c = inst.problem.loss, inst.source.weight, matrix.shape[1], eta.shape[1]
     if dtype == torch.float32 and half_gram.available(matrix):
         if not loss.joint:
-            return half_gram.half_hessian(matrix, weight * loss.broad_curvature(eta, b))
+            return half_gram.half_hessian(matrix, weight * loss.broad_curvature(eta, b)).view(n * c, n * c)
         u = loss.coupling(eta, b)
-        return half_gram.half_hessian(matrix, weight * (loss.curvature(eta, b) + u.square()), weight.sqrt() * u)
+        diagonal, coupling = weight * (loss.curvature(eta, b) + u.square()), weight.sqrt() * u
+        if picked is not None:
+            return half_gram.half_part_of_hessian(matrix, diagonal, coupling, picked)
+        return half_gram.half_hessian(matrix, diagonal, coupling).view(n * c, n * c)
     H = weight.new_zeros(n, c, n, c)
     curvature = weight.unsqueeze(2) * curvature_at(loss, eta, b)
     for k in range(c):
         for q in range(k + 1) if loss.joint else [k]:
             H[:, k, :, q] = matrix.gram(curvature[:, k, q : q + 1].to(dtype), dtype)
             H[:, q, :, k] = H[:, k, :, q]
-    return H
+    H = H.view(n * c, n * c)
+    return H if picked is None else H[picked.unsqueeze(1), picked]
 
 
 def _assemble(
-    inst: Instance,
-    found: SupportFit,
-    H: Tensor,
-    gradient: Tensor,
-    Z: Tensor,
-    rows: Tensor | None,
-    index: Tensor | None,
-    dtype: torch.dtype,
+    inst: Instance, found: SupportFit, H: Tensor, g: Tensor, z: Tensor, index: Tensor | None, dtype: torch.dtype
 ) -> SearchForm:
-    """The form with the variables of the chosen items only."""
-    items, c = inst.items, Z.shape[1]
-    if rows is not None and index is not None and items.per_feature > 1:
-        # Entries: some outputs of a feature may be no candidates.
-        place = torch.full((len(inst.ridge),), -1, device=rows.device).index_copy(
-            0, rows, torch.arange(len(rows), device=rows.device)
-        )
-        kept = place[index // c] * c + index % c
-        kept = torch.cat([kept, torch.arange(len(H) - items.free * c, len(H), device=rows.device)])
-        H, gradient, Z = H[kept.unsqueeze(1), kept], gradient.reshape(-1, 1)[kept], Z.reshape(-1, 1)[kept]
-    z, g = Z.reshape(-1, 1), gradient.reshape(-1, 1)
+    """The form of second derivatives ``H (k, k)`` and the gradient ``g (k, 1)`` at the coefficients ``z (k, 1)``."""
+    items, c = inst.items, len(inst.items.outputs_of(0))
     Q = H @ z - g
     constant = found.value + float((Q * z).sum() - 0.5 * (z * (H @ z)).sum())
     accuracy = SINGLE_ACCURACY if dtype == torch.float32 else DOUBLE_ACCURACY
@@ -131,9 +140,14 @@ def _assemble(
 
 
 def _precision(inst: Instance, columns: int) -> torch.dtype:
-    """The precision of the products: single where they cost much and the columns lose nothing that matters."""
+    """The precision of the products: single where they cost much and the columns lose nothing that matters.
+
+    Sparse entries would have to be copied for it.
+    """
     if inst.source.matrix.dtype == torch.float32:
         return torch.float32
+    if not inst.source.matrix.centres_entries:
+        return torch.float64
     far = (inst.coordinates.shift / inst.coordinates.scale).abs().max() > MOST_SHIFT
     costly = 2.0 * inst.samples * columns**2 > FREE_DOUBLE
     return torch.float32 if costly and not bool(far) else torch.float64
@@ -151,8 +165,12 @@ def _slopes(inst: Instance, problem: int, found: SupportFit) -> tuple[Tensor, Te
     """Predictors, and weighted slopes of this rank's samples, ``(m, c')`` each."""
     outputs, loss = inst.items.outputs_of(problem), inst.problem.loss
     target = inst.source.target[:, outputs]
-    view = Restriction(inst, outputs, inst.items.mask_one(found.chosen), loss, target)
-    eta = view.predictors(view.gather(found.fit.Z))
+    if inst.source.matrix.few_entries and inst.source.matrix.dtype == torch.float64:
+        # To gather the columns of the support takes longer than a product with all of them.
+        eta = inst.source.matrix.mv(found.fit.Z[:, outputs])
+    else:
+        view = Restriction(inst, outputs, inst.items.mask_one(found.chosen), loss, target)
+        eta = view.predictors(view.gather(found.fit.Z))
     slope = loss.gradient(eta, target) if found.fit.slope is None else found.fit.slope
     return eta, inst.source.weight * slope
 
@@ -180,7 +198,7 @@ def _pin_shifts(inst: Instance, H: Tensor, outputs: int) -> None:
     same as before, since it has no component in these directions.
     """
     if inst.problem.loss.joint:
-        blocks = H.view(-1, outputs, len(H) // outputs, outputs).diagonal(dim1=0, dim2=2)
-        if inst.items.width == 1:
-            blocks = blocks[..., blocks.shape[2] - inst.items.free :]
+        rows = len(H) // outputs if inst.items.width > 1 else inst.items.free
+        last = H[len(H) - rows * outputs :, len(H) - rows * outputs :]
+        blocks = last.unflatten(0, (rows, outputs)).unflatten(2, (rows, outputs)).diagonal(dim1=0, dim2=2)
         blocks.add_(blocks.diagonal(dim1=0, dim2=1).mean(dim=1))

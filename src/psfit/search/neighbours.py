@@ -6,6 +6,7 @@ the path. In a quadratic objective all limits are searched at once: forward sele
 through all of them, and every support is improved by swaps.
 """
 
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -25,6 +26,9 @@ SWEEPS = 3
 PATH_ROUNDS = 6
 # Restarts are made at this many limits, and at others if that is cheap; their neighbours then try what was found.
 FIRST_RESTARTED = 10
+
+# A limit, and the bytes of a support.
+Row = tuple[int, bytes]
 
 
 def search_limits(
@@ -129,31 +133,50 @@ def _search_form(
         widest = search.grow(nothing, [min(objective.domain.items.capacity, 2 * kappas[-1])])[0]
         falling = [kappa for kappa in reversed(kappas) if kappa < search.measure(widest)]
         rows += zip(falling, search.shrink(widest, falling), strict=True)
-        rows += own
-        ends = search.descend([support for _, support in rows])
         best: dict[int, End] = {}
-        for (kappa, _), end in zip(rows, ends, strict=True):
+        tried: set[Row] = set()
+        for kappa, end in _descend_once(search, [*rows, *own], tried):
             if kappa not in best or end.value < best[kappa].value:
                 best[kappa] = end
-        return list(_sweep(search, {kappa: best[kappa] for kappa in kappas}, set(kappas)).values())
+        return list(_sweep(search, {kappa: best[kappa] for kappa in kappas}, set(kappas), tried).values())
 
     ends = local.find(search_all, len(kappas))
     return {kappa: refit_end(objective, local.unpack(end.chosen), Z) for kappa, end in zip(kappas, ends, strict=True)}
+
+
+def _descend_once(
+    search: FormSearch, rows: Iterable[tuple[int, np.ndarray]], tried: set[Row]
+) -> Iterator[tuple[int, End]]:
+    """The ends of searches from supports of limits that were not `tried`; they and their ends are added to these.
+
+    Most limits get the same support from several sides.
+    """
+    new = {(kappa, support.tobytes()): support for kappa, support in rows}
+    new = {row: support for row, support in new.items() if row not in tried}
+    ends = search.descend(list(new.values()))
+    tried |= set(new)
+    for (kappa, _), end in zip(new, ends, strict=True):
+        tried.add((kappa, end.chosen.tobytes()))
+        yield kappa, end
 
 
 def _pass_on_in_form(objective: Objective, found: dict[int, SupportFit], changed: set[int]) -> dict[int, SupportFit]:
     kappas = list(found)
     local = objective.local_form(found[kappas[0]])
     known = {kappa: End(local.pack(one.chosen), one.value) for kappa, one in found.items()}
-    ends = local.find(lambda search: list(_sweep(search, known, changed).values()), len(kappas))
+    tried = {(kappa, end.chosen.tobytes()) for kappa, end in known.items()}
+    ends = local.find(lambda search: list(_sweep(search, known, changed, tried).values()), len(kappas))
     for kappa, end in zip(kappas, ends, strict=True):
         if not np.array_equal(end.chosen, known[kappa].chosen):
             found[kappa] = refit_end(objective, local.unpack(end.chosen), found[kappa].fit.Z)
     return found
 
 
-def _sweep(search: FormSearch, best: dict[int, End], changed: set[int]) -> dict[int, End]:
-    """Try supports that have `changed` at the next smaller and the next larger limit, until nothing changes."""
+def _sweep(search: FormSearch, best: dict[int, End], changed: set[int], tried: set[Row]) -> dict[int, End]:
+    """Try supports that have `changed` at the next smaller and the next larger limit, until nothing changes.
+
+    Supports that were `tried` are left out.
+    """
     best, kappas = dict(best), list(best)
     for _ in range(SWEEPS):
         tries = [(low, high) for low, high in pairwise(kappas) if high in changed]
@@ -161,7 +184,7 @@ def _sweep(search: FormSearch, best: dict[int, End], changed: set[int]) -> dict[
         limits = [limit for limit, _ in tries]
         supports = search.change_each([best[known].chosen for _, known in tries], limits)
         changed = set()
-        for kappa, end in zip(limits, search.descend(supports), strict=True):
+        for kappa, end in _descend_once(search, zip(limits, supports, strict=True), tried):
             if end.value < best[kappa].value - search.rel_tol * abs(end.value):
                 best[kappa] = end
                 changed.add(kappa)

@@ -16,6 +16,7 @@ from psfit.data.quadratic_form import Minimum
 from psfit.problem import LocalModel
 from psfit.problem.instance import Instance
 from psfit.search.batch_search import Recordings
+from psfit.search.equal_samples import FEWEST_SAMPLES, EqualSamples
 from psfit.search.form_search import SearchForm
 from psfit.search.local_form import LocalForm
 from psfit.search.model_form import make_form, pick_items
@@ -29,6 +30,8 @@ SEARCH_TOL = 1e-7
 # A fit by the quadratic form is trusted up to this ratio of the targets' power to the objective times the smallest
 # pivot (the share of a column that is no combination of the others).
 MOST_LOST = 1e8
+# The share of the losses without coefficients that an objective cannot be told from.
+NEXT_TO_ROUNDING = 1e3 * torch.finfo(torch.float64).eps
 # Searches by models that cost more operations than this are costly, by the kind of device.
 MOST_WORK = {"cpu": float("inf"), "cuda": 1.5e11}
 
@@ -67,10 +70,34 @@ class Objective(ABC):
         """Differences of the objective below this share are rounding."""
         return self.inst.resolution
 
+    @cached_property
+    def rounding(self) -> float:
+        """An objective of this size has nothing left to gain: it is next to rounding of the losses at zero.
+
+        Where all targets are alike, losses fall for ever as the intercept grows. Objectives can be negative.
+        """
+        source, outputs = self.inst.source, self.outputs
+        target = source.target[:, outputs]
+        losses = source.weight * self.inst.problem.loss.value(torch.zeros_like(target.real), target)
+        return NEXT_TO_ROUNDING * float(self.inst.grid.nodes.total(losses.sum().reshape(1)))
+
     @property
     def fits_in_batches(self) -> bool:
         """Whether many supports can be fitted together: the loss is smooth, and all supports have the same size."""
         return self.inst.problem.loss.smooth and self.domain.heredity is None
+
+    @cached_property
+    def equal_samples(self) -> EqualSamples | None:
+        """Samples of this rank that are equal on a support, where it pays to look for them.
+
+        A loss with a `box` may be fitted by a method that needs a multiplier for every sample.
+        """
+        source, loss, output = self.inst.source, self.inst.problem.loss, self.outputs[0]
+        here = source.matrix.device.type == "cpu" and not source.matrix.streamed and self.inst.grid.blocks.size == 1
+        many = source.matrix.shape[0] >= FEWEST_SAMPLES
+        if not (here and many and loss.smooth and not loss.joint and loss.box(source.target) is None):
+            return None
+        return EqualSamples(source, output)
 
     @property
     def is_costly(self) -> bool:
@@ -94,7 +121,7 @@ class DataObjective(Objective):
     _last: tuple[SupportFit, LocalForm] | None = None
 
     def fit(self, chosen: Tensor, Z: Tensor, give_up: float = float("inf"), tol: float = SEARCH_TOL) -> Fit:
-        return refit(self.inst, self.problem, chosen, Z, give_up, tol)
+        return refit(self.inst, self.problem, chosen, Z, give_up, tol, self.equal_samples)
 
     def local_form(self, found: SupportFit) -> LocalForm:
         if self._last is not None and self._last[0] is found:

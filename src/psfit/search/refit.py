@@ -8,6 +8,7 @@ from torch import Tensor
 from psfit.kernels.box_minimum import direct_into_box
 from psfit.kernels.linalg import is_hopeless, newton
 from psfit.problem.instance import Instance
+from psfit.search.equal_samples import EqualSamples
 from psfit.search.interior_point import Interior
 from psfit.search.restriction import Restriction
 
@@ -39,14 +40,20 @@ class Fit:
 
 
 def refit(
-    inst: Instance, problem: int, chosen: Tensor, Z: Tensor, give_up: float = float("inf"), tol: float = TOL
+    inst: Instance,
+    problem: int,
+    chosen: Tensor,
+    Z: Tensor,
+    give_up: float = float("inf"),
+    tol: float = TOL,
+    equal: EqualSamples | None = None,
 ) -> Fit:
     """Minimise problem number `problem` over the items ``chosen (size,)`` and the intercepts, from `Z`.
 
     The fit ends early if its minimum clearly lies above `give_up`. The relative error of the objective is about the
     square of `tol`. Smooth losses are minimised by Newton's method. If it fails because of kinks, an interior point
     method follows. If both fail because columns are nearly dependent, the fit is made in an orthogonal basis. Bounds on
-    coefficients are kept by both methods.
+    coefficients are kept by both methods. Samples that are `equal` on the support may be merged.
     """
     outputs = inst.items.outputs_of(problem)
     mask = inst.items.mask_one(chosen)
@@ -54,7 +61,7 @@ def refit(
         # A coefficient without room between its bounds is zero.
         own = inst.box.select_outputs(outputs)
         mask = mask & (own.low < own.high)
-    view = Restriction(inst, outputs, mask, inst.problem.loss, inst.source.target[:, outputs])
+    view = Restriction(inst, outputs, mask, inst.problem.loss, inst.source.target[:, outputs], equal)
     if not view.size:
         return Fit(view.scatter(view.gather(Z), Z), float(view.value(view.gather(Z))), 0.0)
     fit, completed = _minimise(view, Z, give_up, tol)

@@ -10,15 +10,15 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from psfit.data import DesignMatrix, Strip
+from psfit.data import Dense, DesignMatrix, Strip
 from psfit.data.quadratic_form import QuadraticForm
 from psfit.data.strip import DenseStrip
 from psfit.kernels.linalg import Evaluation, cholesky
 from psfit.losses import Loss
 from psfit.problem.instance import Instance
+from psfit.search.equal_samples import EqualSamples
+from psfit.search.idle_intercepts import pin_idle_intercepts
 
-# An intercept with less than this share of the typical curvature of all samples is taken to have none.
-IDLE = 1e-12
 # Each round of orthogonalisation divides the condition number by up to about 1e8.
 ROUNDS = 3
 # Up to this many numbers of standardised columns are kept from one evaluation to the next, by the kind of device: 128
@@ -33,11 +33,20 @@ class Restriction:
     """One problem of an instance on the coefficients where ``mask (p, c')`` is true, and its free intercepts.
 
     The variables form one vector: for each of the problem's c' outputs its chosen rows in order, intercept last. In an
-    orthogonal `basis`, which has a matrix for each output, they are the coordinates in it.
+    orthogonal `basis`, which has a matrix for each output, they are the coordinates in it. Samples that are `equal` on
+    the support are one sample, if that makes them much fewer.
     """
 
-    def __init__(self, inst: Instance, outputs: list[int], mask: Tensor, loss: Loss, target: Tensor) -> None:
-        self.inst, self.loss, self.target = inst, loss, target
+    def __init__(
+        self,
+        inst: Instance,
+        outputs: list[int],
+        mask: Tensor,
+        loss: Loss,
+        target: Tensor,
+        equal: EqualSamples | None = None,
+    ) -> None:
+        self.inst, self.loss, self.target, self.weight = inst, loss, target, inst.source.weight
         self.outputs = outputs
         free = torch.ones(inst.items.free, len(outputs), dtype=torch.bool, device=mask.device)
         full = torch.cat([mask, free])
@@ -52,6 +61,10 @@ class Restriction:
         if inst.box is not None:
             tables = [table[self.rows][:, outputs] for table in inst.box.with_free(inst.items.free)]
             self.bounds = tuple(torch.cat([table[a, k] for k, a in enumerate(self.at)]) for table in tables)
+        merged = None if equal is None else equal.merge(self.rows.unsqueeze(0))
+        if merged is not None:
+            self.matrix = Dense(merged.columns[0])
+            self.target, self.weight = merged.target.T, merged.weight.T
         self._hessian: Tensor | None = None
         self._latest: tuple[Tensor, Tensor] | None = None
         self._evaluated: tuple[Tensor, Evaluation] | None = None
@@ -66,7 +79,7 @@ class Restriction:
         """
         self._hessian = self._latest = self._evaluated = None
         basis = [torch.eye(len(a), dtype=torch.float64, device=self.ridge.device) for a in self.at]
-        weight = self.inst.source.weight.expand(-1, len(self.outputs))
+        weight = self.weight.expand(-1, len(self.outputs))
         for _ in range(ROUNDS):
             self.basis, self._kept_strips = basis, None
             gram = self.products(weight, [])[0] + self.ridge_matrix
@@ -145,8 +158,8 @@ class Restriction:
     @property
     def value_at_zero(self) -> Tensor:
         """The objective ``(1,)`` where all variables are zero; it needs no columns."""
-        zero = self.inst.source.weight.new_zeros(self.target.shape)
-        return self.total((self.inst.source.weight * self.loss.value(zero, self.target)).sum().reshape(1))
+        zero = self.weight.new_zeros(self.target.shape)
+        return self.total((self.weight * self.loss.value(zero, self.target)).sum().reshape(1))
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Objective, gradient and Hessian for `newton`; the Hessian of a quadratic loss is made once.
@@ -280,20 +293,8 @@ class Restriction:
         """Strips of rows: their range, the columns of each output, predictors, targets and weights."""
         for at, parts in self._strips():
             eta = torch.cat([part.mv(x[0, s].unsqueeze(1)) for part, s in zip(parts, self.slices, strict=True)], dim=1)
-            yield at, parts, eta, self.target[at], self.inst.source.weight[at]
+            yield at, parts, eta, self.target[at], self.weight[at]
 
     def predictors(self, x: Tensor) -> Tensor:
         """``(m, c')`` on this rank's samples."""
         return torch.cat([eta for _, _, eta, _, _ in self._passes(x)])
-
-
-def pin_idle_intercepts(inst: Instance, H: Tensor, places: Tensor) -> None:
-    """Give curvature to an intercept that has none: it has no ridge, and losses may be linear between kinks.
-
-    It gets the curvature that all samples together typically give it, so that a step does not go too far. `places` are
-    those of the intercepts of a problem in its Hessian.
-    """
-    if inst.items.free:
-        curvature = inst.problem.loss.typical_curvature(inst.mean_target, len(places))
-        most = inst.coordinates.column_norm**2 * curvature
-        H[places, places] += most * (H[places, places] <= IDLE * most)

@@ -98,8 +98,7 @@ def _fit_end(objective: Objective, local: LocalForm, end: End, found: SupportFit
     chosen, Z = local.unpack(end.chosen), found.fit.Z
     if objective.exact or not objective.fits_in_batches:
         return SupportFit(chosen, objective.fit(chosen, Z, tol=ROUGH if rough else SEARCH_TOL))
-    inst = objective.inst
-    batch = fit_batch(inst, objective.problem, local, [end.chosen], Z, float("inf"), ROUGH**2 if rough else CLOSE)
+    batch = fit_batch(objective, local, [end.chosen], Z, float("inf"), ROUGH**2 if rough else CLOSE)
     moved = Z.clone()
     moved[:, objective.outputs] = batch.Z[0].to(Z.dtype)
     value, promised = float(batch.values[0]), float(batch.promised[0])

@@ -17,6 +17,7 @@ from pyspark.ml.param.shared import (
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import DataFrame
 
+from psfit.common.arguments import NONE, integer
 from psfit.estimators import (
     SparseGammaRegression,
     SparseLinearRegression,
@@ -101,6 +102,7 @@ class SparkEstimator(_Shared, HasWeightCol, Estimator):
         Params._dummy(),
         "num_workers",
         "ranks of the fit; None: one for each partition",
+        partial(integer(1) | NONE, "num_workers"),
     )
     _model: type["SparkModel"]
 
@@ -110,11 +112,15 @@ class SparkEstimator(_Shared, HasWeightCol, Estimator):
         return self._copyValues(self._model(fitted))
 
     def setParams(self, **settings: Any) -> "SparkEstimator":
-        """Set parameters by the names of the constructor."""
-        given = {COLUMNS.get(name, name): value for name, value in settings.items() if value is not None}
+        """Set parameters by the names of the constructor; None is the default of a column."""
+        given = {COLUMNS.get(name, name): value for name, value in settings.items()}
         unknown = [name for name in given if not self.hasParam(name)]
         if unknown:
             raise TypeError(f"{type(self).__name__} has no parameter {unknown[0]!r}")
+        for name in COLUMNS.values():
+            if name in given and given[name] is None:
+                self.clear(self.getParam(name))
+                del given[name]
         self._set(**given)
         return self
 
@@ -168,7 +174,9 @@ class SparkModel(_Shared, HasWeightCol, Model):
 
 
 def _read_value(rule: Any, name: str, value: Any) -> Any:
-    return rule(name, value)
+    read = rule(name, value)
+    # The rule puts labels beside their features; the plain estimator, which reads them again, expects labels alone.
+    return value if name == "groups" else read
 
 
 def _make_params(plain: type[SparseModel]) -> dict[str, Any]:

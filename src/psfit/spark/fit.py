@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark import BarrierTaskContext
+from pyspark import BarrierTaskContext, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
@@ -27,8 +27,8 @@ SCHEMA = "rank int, place string, outcome binary"
 ROW = pa.schema([("rank", pa.int32()), ("place", pa.string()), ("outcome", pa.binary())])
 # What Spark says where a barrier stage would have to read partitions of several tables, as after a union.
 NOT_IN_BARRIER = "SPARK-24820"
-# The line of a Python process that names its error.
-RAISED = re.compile(r"[\w.]*(Error|Exception): ")
+# The line that names what has failed: of a Python process its error, of an executor how it has ended.
+RAISED = re.compile(r"(?:: )?([\w.]*(?:Error|Exception|Failure (?:\(.*\) )?Reason): .*)")
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,11 @@ class Work:
     spec: GridSpec
     names: list[str] | None = None
 
+    @property
+    def is_retried(self) -> bool:
+        """Whether the stage is tried again after a process was lost: there is a checkpoint to go on from."""
+        return self.estimator.solver is not None and self.estimator.solver.checkpoint is not None
+
 
 def fit_on_spark(
     estimator: SparseModel, samples: DataFrame, workers: int | None, names: list[str] | None = None
@@ -46,12 +51,13 @@ def fit_on_spark(
     """The fitted estimator; the table has the columns `features`, `label` and perhaps `weight` and `offset`."""
     work = Work(estimator, spec_for_ranks(estimator), names)
     context = samples.sparkSession.sparkContext
-    slots = context.defaultParallelism
+    slots = _count_slots(context)
     held = samples.rdd.getNumPartitions()
     ranks = workers or min(held, slots)
     if ranks > slots:
         raise ValueError(
-            f"num_workers={ranks}, but Spark can run only {slots} tasks at once; all ranks must run together"
+            f"num_workers={ranks}, but Spark can run only {slots} tasks at once; all ranks must run together: pass at "
+            f"most {slots}, or give Spark more cores"
         )
     if held != ranks:
         samples = samples.repartition(ranks)
@@ -69,6 +75,14 @@ def fit_on_spark(
     return read_outcomes(outcomes, [places[rank] for rank in sorted(places)])
 
 
+def _count_slots(context: SparkContext) -> int:
+    """How many tasks Spark can run at once: a task may take several cores. For more ranks it would wait for minutes."""
+    scheduler = context._jsc.sc()
+    slots = scheduler.maxNumConcurrentTasks(scheduler.resourceProfileManager().defaultResourceProfile())
+    # Before any executor has come, Spark knows a default only.
+    return int(slots or context.defaultParallelism)
+
+
 def _run(work: Work, samples: DataFrame) -> list[Any]:
     """The rows of all ranks.
 
@@ -76,8 +90,7 @@ def _run(work: Work, samples: DataFrame) -> list[Any]:
     shuffle follows where there is a checkpoint to go on from; without one a lost process ends the fit.
     """
     rows = samples.mapInArrow(partial(_run_task, work), SCHEMA, barrier=True)
-    solver = work.estimator.solver
-    return (rows if solver is None or solver.checkpoint is None else rows.repartition(1)).collect()
+    return (rows.repartition(1) if work.is_retried else rows).collect()
 
 
 def _run_task(work: Work, batches: Iterable[Any]) -> Iterator[Any]:
@@ -86,6 +99,10 @@ def _run_task(work: Work, batches: Iterable[Any]) -> Iterator[Any]:
     hosts = tuple(info.address.rpartition(":")[0] or info.address for info in context.getTaskInfos())
     place = Place.among(hosts, context.partitionId())
     outcome = keep_failure(place.rank, lambda: _fit(work, context, place, batches))
+    if isinstance(outcome.failure, PeerLostError) and work.is_retried:
+        # A task that succeeds after the stage has failed would be left out when Spark tries the stage again, and the
+        # others would wait for it.
+        raise outcome.failure
     row = {"rank": place.rank, "place": hosts[place.rank], "outcome": pickle.dumps(outcome)}
     yield pa.RecordBatch.from_pylist([row], schema=ROW)
 
@@ -96,7 +113,7 @@ def _fit(work: Work, context: BarrierTaskContext, place: Place, batches: Iterabl
 
     spec = work.spec
     gpus = context.resources().get("gpu")
-    if gpus is not None and spec.device == "auto":
+    if gpus is not None and spec.device in ("auto", "cuda"):
         spec = replace(spec, device=f"cuda:{gpus.addresses[0]}")
     with meet(place, lambda text: context.allGather(text)[0], spec):
         return fit_rank(work.estimator, spec, gather, place.rank, names=work.names)
@@ -115,7 +132,5 @@ def _describe(error: Exception, stopped: bool) -> PeerLostError:
     if stopped:
         return PeerLostError("the Spark session was stopped during the fit")
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    raised = [line for line in lines if RAISED.match(line)]
-    return PeerLostError(
-        f"Spark has ended the fit: {(raised or lines or ['no reason was given'])[-1 if raised else 0]}"
-    )
+    raised = [found.group(1) for found in map(RAISED.match, lines) if found]
+    return PeerLostError(f"Spark has ended the fit: {(raised[-1:] or lines or ['no reason was given'])[0]}")

@@ -1,5 +1,6 @@
 """Predictions as columns of a Spark table, made by the tasks that hold its rows."""
 
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from pyspark.sql.types import (
 from psfit.estimators.batches import make_example, predict_batch
 from psfit.estimators.model import SparseModel
 from psfit.estimators.ranks import name_columns
-from psfit.spark.columns import read_features, select_features, select_numbers
+from psfit.spark.columns import find_names, read_features, select_features, select_numbers
 
 # Types of predictions by the kind of NumPy's type; other labels are texts.
 TYPES: dict[str, DataType] = {"f": DoubleType(), "i": LongType(), "u": LongType(), "b": BooleanType()}
@@ -43,6 +44,7 @@ def add_predictions(
     taken = [name for name in asked.values() if name in table.columns]
     if taken:
         raise ValueError(f"the table has a column {taken[0]!r} already; drop it, or give the output another name")
+    _require_names(model, find_names(table, features), features)
     fields = [StructField(method, _type_of(model, method, offset is not None)) for method in asked]
 
     @F.arrow_udf(StructType(fields))
@@ -57,6 +59,20 @@ def add_predictions(
         field = F.col(column)[method]
         table = table.withColumn(name, field if method == "predict" else array_to_vector(field))
     return table.drop(column)
+
+
+def _require_names(model: SparseModel, given: list[str] | None, features: str) -> None:
+    """Refuse vectors whose entries are known to be others than those of the fit, or in another order."""
+    known = model.learned_.features.names
+    if known is None or given is None or given == known.tolist():
+        return
+    pairs = zip_longest(known.tolist(), given)
+    place, (fitted, here) = next((k, pair) for k, pair in enumerate(pairs) if pair[0] != pair[1])
+    here, fitted = ("missing" if name is None else repr(name) for name in (here, fitted))
+    raise ValueError(
+        f"features_col={features!r}: entry {place} of its vectors is {here}, where in the fit it was {fitted}; "
+        "assemble the same columns in the same order"
+    )
 
 
 def _predict(model: SparseModel, methods: list[str], column: pa.Array, offset: pa.Array) -> pa.Array:

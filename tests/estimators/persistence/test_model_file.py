@@ -191,6 +191,12 @@ def test_what_is_no_model_file_is_refused(tmp_path):
     assert not (tmp_path / "model.psfit").exists()
 
 
+def test_a_missing_folder_is_named(tmp_path):
+    model = fitted("linear")
+    with pytest.raises(FileNotFoundError, match=f"there is no folder: '{tmp_path}/none'$"):
+        psfit.save(model, tmp_path / "none" / "model.psfit")
+
+
 def test_nothing_in_the_file_is_a_pickle(tmp_path):
     path = tmp_path / "model.psfit"
     psfit.save(fitted("linear, chosen"), path)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from psfit.data import DesignMatrix, NodeSplit
+from psfit.kernels.blocks import invert
 from psfit.kernels.linalg import cholesky, few_columns
 
 BATCH_BELOW = 512
@@ -60,7 +61,7 @@ class GramFactor(RidgeFactor):
         H.diagonal(dim1=1, dim2=2).add_(weight.T)
         # Small matrices as one batch; for large ones the routines for a single matrix are the faster ones.
         parts = [H] if H.shape[1] < BATCH_BELOW else list(H.split(1))
-        self.inverse = torch.cat([torch.cholesky_inverse(cholesky(part)) for part in parts])
+        self.inverse = torch.cat([invert(cholesky(part)) for part in parts])
 
     def solve(self, rhs: Tensor) -> Tensor:
         if rhs.is_cuda or rhs.shape[2] == 1:
@@ -95,7 +96,7 @@ class WoodburyFactor(RidgeFactor):
             part = slice(start, min(start + width, A.shape[1]))
             B = root * A.columns(part).chunk(0, A.shape[0], A.dtype)
             K.addmm_(B, B.T / self.weight[part])
-        return torch.cholesky_inverse(cholesky(K))
+        return invert(cholesky(K))
 
     def solve(self, rhs: Tensor) -> Tensor:
         y = rhs / self.weight
@@ -114,4 +115,5 @@ class WoodburyFactor(RidgeFactor):
         """``W^-1 B' (I / sigma + B W^-1 B')^-1 r`` of every node."""
         bounds = self.split.bounds
         parts = [K @ r[bounds[i] : bounds[i + 1]] for i, K in enumerate(self.inverses)]
-        return self.split.rmv(self.root * torch.cat(parts)) / self.weight
+        pulled = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return self.split.rmv(self.root * pulled) / self.weight

@@ -24,6 +24,8 @@ FORMATS = {
     ".h5": ("hdf5", "Hdf5File"),
     ".hdf5": ("hdf5", "Hdf5File"),
 }
+# Files that are often tried.
+SPREADSHEETS = (".xlsx", ".xls", ".ods")
 
 
 def open_file(path: Path, wanted: ReadRequest) -> DataFile:
@@ -71,7 +73,8 @@ def files_of_path(path: Path) -> list[Path]:
     if not path.is_file():
         raise DataFileError(f"there is no file {path}")
     if ending_of(path) not in FORMATS:
-        raise DataFileError(f"{path}: unknown ending {path.suffix!r}; use one of {', '.join(FORMATS)}")
+        hint = "save the sheet as .csv" if path.suffix.lower() in SPREADSHEETS else f"use one of {', '.join(FORMATS)}"
+        raise DataFileError(f"{path}: unknown ending {path.suffix!r}; {hint}")
     return [path]
 
 

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -15,6 +16,10 @@ from psfit.data.streamed import RowReader
 from psfit.data.table_rules import TableRules
 
 IMPUTE = "impute or drop such entries"
+
+
+class ReadingWarning(UserWarning):
+    """Something was guessed about how a file is written."""
 
 
 class DataFileError(ValueError):
@@ -127,8 +132,8 @@ class DataFile(ABC):
         """The kinds that the cells of a range allow; None if columns have no kinds."""
         return None
 
-    def levels(self, start: int, stop: int, names: list[str]) -> dict[str, set[str]]:
-        """The different texts of some columns in a range."""
+    def count_levels(self, start: int, stop: int, names: list[str]) -> dict[str, Counter[str]]:
+        """How often each text of some columns occurs in a range."""
         return {}
 
     def columns_with_gaps(self, start: int, stop: int, names: list[str]) -> set[str]:

@@ -1,6 +1,7 @@
 """From the cells of a table's columns to features, targets, weights, offsets and levels."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,10 +11,23 @@ import pyarrow.compute as pc
 
 from psfit.common.names import list_names
 from psfit.data.io.base import CellError, MissingError, require_finite
-from psfit.data.io.cells import first_of_other_kind, level_texts, read_dates
+from psfit.data.io.cells import (
+    OTHER_DATE_FORMATS,
+    first_of_other_kind,
+    guess_date_formats,
+    is_text,
+    level_texts,
+    read_dates,
+    suggest_date_formats,
+)
+from psfit.data.io.free_text import suggest_meaning
 from psfit.data.schema import Column, Feature, Kind
+from psfit.data.table_rules import option
 
 DAY = 86400e6
+# Dates before this year are taken for mistakes; the forms of dates whose years have two digits.
+FIRST_YEAR = 1000
+SHORT_FORMATS = tuple(form for form in OTHER_DATE_FORMATS if "%y" in form)
 
 
 class CellReader(ABC):
@@ -25,6 +39,14 @@ class CellReader(ABC):
     @abstractmethod
     def dtype(self) -> np.dtype:
         """The precision of the features."""
+
+    @abstractmethod
+    def takes_dates(self, kind: Kind) -> bool:
+        """Whether a column of this kind may hold dates, and users can say how they are written: in a text file."""
+
+    @abstractmethod
+    def is_feature(self, name: str) -> bool:
+        """Whether features are made of a column."""
 
     @abstractmethod
     def suggest_remedy(self, name: str) -> str:
@@ -92,14 +114,22 @@ class CellReader(ABC):
         cells = batch.column(batch.schema.get_field_index(name))
         return np.asarray(cells.to_numpy(zero_copy_only=False), dtype=object)
 
-    def levels(self, batch: pa.RecordBatch, column: Column, first: int) -> set[str]:
-        """The different texts of a column."""
-        return set(pc.unique(level_texts(self._cells(batch, column, first))).drop_null().to_pylist())
+    def count_levels(self, batch: pa.RecordBatch, column: Column, first: int) -> Counter[str]:
+        """How often each text of a column occurs."""
+        texts = level_texts(self._cells(batch, column, first)).drop_null()
+        return Counter({one["values"]: one["counts"] for one in pc.value_counts(texts).to_pylist()})
 
     def kind_error(self, name: str, kind: Kind, row: int, value: object) -> CellError:
         """The error of a cell that does not have the kind of its column."""
         what = f"text ({value!r})" if isinstance(value, str) else repr(value)
-        return CellError(self.path, name, row, f"holds {what} in place of a {kind}", self.suggest_remedy(name))
+        remedy = self.suggest_remedy(name)
+        meaning = suggest_meaning(self.path, value) if isinstance(value, str) and self.is_feature(name) else None
+        if meaning is not None:
+            remedy = f"{meaning}; {remedy}"
+        formats = guess_date_formats(pa.array([value])) if isinstance(value, str) and self.takes_dates(kind) else ()
+        if formats:
+            remedy = f"if dates are written in this way, use {suggest_date_formats(formats)}; {remedy}"
+        return CellError(self.path, name, row, f"holds {what} in place of a {kind}", remedy)
 
     def _cells(self, batch: pa.RecordBatch, column: Column, first: int) -> pa.Array:
         """The cells of a column; one of another kind is an error, and so is a missing one if the column refuses it."""
@@ -110,11 +140,22 @@ class CellReader(ABC):
         place = first_of_other_kind(cells, column.kind)
         if place is not None:
             raise self.kind_error(column.name, column.kind, first + place, cells[place].as_py())
+        if column.kind == "date" and (self.takes_dates("date") or is_text(cells.type)):
+            self._require_long_years(cells, column.name, first)
         if column.kind == "category" and pa.types.is_floating(cells.type):
             # An infinite number is not a level.
             numbers = cells.drop_null().to_numpy(zero_copy_only=False)
             require_finite(numbers.reshape(-1, 1), self.path, (column.name,), first)
         return cells
+
+    def _require_long_years(self, cells: pa.Array, name: str, first: int) -> None:
+        """Refuse dates whose years were written with two digits: 05.01.26 would be in the year 26."""
+        early = pc.less(pc.year(read_dates(cells)), FIRST_YEAR)
+        place = pc.index(early, True).as_py()
+        if place >= 0:
+            year = pc.year(read_dates(cells.slice(place, 1)))[0].as_py()
+            remedy = f"if years have two digits, say how dates are written: {suggest_date_formats(SHORT_FORMATS)}"
+            raise CellError(self.path, name, first + place, f"holds a date in the year {year}", remedy)
 
     def _codes(self, texts: pa.Array, column: Column, first: int) -> np.ndarray:
         """The number of each text in the levels of its column; -1 for a missing one, and for a new one if allowed."""
@@ -127,8 +168,8 @@ class CellReader(ABC):
                 column.name,
                 first + row,
                 f"holds the level {texts[row].as_py()!r}, which the fit did not see",
-                f"it saw {list_names(column.levels)}; correct such cells, drop their rows, or fit again with them "
-                "(or with --new-levels zero)",
+                f"it saw {list_names(column.levels)}; correct such cells, drop their rows, fit again with them, or fit "
+                f"with {option('new_levels', 'zero')}",
             )
         return np.asarray(codes.fill_null(-1).to_numpy(zero_copy_only=False))
 

@@ -1,5 +1,6 @@
 """Cells of a table: the kinds that they allow, the first cell of another kind, and the text of a level."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from psfit.data.schema import EXACT, KINDS, Kind
 
 # Dates are also recognised in these forms; with slashes, 1/2/2026 has two meanings.
 DATE_FORMATS = ("%d.%m.%Y", "%Y/%m/%d")
+# Forms in which dates are often written, but not read unless the user says so.
+OTHER_DATE_FORMATS = ("%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y")
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -64,10 +67,32 @@ def read_dates(values: pa.Array) -> pa.Array:
     if is_text(values.type):
         texts = values.cast(pa.string())
         found = pc.coalesce(*(pc.strptime(texts, form, "us", error_is_null=True) for form in DATE_FORMATS))
-        return found if found.null_count == texts.null_count else texts.cast(pa.timestamp("us"), safe=False)
+        if found.null_count == texts.null_count:
+            return found
+        others = pc.if_else(found.is_valid(), pa.scalar(None, pa.string()), texts)
+        return pc.coalesce(found, others.cast(pa.timestamp("us"), safe=False))
     if pa.types.is_timestamp(values.type) and values.type.tz is not None:
         values = values.cast(pa.timestamp("us", "UTC"), safe=False)
     return values.cast(pa.timestamp("us"), safe=False)
+
+
+def guess_date_formats(texts: pa.Array, known: Sequence[str] = OTHER_DATE_FORMATS) -> tuple[str, ...]:
+    """Those of some formats in which all texts can be read as dates; gaps are not looked at."""
+    # A year of four digits is not read as one of two.
+    length = max(pc.max(pc.utf8_length(texts)).as_py() or 0, 0)
+    return tuple(
+        form
+        for form in known
+        if (length > len("01/01/26")) == ("%Y" in form)
+        and pc.strptime(texts, form, "us", error_is_null=True).null_count == texts.null_count
+    )
+
+
+def suggest_date_formats(formats: Sequence[str]) -> str:
+    """How to say in which of some formats dates are written, for the command line and for Python."""
+    first, *others = formats
+    also = "".join(f" or {form}" for form in others)
+    return f"--csv dates={first}{also} (date_format={first!r})"
 
 
 def _first_without_date(values: pa.Array) -> int | None:

@@ -1,6 +1,7 @@
 """The profile of a column: what its cells are, how many are missing, and what looks wrong. Nothing is refused."""
 
 import hashlib
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,17 +11,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from psfit.data.io.cell_reader import DAY
-from psfit.data.io.cells import is_date, is_number, is_text, level_texts, read_dates
+from psfit.data.io.cells import (
+    OTHER_DATE_FORMATS,
+    guess_date_formats,
+    is_date,
+    is_number,
+    is_text,
+    level_texts,
+    read_dates,
+    suggest_date_formats,
+)
 from psfit.data.io.dialect import Dialect
+from psfit.data.io.free_text import is_free_text
 from psfit.data.io.thousands import to_numbers
 
 # Different values that are counted one by one.
 MOST_VALUES = 100_000
-# A column of text with more levels than this, and than this share of its rows, is free text.
-MOST_LEVELS, MOST_SHARE = 50, 0.5
+# Levels that JSON shows.
+MOST_LEVELS = 50
+# Rows from which levels of fewer than `RARE` rows are named.
+MANY_ROWS, RARE = 100, 5
+# Letters of a text that a warning shows.
+LONGEST = 30
 # Rows from which a column without repetitions looks like an id.
 FEW_ROWS = 20
 PLAIN_DATE = r"^\s*(\d{4}-\d{2}-\d{2}([ T][\d:.,+Zz-]*)?|\d{2}\.\d{2}\.\d{4}|\d{4}/\d{2}/\d{2})\s*$"
+MIDNIGHT = re.compile(r"[ T]00:00:00(\.0+)?$")
 BOOLEAN = r"^(true|false|True|False|TRUE|FALSE)$"
 
 
@@ -29,7 +45,7 @@ class ColumnProfile:
     """What is known of one column after all its rows.
 
     `numbers`, `flags`, `dates` and `texts` count its cells by what they can be; `infinite` are among the numbers. A
-    place is the row and the text of the first such cell.
+    place is the row and the text of the first such cell. All texts can be read as dates in any of the `date_formats`.
     """
 
     name: str
@@ -49,6 +65,7 @@ class ColumnProfile:
     values: Counter[str] = field(default_factory=Counter)
     uncounted: bool = False
     nested: str | None = None
+    date_formats: tuple[str, ...] = OTHER_DATE_FORMATS
     digest: Any = field(default_factory=hashlib.sha256)
 
     def add(self, cells: pa.Array, dialect: Dialect | None) -> np.ndarray:
@@ -88,6 +105,8 @@ class ColumnProfile:
         strange = pc.index(pc.invert(pc.or_(number, texts.is_null())), True).as_py()
         if strange >= 0 and self.first_text is None:
             self.first_text = self.rows + strange, texts[strange].as_py()
+        # Only for text files can users say how dates are written.
+        self.date_formats = () if dialect is None else guess_date_formats(texts, self.date_formats)
         digits = pc.if_else(number, texts, pa.scalar(None, pa.string()))
         found = to_numbers(digits, dialect or Dialect(","))
         return np.asarray(found.to_numpy(zero_copy_only=False), dtype=float)
@@ -104,6 +123,7 @@ class ColumnProfile:
             self.numbers += present
         else:
             self.texts += present
+            self.date_formats = ()
             self.first_text = self.first_text or (self.rows, str(cells.type))
             self.nested = str(cells.type) if pa.types.is_nested(cells.type) else self.nested
             return np.full(len(cells), np.nan)
@@ -138,8 +158,7 @@ class ColumnProfile:
             return "boolean"
         if self.dates == self.present:
             return "date"
-        many = self.uncounted or len(self.values) > max(MOST_LEVELS, MOST_SHARE * self.present)
-        return "text" if many else "category"
+        return "text" if self.uncounted or is_free_text(len(self.values), self.present) else "category"
 
     @property
     def _zeros_and_ones(self) -> int:
@@ -150,9 +169,16 @@ class ColumnProfile:
         """Whether nearly all cells are numbers, but some are not: probably a mistake in these."""
         return self.kind in ("category", "text") and self.numbers > 0.5 * self.present
 
+    @property
+    def suggested_dates(self) -> str | None:
+        """How to have the texts read as dates, if all of them look like dates in a form that is not recognised."""
+        if not self.texts or self.texts < self.present or not self.date_formats:
+            return None
+        return suggest_date_formats(self.date_formats)
+
     def list_warnings(self) -> list[str]:
         """What looks wrong with the column alone."""
-        found = []
+        found = [] if self.suggested_dates is None else [f"dates? then use {self.suggested_dates}"]
         if self.kind == "empty":
             found.append("empty")
         elif len(self.values) == 1 and not self.uncounted:
@@ -161,10 +187,15 @@ class ColumnProfile:
             found.append(f"nested ({self.nested}): no fit can use it")
         every_one_differs = self.uncounted or len(self.values) == self.present
         whole = self.kind == "number" and all(value.lstrip("-").isdigit() for value in self.values)
-        if self.present >= FEW_ROWS and every_one_differs and (self.kind == "text" or whole):
+        free_text = self.kind == "text" and self.suggested_dates is None
+        if self.present >= FEW_ROWS and every_one_differs and (free_text or whole):
             found.append("id-like")
         if self.is_mixed:
-            found.append(f"{self.present - self.numbers:,} cell(s) are no numbers")
+            example = "" if self.first_text is None else f", first {self.first_text[1][:LONGEST]!r}"
+            found.append(f"{self.present - self.numbers:,} cell(s) are no numbers{example}")
+        rare = sum(count < RARE for count in self.values.values()) if self.kind == "category" else 0
+        if rare and self.present >= MANY_ROWS:
+            found.append(f"{rare:,} of {len(self.values):,} levels in fewer than {RARE} rows")
         if self.infinite:
             found.append(f"{self.infinite:,} infinite")
         return found
@@ -179,7 +210,8 @@ class ColumnProfile:
         elif self.kind in ("category", "boolean") and not self.uncounted:
             found["levels"] = dict(sorted(self.values.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_LEVELS])
         elif self.kind == "date" and self.values:
-            found |= {"first": min(self.values, key=_date_order), "last": max(self.values, key=_date_order)}
+            ends = min(self.values, key=_date_order), max(self.values, key=_date_order)
+            found |= {name: MIDNIGHT.sub("", text) for name, text in zip(("first", "last"), ends, strict=True)}
         return found
 
 

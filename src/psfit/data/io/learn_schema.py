@@ -2,12 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import warnings
+from collections import Counter
+from typing import TYPE_CHECKING
 
 from psfit.comm import Grid
-from psfit.data.io.base import DataFile, DataFileError, PossibleKinds
+from psfit.data.io.base import DataFile, DataFileError, PossibleKinds, ReadingWarning
 from psfit.data.schema import KINDS, Column, Kind, Schema
 from psfit.data.table_rules import TableRules
+
+if TYPE_CHECKING:
+    from psfit.data.io.free_text import Texts
 
 FILES_DIFFER = (
     "path: the files differ in their columns, in their order, or in their targets, sample weights and offsets; all "
@@ -29,13 +34,14 @@ def learn_schema(pieces: Pieces, grid: Grid, rules: TableRules | None = None) ->
         return Schema()
     rules = rules or TableRules()
     kinds = {name: possible[0] for name, possible in found.columns.items()}
-    levels = _gather_levels(pieces, [name for name, kind in kinds.items() if kind == "category"], grid)
+    texts = _gather_texts(pieces, [name for name, kind in kinds.items() if kind == "category"], grid)
+    _check_texts(pieces, texts, grid)
     gaps = _gather_gaps(pieces, list(kinds), grid) if rules.missing == "indicator" else set()
     columns = [
         Column(
             name,
             kind,
-            tuple(levels.get(name, ())),
+            texts[name].levels if name in texts else (),
             rules.dates if kind == "date" else (),
             "fill" if rules.missing == "indicator" and name not in gaps else rules.missing,
             new_levels=rules.new_levels,
@@ -91,22 +97,44 @@ def _common(name: str, several: list[tuple[Kind, ...]]) -> tuple[Kind, ...]:
     return tuple(kind for kind in KINDS if kind in shared)
 
 
-def _gather_levels(pieces: Pieces, names: list[str], grid: Grid) -> dict[str, list[str]]:
-    """The sorted levels of all ranks; the ranks exchange only levels."""
+def _gather_texts(pieces: Pieces, names: list[str], grid: Grid) -> "dict[str, Texts]":
+    """The texts of some columns of all ranks; the ranks exchange only different texts and counts of cells."""
     if not names:
         return {}
-    local = grid.run_together(lambda: _union(file.levels(start, stop, names) for file, start, stop in pieces))
-    payload = json.dumps({name: sorted(found) for name, found in local.items()}).encode()
-    gathered = (json.loads(other) for other in grid.world.all_gather(payload))
-    return {name: sorted(found) for name, found in _union(gathered).items()}
+    from psfit.data.io.free_text import Texts
+
+    def count() -> dict[str, Counter[str]]:
+        found: dict[str, Counter[str]] = {name: Counter() for name in names}
+        for file, start, stop in pieces:
+            for name, counts in file.count_levels(start, stop, names).items():
+                found[name].update(counts)
+        return found
+
+    local = [Texts.of(counts) for counts in grid.run_together(count).values()]
+    payload = json.dumps([(sorted(one.levels), one.cells, one.numbers) for one in local]).encode()
+    gathered = [json.loads(other) for other in grid.world.all_gather(payload)]
+    return {name: Texts.union([Texts(*other[k]) for other in gathered]) for k, name in enumerate(names)}
 
 
-def _union(several: Iterable[Mapping[str, Iterable[str]]]) -> dict[str, set[str]]:
-    merged: dict[str, set[str]] = {}
-    for one in several:
-        for name, found in one.items():
-            merged.setdefault(name, set()).update(found)
-    return merged
+def _check_texts(pieces: Pieces, texts: "dict[str, Texts]", grid: Grid) -> None:
+    """Refuse columns of text that are no categories; say which categories are probably numbers."""
+    if not texts:
+        return
+    from psfit.data.io.free_text import explain_free_text, explain_mixed
+
+    paths = {file.path for file, _, _ in pieces}
+    where = paths.pop() if len(paths) == 1 else None
+
+    def check() -> None:
+        for name, found in texts.items():
+            path = where or pieces[0][0].path
+            if found.is_free:
+                raise DataFileError(f"{where or 'path'}: {explain_free_text(path, name, found)}")
+            if found.is_doubtful and grid.world.rank == 0:
+                use = f"column {name!r} is used as a category of {len(found.levels):,} levels"
+                warnings.warn(f"{path}: {use}: {explain_mixed(path, found)}", ReadingWarning, stacklevel=2)
+
+    grid.run_together(check)
 
 
 def _pack_kinds(found: PossibleKinds | None) -> bytes:

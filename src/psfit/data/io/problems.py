@@ -6,6 +6,7 @@ from pathlib import Path
 
 from psfit.data.io.base import DataFile, DataFileError, ReadRequest
 from psfit.data.io.column_profile import ColumnProfile
+from psfit.data.io.free_text import Texts, explain_free_text, suggest_meaning
 from psfit.data.io.profile import TableProfile, profile_table
 from psfit.data.io.table_plan import TablePlan
 from psfit.data.schema import Column, Kind
@@ -39,6 +40,8 @@ def list_problems(file: DataFile) -> list[Problem]:
 
 def explain(file: DataFile, error: DataFileError) -> DataFileError:
     """An error that lists all problems of the file, if there is more than the one that was met first."""
+    from psfit.data.io.text import TextFile
+
     try:
         found = list_problems(file)
     except (ValueError, OSError):
@@ -48,7 +51,9 @@ def explain(file: DataFile, error: DataFileError) -> DataFileError:
     shown = [f"  {problem.said}" for problem in found[:MOST_PROBLEMS]]
     more = len(found) - MOST_PROBLEMS
     rest = [f"  and {more} more; psfit inspect shows all columns"] if more > 0 else []
-    return DataFileError("\n".join([f"{file.path}: {len(found)} problems, worst first:", *shown, *rest]))
+    counted = "rows are counted from 0"
+    counted += ", from the line below the names" if isinstance(file, TextFile) else ""
+    return DataFileError("\n".join([f"{file.path}: {len(found)} problems, worst first ({counted}):", *shown, *rest]))
 
 
 def explain_text(path: Path, wanted: ReadRequest, error: DataFileError) -> DataFileError:
@@ -84,7 +89,9 @@ def _problems_of(column: ColumnProfile, known: Column | None, plan: TablePlan) -
     roles = {plan.weight: "sample weight", plan.offset: "offset", plan.target: "target"}
     said = f"column {name!r}" if feature else f"the {roles[name]} {name!r}"
     missing = plan.wanted.rules.missing if known is None else known.missing
-    if column.missing and (missing == "refuse" or not feature):
+    if not column.present and feature and known is None:
+        yield Problem(column.missing, f"{said} has no value at all; use {option('exclude', name)}")
+    elif column.missing and (missing == "refuse" or not feature):
         share = f" ({column.missing / column.rows:.0%})" if column.missing >= 0.01 * column.rows else ""
         yield Problem(
             column.missing,
@@ -102,9 +109,10 @@ def _problems_of(column: ColumnProfile, known: Column | None, plan: TablePlan) -
     elif plan.wanted.numeric and column.kind in ("category", "text", "date") and column.first_text is not None:
         row, text = column.first_text
         others = column.present - column.numbers
-        yield Problem(
-            others, f"{said} holds text in {others:,} row(s), first {text!r} in row {row}; numbers are needed"
-        )
+        # If all cells are text, they are no mistakes.
+        classes = name == plan.target and not column.numbers
+        remedy = "for classes use --loss logistic (SparseLogisticRegression)" if classes else plan.suggest_remedy(name)
+        yield Problem(others, f"{said} holds text in {others:,} row(s), first {text!r} in row {row}; {remedy}")
 
 
 def _problems_of_kind(column: ColumnProfile, wanted: Kind | None, said: str, plan: TablePlan) -> Iterator[Problem]:
@@ -114,16 +122,27 @@ def _problems_of_kind(column: ColumnProfile, wanted: Kind | None, said: str, pla
     if kind == "date" and wanted is None and not rules.dates:
         use = f"use {option('dates', 'year,month,weekday,trend')} or {option('exclude', column.name)}"
         yield Problem(column.present, f"{said} holds dates; {use}")
+    elif kind == "text" and wanted is None and rules.categories and not column.uncounted:
+        yield Problem(column.present, explain_free_text(plan.path, column.name, Texts.of(column.values)))
     elif kind in ("category", "text") and column.first_text is not None:
         row, text = column.first_text
-        if wanted == "number" or (wanted is None and not rules.categories):
+        if wanted == "number" or (wanted is None and (kind == "text" or not rules.categories)):
             levels = "" if column.is_mixed or column.uncounted else f" ({len(column.values):,} different)"
-            remedy = plan.suggest_remedy(column.name)
-            if wanted is None and not column.is_mixed:
-                id_like = "id-like" in column.list_warnings()
-                first = option("ids", column.name) if id_like else option("categories", "group")
-                remedy = f"use {first} or {option('exclude', column.name)}"
             yield Problem(
                 others,
-                f"{said} holds text{levels} in {others:,} row(s), first {text[:60]!r} in row {row}; {remedy}",
+                f"{said} holds text{levels} in {others:,} row(s), first {text[:60]!r} in row {row}; "
+                f"{_suggest(column, text, wanted, plan)}",
             )
+
+
+def _suggest(column: ColumnProfile, text: str, wanted: Kind | None, plan: TablePlan) -> str:
+    """What to do about a column of which `text` is the first cell that is no number."""
+    meaning = suggest_meaning(plan.path, text)
+    if wanted is not None or column.is_mixed:
+        remedy = plan.suggest_remedy(column.name)
+        return remedy if meaning is None else f"{meaning}; {remedy}"
+    first = option("ids", column.name) if column.kind == "text" else option("categories", "group")
+    remedy = f"use {first} or {option('exclude', column.name)}"
+    if column.suggested_dates is not None:
+        meaning = f"if these are dates, use {column.suggested_dates}"
+    return remedy if meaning is None else f"{meaning}; else {remedy}"

@@ -7,16 +7,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from psfit.data.io.base import DataFile
 from psfit.data.io.cell_reader import plain_cells
-from psfit.data.io.column_profile import ColumnProfile
+from psfit.data.io.cells import is_number, is_text, level_texts
+from psfit.data.io.column_profile import FEW_ROWS, MOST_LEVELS, ColumnProfile
 from psfit.data.io.dialect import Dialect
 from psfit.data.io.tables import HEIGHT, TableFile
 from psfit.data.io.text import TextFile
 
 # A column whose correlation with the target is stronger than this probably tells it.
 LEAK = 0.999
+# A text of a column of few texts occurs in this many rows on average; in fewer, each may have one target by chance.
+LEAST_ROWS = 5
 
 
 @dataclass
@@ -48,26 +52,35 @@ def profile_table(files: Sequence[DataFile], target: str | None) -> TableProfile
     target = names[-1] if target is None else target
     columns = {name: ColumnProfile(name) for name in names}
     found = TableProfile(files[0].path, columns, target if target in columns else None)
-    sums = _Products(len(names))
+    leaks = _Leaks(names)
     for file in files:
         if isinstance(file, TextFile):
             found.dialect, found.notes = file.dialect, (*found.notes, *file.notes)
         for batch in _batches(file, found):
-            _count(batch, found, sums)
-    _add_warnings(found, sums)
+            _count(batch, found, leaks)
+    _add_warnings(found, leaks)
     return found
 
 
-def _count(batch: pa.RecordBatch, found: TableProfile, sums: "_Products") -> None:
+def _count(batch: pa.RecordBatch, found: TableProfile, leaks: "_Leaks") -> None:
     """Count the cells of some rows."""
     numbers = np.full((len(found.columns), batch.num_rows), np.nan)
+    gaps = np.ones(numbers.shape)
     held = set(batch.schema.names)
+    if found.target is not None and found.target in held and batch.num_rows:
+        leaks.pairs.read_targets(plain_cells(batch, found.target, True))
     for row, (name, column) in enumerate(found.columns.items()):
         if name in held:
-            numbers[row] = column.add(plain_cells(batch, name, True), found.dialect)
+            cells = plain_cells(batch, name, True)
+            numbers[row] = leaks.code(name, cells, column.add(cells, found.dialect))
+            gaps[row] = cells.is_null().to_numpy(zero_copy_only=False)
+            if name != found.target:
+                leaks.pairs.add(name, cells)
     found.rows += batch.num_rows
     if found.target is not None:
-        sums.add(numbers, numbers[list(found.columns).index(found.target)])
+        target = numbers[list(found.columns).index(found.target)]
+        leaks.values.add(numbers, target)
+        leaks.gaps.add(gaps, target)
 
 
 def _names(file: DataFile) -> list[str]:
@@ -111,15 +124,86 @@ class _Products:
         return np.where(np.isfinite(found) & (count > 2), found, 0.0)
 
 
-def _add_warnings(found: TableProfile, sums: _Products) -> None:
+class _Pairs:
+    """The pairs of a text and a target that occur, for columns and targets with few different values."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, set[tuple[str, str]]] = {}
+        self.many: set[str] = set()
+        # The targets of the rows that are being read; None once they have many values.
+        self.targets: pa.Array | None = None
+        self.usable = True
+
+    def read_targets(self, cells: pa.Array) -> None:
+        """Take the targets of the next rows."""
+        simple = is_text(cells.type) or is_number(cells.type)
+        self.usable = self.usable and simple and pc.count_distinct(cells).as_py() <= MOST_LEVELS
+        self.targets = level_texts(cells) if self.usable else None
+
+    def add(self, name: str, cells: pa.Array) -> None:
+        """Note the pairs of the same rows of a column."""
+        if self.targets is None or name in self.many or not is_text(cells.type):
+            return
+        both = pc.binary_join_element_wise(cells.cast(pa.string()), self.targets, "\x00")
+        pairs = self.found.setdefault(name, set())
+        for text in pc.unique(both).drop_null().to_pylist():
+            level, _, target = text.rpartition("\x00")
+            pairs.add((level, target))
+        if len({level for level, _ in pairs}) > MOST_LEVELS:
+            self.many.add(name)
+
+    def decide(self, column: ColumnProfile) -> bool:
+        """Whether each text of the column has one target, although each occurs in several rows."""
+        pairs = self.found.get(column.name, set())
+        levels, targets = ({pair[place] for pair in pairs} for place in (0, 1))
+        single = len(pairs) == len(levels) > 1 and len(targets) > 1
+        return single and self.usable and column.name not in self.many and column.present >= LEAST_ROWS * len(levels)
+
+
+class _Leaks:
+    """How strongly each column, and each column's gaps, go with the target.
+
+    A column without numbers is coded: 1 where a cell is the same as the first one, else 0. So two columns of two texts
+    can be compared, or one of two texts and one of numbers.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.values, self.gaps = _Products(len(names)), _Products(len(names))
+        self.firsts: dict[str, str] = {}
+        self.pairs = _Pairs()
+
+    def code(self, name: str, cells: pa.Array, numbers: np.ndarray) -> np.ndarray:
+        """The cells as numbers, or coded if there are none."""
+        if np.isfinite(numbers).any() or not is_text(cells.type) or cells.null_count == len(cells):
+            return numbers
+        texts = cells.cast(pa.string())
+        first = self.firsts.setdefault(name, texts.drop_null()[0].as_py())
+        equal = pc.equal(texts, pa.scalar(first, pa.string())).cast(pa.float64())
+        return np.asarray(equal.to_numpy(zero_copy_only=False))
+
+    def list_warnings(self, found: TableProfile) -> dict[str, list[str]]:
+        """For each column what tells the target."""
+        listed: dict[str, list[str]] = {name: [] for name in found.columns}
+        for name, value, gap in zip(listed, self.values.correlations(), self.gaps.correlations(), strict=True):
+            # In a few rows, two columns of two values are often the same by chance.
+            coded = name in self.firsts or found.target in self.firsts
+            if abs(value) > LEAK and (not coded or found.rows >= FEW_ROWS):
+                listed[name].append(f"tells the target (correlation {value:.4f})")
+            elif found.rows >= FEW_ROWS and self.pairs.decide(found.columns[name]):
+                listed[name].append("tells the target (each of its texts has one)")
+            if abs(gap) > LEAK and found.rows >= FEW_ROWS:
+                listed[name].append("its missing values tell the target")
+        return listed
+
+
+def _add_warnings(found: TableProfile, leaks: _Leaks) -> None:
     """What looks wrong: with a column alone, with two that are equal, with one that tells the target."""
-    strong = dict(zip(found.columns, sums.correlations().tolist(), strict=True))
+    strong = leaks.list_warnings(found)
     seen: dict[bytes, str] = {}
     for name, column in found.columns.items():
         said = column.list_warnings()
         first = seen.setdefault(column.digest.digest(), name)
         if first != name and column.present:
             said.append(f"the same as {first!r}")
-        if name != found.target and abs(strong[name]) > LEAK:
-            said.append(f"tells the target (correlation {strong[name]:.4f})")
+        said += strong[name] if name != found.target else []
         found.warnings[name] = said

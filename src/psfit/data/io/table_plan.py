@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from psfit.common.names import list_names, suggest_name
-from psfit.data.io.base import DataFileError, PossibleKinds, ReadRequest
+from psfit.data.io.base import CellError, DataFileError, PossibleKinds, ReadRequest
 from psfit.data.io.cell_reader import CellReader
 from psfit.data.io.cells import is_date, is_text, kinds_of_type
+from psfit.data.io.free_text import is_text_file
 from psfit.data.schema import Column, Feature, Kind, Schema, first_duplicate
-from psfit.data.table_rules import option
+from psfit.data.table_rules import option, split_offset
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class TablePlan(CellReader):
     """How the columns of one table are used.
 
     `types` are those of the file, or those that its first rows suggest. `sources` are the columns that give features;
-    `asked` are the features or columns that were asked for, or None for all.
+    `asked` are the features or columns that were asked for, or None for all. The offset is the column `offset`, or its
+    logarithm with `log_offset`.
     """
 
     path: Path
@@ -33,6 +35,7 @@ class TablePlan(CellReader):
     sources: tuple[str, ...]
     asked: tuple[str, ...] | None
     offset: str | None = None
+    log_offset: bool = False
 
     @classmethod
     def of(cls, path: Path, types: pa.Schema, wanted: ReadRequest) -> "TablePlan":
@@ -51,10 +54,8 @@ class TablePlan(CellReader):
             usable = [name for name in names if name not in {*excluded, *ids}]
             asked = _default_target(usable or names, wanted) if wanted.target is None else wanted.target
             target = _require_column(path, names, "target", asked)
-        weight, offset = (
-            None if name is None else _require_column(path, names, argument, name)
-            for argument, name in (("sample_weight", wanted.weight), ("offset", wanted.offset))
-        )
+        weight = None if wanted.weight is None else _require_column(path, names, "sample_weight", wanted.weight)
+        offset, log_offset = (None, False) if wanted.offset is None else _offset_column(path, names, wanted.offset)
         _require_distinct(path, target, weight, offset)
         # A target that is not read is not a feature either.
         others = [name for name in names if name not in {target, weight, offset, wanted.target, *excluded, *ids}]
@@ -65,7 +66,7 @@ class TablePlan(CellReader):
             raise DataFileError(f"{path}: column {target!r} is the target; leave it out of columns, or name another")
         if offset in sources:
             raise DataFileError(f"{path}: column {offset!r} is the offset; leave it out of columns")
-        return cls(path, types, wanted, target, weight, ids, sources, asked_columns, offset)
+        return cls(path, types, wanted, target, weight, ids, sources, asked_columns, offset, log_offset)
 
     def possible_kinds(self) -> PossibleKinds:
         """The kinds that the types of the columns allow; none for a column that cannot be used.
@@ -112,6 +113,16 @@ class TablePlan(CellReader):
                 found[name] = Column(name, "boolean" if boolean else "number")
         return found
 
+    def values(self, batch: pa.RecordBatch, column: Column, first: int) -> np.ndarray:
+        found = super().values(batch, column, first)
+        if not self.log_offset or column.name != self.offset:
+            return found
+        if not (found > 0).all():
+            row = int(np.argmin(found > 0))
+            remedy = "the logarithm of an offset needs positive numbers; correct such cells or drop their rows"
+            raise CellError(self.path, column.name, first + row, f"holds {found[row]:g}", remedy)
+        return np.asarray(np.log(found.astype(np.float64)))
+
     def category(self, name: str) -> Column:
         """A column of text whose levels are not known yet."""
         return Column(name, "category", missing=self.wanted.rules.missing)
@@ -133,6 +144,12 @@ class TablePlan(CellReader):
         single = all(pa.types.is_float32(kind) or pa.types.is_float16(kind) for kind in kinds)
         return np.dtype(np.float32 if single else np.float64)
 
+    def takes_dates(self, kind: Kind) -> bool:
+        return is_text_file(self.path) and (kind == "date" or not self.wanted.fitted)
+
+    def is_feature(self, name: str) -> bool:
+        return name in self.sources
+
     def suggest_remedy(self, name: str) -> str:
         if name == self.weight:
             return "sample weights must be numbers"
@@ -141,7 +158,7 @@ class TablePlan(CellReader):
         if self.wanted.fitted:
             return "the model was fitted to another kind of data in this column; correct such cells or drop their rows"
         if name == self.target and self.wanted.numeric:
-            return "correct such cells; for classes use the logistic loss (SparseLogisticRegression)"
+            return "correct such cells; for classes use --loss logistic (SparseLogisticRegression)"
         if name == self.target:
             return "write all labels as numbers, or all as text"
         if self.wanted.rules.categories:
@@ -168,6 +185,16 @@ def _require_distinct(path: Path, target: str | None, weight: str | None, offset
             f"{path}: column {offset!r} cannot be the offset and also the target or the sample weights; name the "
             "target (by default it is the last column)"
         )
+
+
+def _offset_column(path: Path, names: list[str], asked: str) -> tuple[str, bool]:
+    """The column of the offset, and whether its logarithm is meant."""
+    name, is_logarithm = split_offset(asked)
+    if is_logarithm and asked in names:
+        raise DataFileError(
+            f"{path}: offset={asked!r} means the logarithm of a column, but a column has this name; rename it"
+        )
+    return _require_column(path, names, "offset", name), is_logarithm
 
 
 def _asked_ids(names: list[str], wanted: ReadRequest) -> tuple[str, ...]:
@@ -214,7 +241,7 @@ def _require_columns_of_fit(path: Path, names: list[str], needed: list[str]) -> 
         known = list_names(map(repr, names))
         raise DataFileError(
             f"{path}: the model needs {len(absent)} column(s) that are not there: {said}; add or rename them, or fit "
-            f"again with --exclude; its columns are {known}"
+            f"again with {option('exclude', absent[0])}; its columns are {known}"
         )
     return tuple(needed)
 

@@ -1,6 +1,7 @@
 """Parquet and Arrow (Feather) files: only the needed columns are read, in ranges of rows."""
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
@@ -63,11 +64,11 @@ class TableFile(DataFile):
             texts = {name for name in texts if first_of_other_kind(plain_cells(batch, name, False), "date") is None}
         return {name: ("date", *kinds) if name in texts else kinds for name, kinds in columns.items()}
 
-    def levels(self, start: int, stop: int, names: list[str]) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {name: set() for name in names}
+    def count_levels(self, start: int, stop: int, names: list[str]) -> dict[str, Counter[str]]:
+        found: dict[str, Counter[str]] = {name: Counter() for name in names}
         for first, batch in self.batches_in_range(start, stop, names, HEIGHT):
             for name in names:
-                found[name] |= self.plan.levels(batch, self.plan.category(name), first)
+                found[name].update(self.plan.count_levels(batch, self.plan.category(name), first))
         return found
 
     def columns_with_gaps(self, start: int, stop: int, names: list[str]) -> set[str]:

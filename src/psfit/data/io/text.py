@@ -2,6 +2,7 @@
 
 import io
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -257,12 +258,12 @@ class TextFile(DataFile):
                 for name, kinds in columns.items()
             }
 
-    def levels(self, start: int, stop: int, names: list[str]) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {name: set() for name in names}
+    def count_levels(self, start: int, stop: int, names: list[str]) -> dict[str, Counter[str]]:
+        found: dict[str, Counter[str]] = {name: Counter() for name in names}
         with self._rows_of_the_file(start):
             for first, batch in self._batches_in_range(start, stop, dict.fromkeys(names, "category")):
                 for name in names:
-                    found[name] |= self.plan.levels(batch, self.plan.category(name), first)
+                    found[name].update(self.plan.count_levels(batch, self.plan.category(name), first))
         return found
 
     def columns_with_gaps(self, start: int, stop: int, names: list[str]) -> set[str]:

@@ -141,6 +141,8 @@ def _read_groups(value: Any) -> Any:
         return [(_read_feature(key), _read_optional_label(one)) for key, one in value.items()]
     if isinstance(value, (str, bytes)) or not hasattr(value, "__len__") or np.ndim(value) != 1:
         raise TypeError
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iu":
+        return list(enumerate(value.tolist()))
     return [(place, _read_optional_label(one)) for place, one in enumerate(value)]
 
 

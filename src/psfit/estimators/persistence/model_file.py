@@ -41,6 +41,8 @@ def save(model: SparseModel, path: str | Path) -> None:
     Splitters, scorers and local solvers that are objects are left out, and so is the folder of checkpoints: a new fit
     needs them, prediction does not. Of a grid that was built, the request for it is written.
     """
+    if hasattr(model, "to_local"):
+        raise ModelFileError(f"a {type(model).__name__} belongs to an engine; save model.to_local(), a plain estimator")
     if not hasattr(model, "result_"):
         raise ModelFileError(f"this {type(model).__name__} is not fitted yet; call fit first")
     if type(model) is not getattr(estimators, type(model).__name__, None):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from psfit.common.names import quote_name
 from psfit.common.notebook import Bar, HtmlTable, render_card
 
 # How many models and pairs are printed.
@@ -95,7 +96,7 @@ class NearOptimal:
 
     def _repr_html_(self) -> str:
         models = [
-            [f"{row['objective']:.8g}", f"+{row['excess']:.2%}", ", ".join(row["features"])]
+            [f"{row['objective']:.8g}", f"+{row['excess']:.2%}", ", ".join(map(quote_name, row["features"]))]
             for row in self.rows()[:SHOWN]
         ]
         often = [j for j in np.argsort(-self.frequencies, kind="stable") if self.frequencies[j] > 0][:SHOWN]
@@ -114,8 +115,15 @@ class NearOptimal:
     def __str__(self) -> str:
         lines = [self._title]
         for row in self.rows()[:SHOWN]:
-            lines.append(f"{row['objective']:>16.8g} +{row['excess']:.2%}  {', '.join(row['features'])}")
+            lines.append(
+                f"{row['objective']:>16.8g} +{row['excess']:.2%}  {', '.join(map(quote_name, row['features']))}"
+            )
         often = [j for j in np.argsort(-self.frequencies, kind="stable") if self.frequencies[j] > 0][:SHOWN]
-        lines.append("in how many: " + ", ".join(f"{self.names[j]} {self.frequencies[j]:.0%}" for j in often))
-        pairs = [f"{row['one']} and {row['other']} ({row['times']})" for row in self.replacements()[:SHOWN]]
+        lines.append(
+            "in how many: " + ", ".join(f"{quote_name(self.names[j])} {self.frequencies[j]:.0%}" for j in often)
+        )
+        pairs = [
+            f"{quote_name(row['one'])} and {quote_name(row['other'])} ({row['times']})"
+            for row in self.replacements()[:SHOWN]
+        ]
         return "\n".join([*lines, *(["replace each other: " + ", ".join(pairs)] if pairs else [])])

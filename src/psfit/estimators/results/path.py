@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from psfit.common.names import quote_name
 from psfit.common.notebook import Bar, HtmlTable, render_card, thin_rows
 from psfit.common.status import Status
 from psfit.estimators.posing import Learned
@@ -166,4 +167,4 @@ class SparsePath:
 
 def _list_names(names: list[Any]) -> str:
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(str(name) for name in names[:MOST_NAMES]) + more
+    return ", ".join(map(quote_name, names[:MOST_NAMES])) + more

@@ -18,6 +18,7 @@ class Counts(Numbers):
     """Numbers that are not negative, with a log link."""
 
     ratio: ClassVar[str | None] = "rate ratio"
+    explained: ClassVar[str] = "D\u00b2"
 
     @property
     def power(self) -> float:
@@ -47,9 +48,17 @@ class Counts(Numbers):
         """The share of the deviance that the predictions explain, D^2."""
         from sklearn.metrics import d2_tweedie_score
 
-        # The deviance needs positive expected values, but for a predictor far below zero they round to zero.
-        expected = np.maximum(predicted, np.finfo(float).tiny)
-        return float(d2_tweedie_score(y, expected, power=self.power, sample_weight=sample_weight))
+        return float(d2_tweedie_score(y, _positive(predicted), power=self.power, sample_weight=sample_weight))
+
+    def deviances(self, y: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        from sklearn.metrics import mean_tweedie_deviance
+
+        total = float(weights.sum())
+        if not total:
+            return np.zeros(1)
+        expected = _positive(predicted).ravel()
+        mean = mean_tweedie_deviance(y.ravel(), expected, sample_weight=weights, power=self.power)
+        return np.array([total * mean])
 
     def needs(self, y: np.ndarray, fit_intercept: bool) -> np.ndarray:
         """The counts themselves, if there is an intercept to fit."""
@@ -71,3 +80,8 @@ class Counts(Numbers):
         model = self._fill(model, coef, intercept)
         model._base_loss = model._get_loss()
         return model
+
+
+def _positive(predicted: np.ndarray) -> np.ndarray:
+    """The deviance needs positive expected values, but for a predictor far below zero they round to zero."""
+    return np.maximum(predicted, np.finfo(float).tiny)

@@ -47,9 +47,9 @@ class Labels(Target):
         count = np.bincount(codes, weights=weights > 0, minlength=len(target.classes))
         present = sum_over_nodes(grid, count) > 0
         if present.sum() < 2:
+            found = ", ".join(map(repr, target.classes[present].tolist()))
             raise ValueError(
-                f"y holds only one class ({target.classes[present]!r}) among the samples whose weight is not zero; "
-                "two or more are needed"
+                f"y holds only one class ({found}) among the samples whose weight is not zero; two or more are needed"
             )
         return target, weights
 
@@ -154,6 +154,8 @@ class LogitLabels(Labels):
 
 def _require_classes(y: np.ndarray) -> None:
     """Refuse targets that are no classes, in the words of scikit-learn, with a remedy."""
+    if y.dtype.kind == "O" and len({isinstance(label, str) for label in y.ravel()}) > 1:
+        raise ValueError("y holds labels that are text and labels that are not; write all of them as text")
     try:
         check_classification_targets(y)
     except ValueError as error:

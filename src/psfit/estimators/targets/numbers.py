@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import check_array, check_consistent_length
 
 from psfit.comm import Grid
-from psfit.estimators.kinds import require_numbers
+from psfit.estimators.kinds import require_finite_entries, require_numbers
 from psfit.estimators.targets.base import Target
 from psfit.losses import Loss
 
@@ -18,11 +18,16 @@ class Numbers(Target):
     """Numbers; `single` says that y had one dimension."""
 
     single: bool
+    # What a score says is explained.
+    explained: ClassVar[str] = "R\u00b2"
 
     @classmethod
     def read(cls, y: Any, rows: int) -> np.ndarray:
         require_numbers(y, "y", "for classes use the logistic loss (SparseLogisticRegression)")
-        target = check_array(y, ensure_2d=False, allow_nd=False, dtype=np.float64, input_name="y")
+        target = check_array(
+            y, ensure_2d=False, allow_nd=False, dtype=np.float64, ensure_all_finite=False, input_name="y"
+        )
+        require_finite_entries(target, "y")
         check_consistent_length(np.empty(rows), target)
         return np.asarray(target)
 
@@ -48,6 +53,10 @@ class Numbers(Target):
         from sklearn.metrics import r2_score
 
         return float(r2_score(y, predicted, sample_weight=sample_weight))
+
+    def deviances(self, y: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """The weighted sum over samples, for each output, of what the predictions leave unexplained."""
+        return np.asarray(weights @ (y - predicted) ** 2)
 
     def to_sklearn(self, coef: np.ndarray, intercept: np.ndarray) -> Any:
         from sklearn.linear_model import LinearRegression

@@ -6,12 +6,17 @@ from pathlib import Path
 
 # Modules of this package; `compile_kernels` of each calls every compiled function once, with tiny arrays.
 KERNELS = [
+    "block_descent",
     "block_scores",
     "block_swaps",
     "bounded_swaps",
+    "equal_samples",
+    "joint_steps",
     "node_models",
     "perspective",
     "share_rows",
+    "shrink_groups",
+    "sparse_gram",
     "sparsify",
     "split_rows",
     "summarise",

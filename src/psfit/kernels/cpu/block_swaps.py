@@ -6,18 +6,18 @@ are counted. The state is that of single variables, and so are its updates: the 
 of another one join, one after the other. Every support on the way is a part of the one before or of the one after, so
 no step is worse conditioned than these.
 
-Only loops over variables are compiled. Those over swaps call them from Python: a swap of blocks is much work, and to
-compile the loops around it would take longer than they save.
+Descents and growth are compiled as a whole (`block_descent`); exchanges of several items at once are put together here.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from psfit.kernels.cpu import block_scores, swaps
+from psfit.kernels.cpu import block_descent, swaps
+from psfit.kernels.cpu.block_descent import make_removals, walk_items
 from psfit.kernels.cpu.block_scores import Removals, find_inside, score, score_removals
 from psfit.kernels.cpu.states import Rules, State, value_of
-from psfit.kernels.cpu.swaps import MOST_DRIFT, change
+from psfit.kernels.cpu.swaps import change
 
 __all__ = ["build", "descend_from", "grow", "make_rules", "score_newcomers", "shrink", "value_of"]
 
@@ -68,15 +68,7 @@ def build(H: np.ndarray, Q: np.ndarray, places: np.ndarray, size: int, rules: Bl
 
 def grow(H: np.ndarray, Q: np.ndarray, state: State, size: int, limit: int, rules: BlockRules) -> int:
     """Add the best item that fits again and again, up to a `limit` of weights; return the new number of variables."""
-    gains, partners = np.empty(len(rules.weights)), np.empty(len(rules.weights), np.int64)
-    while (spare := limit - rules.weigh(state)) > 0:
-        nothing = find_inside(state, 0, np.zeros(1, np.int64))
-        score(H, state, size, rules.single, rules.items, nothing, spare, True, 0.0, False, gains, partners)
-        item = int((gains / rules.weights).argmax())
-        if gains[item] < 0:
-            break
-        size = change(H, Q, state, size, rules.single, _entry(item, rules))
-    return size
+    return _walk(H, Q, state, size, limit, rules, True, 0)[0]
 
 
 def shrink(H: np.ndarray, Q: np.ndarray, state: State, size: int, limit: int, rules: BlockRules) -> int:
@@ -95,32 +87,8 @@ def score_newcomers(
     H: np.ndarray, state: State, size: int, limit: int, rules: BlockRules, gains: np.ndarray, partners: np.ndarray
 ) -> None:
     """For every item the gain of its best swap, and the place of its partner; -1 where there is none."""
-    _score_swaps(H, state, size, limit, rules, -np.inf, False, gains, partners)
-
-
-def best_swap(
-    H: np.ndarray, state: State, size: int, limit: int, rules: BlockRules, least: float
-) -> tuple[int, int, float]:
-    """The place, the item and the gain of the best swap that gains more than `least`; place -1 if there is none."""
-    gains, partners = np.empty(len(rules.weights)), np.empty(len(rules.weights), np.int64)
-    _score_swaps(H, state, size, limit, rules, least, True, gains, partners)
-    item = int(gains.argmax())
-    return int(partners[item]), item, float(gains[item])
-
-
-def _score_swaps(
-    H: np.ndarray,
-    state: State,
-    size: int,
-    limit: int,
-    rules: BlockRules,
-    least: float,
-    rising: bool,
-    gains: np.ndarray,
-    partners: np.ndarray,
-) -> None:
     known, spare = _removals(state, size, rules), limit - rules.weigh(state)
-    score(H, state, size, rules.single, rules.items, known, spare, False, least, rising, gains, partners)
+    score(H, state, size, rules.single, rules.items, known, spare, False, -np.inf, False, gains, partners)
 
 
 def _removals(state: State, size: int, rules: BlockRules) -> Removals:
@@ -150,39 +118,26 @@ def _copy_state(source: State, target: State) -> None:
         np.copyto(copy, array)
 
 
-def descend(
+def _walk(
     H: np.ndarray,
     Q: np.ndarray,
     state: State,
     size: int,
     limit: int,
     rules: BlockRules,
-    constant: float,
-    rel_tol: float,
+    adds: bool,
     most_swaps: int,
+    constant: float = 0.0,
+    rel_tol: float = 0.0,
 ) -> tuple[int, float, int]:
-    """Make the best swap until none gains more than `rel_tol` of the objective.
-
-    Where a swap leaves room for a further item, it joins. Returns the size, the objective and the number of swaps.
-    """
-    value = value_of(Q, state, size)
-    for count in range(most_swaps):
-        place, newcomer, gain = best_swap(H, state, size, limit, rules, rel_tol * abs(constant + value))
-        if place < 0:
-            return size, value, count
-        gone = rules.owner[state.places[place : place + 1]]
-        steps = np.concatenate([_exit(state, size, gone, rules), _entry(newcomer, rules)])
-        size = change(H, Q, state, size, rules.single, steps)
-        before, value = value, value_of(Q, state, size)
-        if not abs(value - (before - gain)) <= MOST_DRIFT * abs(value):
-            _copy_state(build(H, Q, state.places, size, rules), state)
-            value = value_of(Q, state, size)
-            if not value < before:
-                return size, value, count + 1
-        if rules.weigh(state) < limit:
-            size = grow(H, Q, state, size, limit, rules)
-            value = value_of(Q, state, size)
-    return size, value, most_swaps
+    """The size, the objective and the number of swaps after a walk; see `walk_items`."""
+    gains, room = np.empty(len(rules.weights)), np.empty((3, state.inner.shape[1]))
+    known = make_removals(np.diff(rules.starts), len(state.inner), Q.shape[1])
+    found: tuple[int, float, int] = walk_items(
+        *(H, Q, state, size, rules.single, rules.items, limit, adds, most_swaps),
+        *(constant, rel_tol, known, gains, room),
+    )
+    return found
 
 
 def descend_from(
@@ -206,7 +161,7 @@ def descend_from(
     if (state.taken > rules.single.most).any() or rules.weigh(state) > limit:
         _copy_state(base, state)
         moved = size
-    moved, value, count = descend(H, Q, state, moved, limit, rules, constant, rel_tol, most_swaps)
+    moved, value, count = _walk(H, Q, state, moved, limit, rules, False, most_swaps, constant, rel_tol)
     return state.inside[rules.starts[:-1]].copy(), value, count
 
 
@@ -245,4 +200,4 @@ def _are_regular(H: np.ndarray, state: State, size: int, rules: BlockRules) -> b
 def compile_kernels() -> None:
     """Compile what searches call."""
     swaps.compile_kernels()
-    block_scores.compile_kernels()
+    block_descent.compile_kernels()

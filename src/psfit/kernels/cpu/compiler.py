@@ -11,7 +11,7 @@ from numba import njit
 
 def compile_loops(function: Callable[..., Any]) -> Any:
     """Compile a function with the exact order of its operations."""
-    return _compile(function)
+    return _compile(function, no_cfunc_wrapper=True)
 
 
 def compile_sums(function: Callable[..., Any]) -> Any:
@@ -19,7 +19,7 @@ def compile_sums(function: Callable[..., Any]) -> Any:
 
     NaN and infinity keep their meaning.
     """
-    return _compile(function, fastmath={"reassoc", "contract", "nsz"})
+    return _compile(function, fastmath={"reassoc", "contract", "nsz"}, no_cfunc_wrapper=True)
 
 
 def compile_inner_loops(function: Callable[..., Any]) -> Any:

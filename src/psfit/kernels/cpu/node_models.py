@@ -27,12 +27,16 @@ from psfit.kernels.cpu.shares import (
 )
 
 # The fewest sweeps before linear systems, and the most systems after them: fewer in the first rounds, in which many
-# items become zero. What share of its diagonal is added to a system that is singular, and how often a way to it is
-# shortened.
+# items become zero. How often the way to the solution of a system is shortened.
 SWEEPS = 3
-SYSTEMS = 10
-SHIFT = 1e-8
+SYSTEMS = 30
+# After how many sweeps the gap is looked at.
+CHECKED = 8
 MOST_LENGTHS = 6
+# What share of its diagonal is added to a system that is singular, at first, at least and at most. It becomes ten times
+# as large after a way that was shortened, because the solution was too far away, and a tenth after another one.
+SHIFT, LEAST_SHIFT, MOST_SHIFT = 1e-2, 1e-8, 1.0
+SHIFT_FACTOR = 10.0
 
 
 @compile_loops
@@ -102,7 +106,8 @@ def _minimise(
     """One row; `held` is 1 for items inside, -1 for items outside, and else 0."""
     n = len(q)
     h, group, scores, sizes, zero = np.empty(n), np.zeros(n, np.int8), np.empty(n), np.empty(n), np.zeros(n)
-    theta = 0.0
+    theta, damping = 0.0, np.empty(2)
+    damping[0], damping[1] = SHIFT, n + 1
     for k in range(rounds + 1):
         if k % 8 == 0:
             pull_of(H, q, x, h)
@@ -114,12 +119,16 @@ def _minimise(
         for j in range(n):
             size += x[j] != 0
         # As many sweeps as take the time of a system: each of them may save some, because items become zero.
-        for _ in range(max(SWEEPS, size * size // (3 * n))):
+        for sweep in range(max(SWEEPS, size * size // (3 * n))):
+            if sweep and sweep % CHECKED == 0:
+                theta = share_limit(x, root, held, left, theta, sizes, zero, shares)
+                if duality_gap(x, h, ridge, sign, held, shares, left, scores) <= tolerance:
+                    break
             tau, places = _sweep(H, ridge, root, sign, held, tau, places, x, h, group)
-        for _ in range(min(k, SYSTEMS)):
+        for _ in range(min(3 * k, SYSTEMS)):
             theta = share_limit(x, root, held, left, theta, sizes, zero, shares)
             tau, places = divide_items(sizes, held, left, theta, group)
-            if not _solve_structure(H, q, ridge, root, sign, held, places, left, x, h, group, shares):
+            if not _solve_structure(H, q, ridge, root, sign, held, places, left, x, h, group, shares, damping):
                 break
 
 
@@ -182,10 +191,12 @@ def _solve_structure(
     h: np.ndarray,
     group: np.ndarray,
     shares: np.ndarray,
+    damping: np.ndarray,
 ) -> bool:
     """Go towards the minimum for the present structure, if that is better; items that change their sign become zero.
 
-    Tell if there are such items: then the structure has changed.
+    Tell if there are such items: then the structure has changed. `damping` holds the share that is added to singular
+    systems, and the fewest items of which a system was singular.
     """
     n, size = len(x), 0
     index = np.empty(n, np.int64)
@@ -193,14 +204,18 @@ def _solve_structure(
         if x[j] != 0:
             index[size], size = j, size + 1
     y = np.empty(size)
-    if not find_minimum(H, q, ridge, root, places, x, group, index, 0.0, y):
-        find_minimum(H, q, ridge, root, places, x, group, index, SHIFT, y)
+    singular = size >= damping[1]
+    if not singular and not find_minimum(H, q, ridge, root, places, x, group, index, 0.0, y):
+        singular, damping[1] = True, size
+    if singular:
+        find_minimum(H, q, ridge, root, places, x, group, index, damping[0], y)
     new, pull, sizes, zero, fresh = np.empty(n), np.empty(n), np.empty(n), np.zeros(n), np.empty(n)
     length, step, before = 1.0, 1.0, value_of(x, h, q, ridge, shares)
     for s in range(size):
         j = index[s]
         if (held[j] == 0 or sign[j] != 0) and x[j] * y[s] <= 0:
             step = min(step, x[j] / (x[j] - y[s]))
+    better = False
     # Ever shorter ways, at last as far as no sign changes.
     for attempt in range(MOST_LENGTHS):
         for j in range(n):
@@ -214,11 +229,15 @@ def _solve_structure(
         if value_of(new, pull, q, ridge, fresh) < before:
             for j in range(n):
                 x[j], h[j], shares[j] = new[j], pull[j], fresh[j]
-            return step < 1
+            better = True
+            break
         if length <= step:
             break
         length = step if attempt == MOST_LENGTHS - 2 else max(step, 0.3 * length)
-    return False
+    if singular:
+        factor = 1 / SHIFT_FACTOR if better and length == 1 else SHIFT_FACTOR
+        damping[0] = min(max(factor * damping[0], LEAST_SHIFT), MOST_SHIFT)
+    return better and step < 1
 
 
 def compile_kernels() -> None:

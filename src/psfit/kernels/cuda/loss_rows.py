@@ -10,6 +10,8 @@ from triton.language.extra import libdevice  # type: ignore[import-not-found, im
 LOGISTIC, SQUARED_HINGE = 0, 1
 NUMBERS = {"logistic": LOGISTIC, "squared_hinge": SQUARED_HINGE}
 TILE = 1024
+# This many programs keep a GPU busy: a few rows are cut into parts, whose sums are added in a fixed order at the end.
+PROGRAMS = 1024
 
 
 class LossRows:
@@ -24,38 +26,40 @@ class LossRows:
 
     def evaluate(self, eta: Tensor) -> tuple[Tensor, Tensor]:
         """The sums of the losses ``(B,)`` at predictors ``(B, m)``, and their slopes ``(B, m)`` times the weights."""
-        slopes, total = torch.empty_like(eta), eta.new_empty(len(eta))
-        self._run(_evaluate, eta, slopes, total)
-        return total, slopes
+        slopes = torch.empty_like(eta, memory_format=torch.contiguous_format)
+        return self._run(_evaluate, 1, eta, slopes)[:, 0], slopes
 
     def add_halves(self, slopes: Tensor) -> Tensor:
         """The sums ``(B, 2)`` of the positive slopes and of the negative ones, times the weights, both as sizes.
 
         The slopes are moved into the domain of the conjugate first.
         """
-        total = slopes.new_empty(len(slopes), 2)
-        self._run(_add_halves, slopes, total)
-        return total
+        return self._run(_add_halves, 2, slopes)
 
     def shrink(self, slopes: Tensor, factors: Tensor) -> tuple[Tensor, Tensor]:
         """Slopes ``(B, m)`` in the conjugate's domain, times ``factors (B, 2)`` of their sign; and sums ``(B, 3)``.
 
         These are the sums of the conjugates, of the sizes of what is added in them, and of the squares, with weights.
         """
-        shrunk, total = torch.empty_like(slopes), slopes.new_empty(len(slopes), 3)
-        self._run(_shrink, slopes, factors.contiguous(), shrunk, total)
-        return shrunk, total
+        shrunk = torch.empty_like(slopes, memory_format=torch.contiguous_format)
+        return shrunk, self._run(_shrink, 3, slopes, factors.contiguous(), shrunk)
 
-    def _run(self, function, rows: Tensor, *others: Tensor) -> None:  # type: ignore[no-untyped-def]
+    def _run(self, function, sums: int, rows: Tensor, *others: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
+        """The sums ``(B, sums)`` of a kernel for ``rows (B, m)``."""
         count, m = rows.shape
+        tiles = max(1, triton.cdiv(m, TILE))
+        height = TILE * triton.cdiv(tiles, max(1, min(tiles, PROGRAMS // max(count, 1))))
+        parts = triton.cdiv(TILE * tiles, height)
+        total = rows.new_empty(count, parts, sums)
         with torch.cuda.device(rows.device):
-            function[(count,)](
-                *(rows.contiguous(), *others, self.target, self.weight, m),
+            function[(count, parts)](
+                *(rows.contiguous(), *others, total, self.target, self.weight, m, height),
                 LOSS=self.number,
                 WEIGHTED=self.weighted,
                 TILE=TILE,
                 num_warps=4,
             )
+        return total.sum(dim=1)
 
 
 def loss_rows(loss: str, target: Tensor, weight: Tensor | None) -> LossRows:
@@ -65,12 +69,12 @@ def loss_rows(loss: str, target: Tensor, weight: Tensor | None) -> LossRows:
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def _evaluate(  # type: ignore[no-untyped-def]
-    eta, slopes, total, target, weight, m, LOSS: tl.constexpr, WEIGHTED: tl.constexpr, TILE: tl.constexpr
+    eta, slopes, total, target, weight, m, height, LOSS: tl.constexpr, WEIGHTED: tl.constexpr, TILE: tl.constexpr
 ):
-    row = tl.program_id(0).to(tl.int64)
+    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
     sums = tl.zeros((TILE,), tl.float64)
-    for first in range(0, m, TILE):
-        j = first + tl.arange(0, TILE)
+    for start in range(0, height, TILE):
+        j = part * height + start + tl.arange(0, TILE)
         here = j < m
         b = tl.load(target + j, mask=here, other=1.0)
         margin = b * tl.load(eta + row * m + j, mask=here, other=0.0)
@@ -87,7 +91,7 @@ def _evaluate(  # type: ignore[no-untyped-def]
             value, slope = w * value, w * slope
         sums += tl.where(here, value, 0.0)
         tl.store(slopes + row * m + j, slope, mask=here)
-    tl.store(total + row, tl.sum(sums, axis=0))
+    tl.store(total + row * tl.num_programs(1) + part, tl.sum(sums, axis=0))
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
@@ -101,12 +105,12 @@ def _move_inside(a, b, LOSS: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def _add_halves(  # type: ignore[no-untyped-def]
-    slopes, total, target, weight, m, LOSS: tl.constexpr, WEIGHTED: tl.constexpr, TILE: tl.constexpr
+    slopes, total, target, weight, m, height, LOSS: tl.constexpr, WEIGHTED: tl.constexpr, TILE: tl.constexpr
 ):
-    row = tl.program_id(0).to(tl.int64)
+    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
     up, down = tl.zeros((TILE,), tl.float64), tl.zeros((TILE,), tl.float64)
-    for first in range(0, m, TILE):
-        j = first + tl.arange(0, TILE)
+    for start in range(0, height, TILE):
+        j = part * height + start + tl.arange(0, TILE)
         here = j < m
         b = tl.load(target + j, mask=here, other=1.0)
         a = _move_inside(tl.load(slopes + row * m + j, mask=here, other=0.0), b, LOSS)
@@ -114,20 +118,31 @@ def _add_halves(  # type: ignore[no-untyped-def]
             a = a * tl.load(weight + j, mask=here, other=0.0)
         up += tl.maximum(a, 0.0)
         down += tl.maximum(-a, 0.0)
-    tl.store(total + 2 * row, tl.sum(up, axis=0))
-    tl.store(total + 2 * row + 1, tl.sum(down, axis=0))
+    place = total + 2 * (row * tl.num_programs(1) + part)
+    tl.store(place, tl.sum(up, axis=0))
+    tl.store(place + 1, tl.sum(down, axis=0))
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def _shrink(  # type: ignore[no-untyped-def]
-    slopes, factors, shrunk, total, target, weight, m, LOSS: tl.constexpr, WEIGHTED: tl.constexpr, TILE: tl.constexpr
+    slopes,
+    factors,
+    shrunk,
+    total,
+    target,
+    weight,
+    m,
+    height,
+    LOSS: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    TILE: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64)
+    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
     up, down = tl.load(factors + 2 * row), tl.load(factors + 2 * row + 1)
     conjugates, sizes = tl.zeros((TILE,), tl.float64), tl.zeros((TILE,), tl.float64)
     squares = tl.zeros((TILE,), tl.float64)
-    for first in range(0, m, TILE):
-        j = first + tl.arange(0, TILE)
+    for start in range(0, height, TILE):
+        j = part * height + start + tl.arange(0, TILE)
         here = j < m
         b = tl.load(target + j, mask=here, other=1.0)
         a = _move_inside(tl.load(slopes + row * m + j, mask=here, other=0.0), b, LOSS)
@@ -148,6 +163,7 @@ def _shrink(  # type: ignore[no-untyped-def]
         conjugates += tl.where(here, conjugate, 0.0)
         sizes += tl.where(here, size, 0.0)
         squares += tl.where(here, square, 0.0)
-    tl.store(total + 3 * row, tl.sum(conjugates, axis=0))
-    tl.store(total + 3 * row + 1, tl.sum(sizes, axis=0))
-    tl.store(total + 3 * row + 2, tl.sum(squares, axis=0))
+    place = total + 3 * (row * tl.num_programs(1) + part)
+    tl.store(place, tl.sum(conjugates, axis=0))
+    tl.store(place + 1, tl.sum(sizes, axis=0))
+    tl.store(place + 2, tl.sum(squares, axis=0))

@@ -1,0 +1,78 @@
+"""Labelled samples for a fitted model: read as the fit read its own, and scored."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from psfit.comm import Grid, GridSpec
+from psfit.data import DesignMatrix
+from psfit.estimators.offsets import choose_offset, read_offset
+from psfit.estimators.posing import Given, Learned
+from psfit.estimators.predictors import add_offset, multiply
+from psfit.estimators.reading import (
+    Fitted,
+    as_array,
+    as_known_source,
+    place,
+    read_known,
+    read_weights,
+    require_finite,
+)
+
+if TYPE_CHECKING:
+    from psfit.estimators.model import SparseModel
+
+# The features of the fit, the target and the weights of this rank's samples, and their offsets if there are some.
+Read = tuple[DesignMatrix, np.ndarray, np.ndarray, np.ndarray | None]
+
+
+def read_labelled(subject: Fitted, learned: Learned, given: Given, grid: Grid) -> Read:
+    """Labelled samples of this rank for a fitted model. All ranks must call this with their own rows."""
+    features, y, weight = learned.features, given.y, given.sample_weight
+    source = grid.run_together(lambda: as_known_source(given.X, features, y, weight, given.target, given.offset))
+    offset = grid.run_together(lambda: choose_offset(learned.offset, given.offset, source))
+    if source is None:
+        return grid.run_together(lambda: _read_arrays(subject, learned, given, offset, grid))
+    weight = None if weight is None or isinstance(weight, str) else weight
+    found = source.change(offset=offset if isinstance(offset, str) else None).read(
+        grid,
+        None if features.names is None else tuple(features.names),
+        labelled=y is None,
+        features=features.count,
+        schema=features.schema,
+        numeric=learned.target.numeric,
+    )
+    return grid.run_together(
+        lambda: _check_shapes(
+            learned,
+            found.matrix,
+            found.y if y is None else y,
+            found.weight if weight is None else weight,
+            offset if found.offset is None else found.offset,
+        )
+    )
+
+
+def _read_arrays(subject: Fitted, learned: Learned, given: Given, offset: Any, grid: Grid) -> Read:
+    matrix = place(read_known(given.X, subject), grid)
+    require_finite(matrix, learned.features.names)
+    return _check_shapes(learned, matrix, given.y, given.sample_weight, offset)
+
+
+def _check_shapes(learned: Learned, matrix: DesignMatrix, y: Any, weight: Any, offset: Any) -> Read:
+    rows, p = matrix.shape
+    if p != learned.features.count:
+        raise ValueError(f"X has {p} features, but the model was fitted with {learned.features.count}")
+    if y is None:
+        raise ValueError("y: the samples have no target; pass y, or say where it is with target")
+    return matrix, learned.target.read(as_array(y), rows), read_weights(weight, rows), read_offset(offset, rows)
+
+
+def score_labelled(model: "SparseModel", given: Given) -> float:
+    """The score of a model on a file or a table that has its target itself."""
+    check_is_fitted(model)
+    grid, learned, result = GridSpec(backend="serial", device="cpu").build(), model.learned_, model.result_
+    matrix, y, weights, offset = read_labelled(model, learned, given, grid)
+    predictors = add_offset(multiply(matrix, result.coef, result.intercept), learned, offset)
+    return float(learned.target.score(y, learned.target.predict(predictors), weights))
