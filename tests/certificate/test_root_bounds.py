@@ -7,11 +7,12 @@ import torch
 from posed import posed, zero
 from scipy import sparse
 
-from psfit.certificate import joint_relaxation
+from psfit.certificate import joint_nodes, joint_relaxation
 from psfit.certificate.choose import choose_relaxation
 from psfit.certificate.dense_slopes import DenseSlopes
 from psfit.certificate.dual import dual_bound
 from psfit.certificate.joint_models import BlockModel
+from psfit.certificate.joint_nodes import JointNewtonRelaxation
 from psfit.certificate.joint_relaxation import JointRelaxation
 from psfit.certificate.kink_relaxation import KinkRelaxation
 from psfit.certificate.wide_slopes import find_wide_slopes
@@ -86,8 +87,8 @@ def conic_optimum(inst):
     [
         (Hinge(), "element", 0.1, KinkRelaxation),
         (Hinge(), "element", 100.0, KinkRelaxation),
-        (Softmax(), "element", 1.0, JointRelaxation),
-        (Softmax(), "feature", 100.0, JointRelaxation),
+        (Softmax(), "element", 1.0, JointNewtonRelaxation),
+        (Softmax(), "feature", 100.0, JointNewtonRelaxation),
     ],
 )
 def test_the_bound_is_that_of_the_perspective(loss, sparsity, gamma, kind):
@@ -100,13 +101,16 @@ def test_the_bound_is_that_of_the_perspective(loss, sparsity, gamma, kind):
     assert optimum * (1 - 2e-4) <= lower <= optimum * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("full", [True, False], ids=["all second derivatives", "blocks"])
 @pytest.mark.parametrize(("sparsity", "gamma"), [("element", 1.0), ("element", 100.0), ("feature", 100.0)])
-def test_blocks_for_each_output_prove_the_same(sparsity, gamma, monkeypatch):
-    monkeypatch.setitem(joint_relaxation.MOST_VARIABLES, "cpu", 0)
+def test_one_node_at_a_time_proves_the_same(sparsity, gamma, full, monkeypatch):
+    monkeypatch.setattr(joint_nodes, "MOST_VARIABLES", 0)
+    monkeypatch.setitem(joint_relaxation.MOST_VARIABLES, "cpu", 1024 if full else 0)
     weight = 1.0 + torch.arange(40).remainder(3).unsqueeze(1)
     inst = posed(Softmax(), 2, sparsity=sparsity, gamma=gamma, samples=40, features=6, weight=weight)
     relaxation, steps = choose_relaxation(inst)
-    assert not relaxation.full
+    assert type(relaxation) is JointRelaxation
+    assert relaxation.full == full
     lower = float(relaxation.bound(relaxation.root, relaxation.start(zero(inst)), float("inf"), steps).lower)
     optimum = conic_optimum(inst)
     assert optimum * (1 - 2e-4) <= lower <= optimum * (1 + 1e-6)

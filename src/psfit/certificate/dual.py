@@ -44,8 +44,8 @@ def dual_bound(inst: Instance, slopes: Tensor, domain: Domain) -> tuple[Tensor, 
 def prove_slopes(inst: Instance, slopes: Tensor, domain: Domain, dense: Dense | None = None) -> DualPoint:
     """What ``slopes (m, c)`` prove, less all rounding errors.
 
-    Where every output is a problem of its own, an instance of one problem takes any number of slopes: each column
-    proves a bound of it. `dense` is the matrix of the instance in float64, if it is at hand.
+    An instance of one problem takes the slopes of several points ``(m, B c)``, one after the other: each proves a bound
+    of it. `dense` is the matrix of the instance in float64, if it is at hand.
     """
     source, items, loss = inst.source, inst.items, inst.problem.loss
     weight = drop_equal(source.weight)
@@ -63,10 +63,16 @@ def prove_slopes(inst: Instance, slopes: Tensor, domain: Domain, dense: Dense | 
     p = items.features
     norm = inst.coordinates.rounding_norm[:p] if raw is None else raw
     g_error = rounding * norm * summed[n + 2].sqrt()
-    scores = inst.items.pack_scores(score(summed[:p], g_error, inst.ridge[:p], *bounds_of(inst.box)))
+    single = score(summed[:p], g_error, inst.ridge[:p], *bounds_of(inst.box))
+    # Points of a joint loss have several outputs each, all others one.
+    width = len(inst.items.outputs_of(0)) if loss.joint else c
+    scores = torch.cat([inst.items.pack_scores(part) for part in single.split(width, dim=1)])
+    conjugate, size = (
+        torch.cat([inst.items.sum_outputs(part) for part in row.split(width)]) for row in summed[n : n + 2]
+    )
     ridge_conjugate = domain.conjugate(scores)
-    error = rounding * (inst.items.sum_outputs(summed[n + 1]) + ridge_conjugate)
-    return DualPoint(-inst.items.sum_outputs(summed[n]) - ridge_conjugate - error, scores, summed[:p])
+    error = rounding * (size + ridge_conjugate)
+    return DualPoint(-conjugate - ridge_conjugate - error, scores, summed[:p])
 
 
 def _raw_rounding(inst: Instance) -> Tensor | None:

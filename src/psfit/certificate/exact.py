@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from psfit.certificate.branch import Search, Tree, TreeState
-from psfit.certificate.choose import make_newton
+from psfit.certificate.choose import make_joint, make_newton
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import trivial_bound
 from psfit.certificate.exact_form import prove_form
-from psfit.certificate.joint_relaxation import STEPS, JointRelaxation, serves_jointly
+from psfit.certificate.joint_relaxation import serves_jointly
 from psfit.certificate.newton_relaxation import NewtonRelaxation, count_steps, serves
 from psfit.certificate.quadratic import LimitedForm
-from psfit.certificate.relaxation import Fit
+from psfit.certificate.relaxation import Fit, Relaxation
 from psfit.certificate.tree_record import Proof, Request, Stop, TreeRecord, find_support, restore
 from psfit.certificate.twins import find_twins
 from psfit.problem import are_few
@@ -53,16 +53,16 @@ def has_small_form(inst: Instance) -> bool:
     return inst.problem.loss.quadratic and (small or inst.costs.uses_form)
 
 
-def relax(inst: Instance, fit: Fit) -> tuple[NewtonRelaxation | DataRelaxation, int]:
+def relax(inst: Instance, fit: Fit) -> tuple[Relaxation, int]:
     """The relaxation of a problem without a quadratic form, and how many steps its root may take."""
     if serves(inst):
         return make_newton(inst, ROUGH, fit), count_steps(inst)
     if serves_jointly(inst):
-        return JointRelaxation(inst, fit), STEPS
+        return make_joint(inst, ROUGH, fit)
     return DataRelaxation(inst, fit), PASS_ITERATIONS
 
 
-def _prove_by_passes(relaxation: NewtonRelaxation | DataRelaxation, steps: int, Z: Tensor, request: Request) -> Proof:
+def _prove_by_passes(relaxation: Relaxation, steps: int, Z: Tensor, request: Request) -> Proof:
     """Branch with bounds from the data; where supports are few, prove each of them."""
     root, objective, gap_tol = relaxation.root, request.objective, request.gap_tol
     if root.weights is None and root.heredity is None and are_few(root.items.size, relaxation.kappa):
@@ -79,7 +79,8 @@ def _prove_by_passes(relaxation: NewtonRelaxation | DataRelaxation, steps: int, 
     label, rise = find_labels(relaxation, start, gap_tol)
     rise = max(rise, least_rise)
     kept = (~domain.outside[0]).nonzero().flatten()
-    if isinstance(relaxation, NewtonRelaxation) and relaxation.kappa < len(kept) < root.items.size:
+    fewer = relaxation.kappa < len(kept) < root.items.size
+    if isinstance(relaxation, NewtonRelaxation) and relaxation.by_columns and fewer:
         # Without the columns that no better support has, every node costs less.
         whole, relaxation = relaxation, relaxation.restrict(kept)
         root = relaxation.root.decide(domain.inside[:, kept], domain.outside[:, kept])
@@ -106,13 +107,11 @@ def _prove_by_passes(relaxation: NewtonRelaxation | DataRelaxation, steps: int, 
     return Proof(max(tree.lower - rise, lower), tree.upper, support, domain.inside[0], domain.outside[0], tree.explored)
 
 
-def find_labels(
-    relaxation: NewtonRelaxation | DataRelaxation, objective: float, gap_tol: float
-) -> tuple[Tensor | None, float]:
+def find_labels(relaxation: Relaxation, objective: float, gap_tol: float) -> tuple[Tensor | None, float]:
     """The labels of twins, and what a bound loses by them; none if that is not much less than the gap."""
     # A twin may have other bounds.
     free = relaxation.root.counts_only and relaxation.root.box is None
-    if isinstance(relaxation, NewtonRelaxation) and free:
+    if isinstance(relaxation, NewtonRelaxation) and relaxation.by_columns and free:
         twins = find_twins(relaxation.samples, objective)
         if twins is not None and twins.rise <= MOST_RISE * gap_tol * abs(objective):
             return twins.label, twins.rise

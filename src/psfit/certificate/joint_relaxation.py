@@ -2,7 +2,8 @@
 
 At a point the losses are replaced by their model of second order. An alternating direction method minimises it together
 with the perspective, with one factor of the second derivatives. Where the objective is higher at that minimum, the step
-is halved. The slopes of the samples prove a bound wherever the steps stand. Tree nodes are bounded one by one.
+is halved. The slopes of the samples prove a bound wherever the steps stand. Tree nodes are bounded one by one; on a CPU
+`joint_nodes.py` serves many of them at once, where they have few coefficients.
 
 On a GPU a root starts at the minimum without the limit on the count. Newton steps find it sooner than the steps above
 find a useful bound.
@@ -21,7 +22,6 @@ from psfit.certificate.joint_models import BlockModel, FullModel, JointModel
 from psfit.certificate.node_points import MOST_NUMBERS, Samples
 from psfit.certificate.relaxation import RHO_SHARE, Bounds, Fit, fill_places, least_ridge
 from psfit.data import half_gram
-from psfit.kernels import kernel
 from psfit.kernels.cuda_graph import Replay, Tensors
 from psfit.problem import Domain
 from psfit.problem.instance import Instance
@@ -240,28 +240,12 @@ class JointRelaxation(DataRelaxation):
 
         if self.device.type == "cuda":
             return Replay(step, constants=("inverse", "K", "shift", "start", "pull"), times=CHECK_EVERY)
-        loops = kernel("joint_steps", self.device) if self.full else None
-        if loops is not None:
-            return self._make_loops(domain, loops)
 
         def advance(tensors: Tensors) -> Tensors:
             names, found = tensors.keys(), tensors
             for _ in range(CHECK_EVERY):
                 found = step({name: found[name] for name in names})
             return found
-
-        return advance
-
-    def _make_loops(self, domain: Domain, loops: Callable[..., tuple[Tensor, ...]]) -> Advance:
-        """The same iterations by compiled loops."""
-        kind = (domain.inside.to(torch.int8) - domain.outside.to(torch.int8)).flatten()
-        left, width, ridge = int(domain.left), domain.items.width, self.ridge.flatten()
-        given = ("inverse", "pull", "penalty", "start", "z", "u")
-
-        def advance(tensors: Tensors) -> Tensors:
-            parts = (tensors[name] for name in given)
-            z, u, x, change = loops(*parts, ridge, kind, left, width, OVERSHOOT, CHECK_EVERY)
-            return tensors | {"z": z, "u": u, "x": x, "change": change}
 
         return advance
 

@@ -73,41 +73,62 @@ def sum_conjugates(
 def sum_joint_conjugates(
     loss: Loss, slopes: Tensor, target: Tensor, weight: Tensor | None, free: bool, grid: Grid
 ) -> tuple[Tensor, Tensor]:
-    """The same for a joint loss, with the sum of the conjugates divided between the outputs."""
-    slopes = loss.nearest_slope(slopes.double(), target)
+    """The same for a joint loss, with the sum of the conjugates divided between the outputs.
+
+    The slopes ``(m, B c)`` may be those of several points, one after the other.
+    """
+    m, c = target.shape
+    copies = slopes.shape[1] // c
+    # Losses know samples in rows: those of one point after the other's, each with its target.
+    target = target.unsqueeze(1).expand(-1, copies, -1).flatten(0, 1)
+    weight = None if weight is None else weight.repeat_interleave(copies, dim=0)
+    slopes = loss.nearest_slope(slopes.double().reshape(m * copies, c), target)
     if free:
-        slopes = _balance_probabilities(slopes, target, weight, grid)
+        slopes = _balance_probabilities(slopes, target, weight, copies, grid)
     conjugate = loss.conjugate(slopes, target)
     sizes = conjugate.abs() + loss.conjugate_sizes(slopes, target)
-    shared = (conjugate / slopes.shape[1]).expand_as(slopes)
-    return slopes, torch.stack([weigh(weight, part).sum(dim=0) for part in (shared, sizes, slopes.square())])
+    shared = (conjugate / c).expand_as(slopes)
+    parts = (_sum_samples(weigh(weight, part), copies) for part in (shared, sizes.expand_as(slopes), slopes.square()))
+    return slopes.view(m, copies * c), torch.stack([part.flatten() for part in parts])
 
 
-def _balance_probabilities(slopes: Tensor, target: Tensor, weight: Tensor | None, grid: Grid) -> Tensor:
+def _sum_samples(rows: Tensor, copies: int) -> Tensor:
+    """Sums ``(B, c)`` over the samples of ``(m B, c)``."""
+    return rows.unflatten(0, (-1, copies)).sum(dim=0)
+
+
+def _balance_probabilities(slopes: Tensor, target: Tensor, weight: Tensor | None, copies: int, grid: Grid) -> Tensor:
     """Slopes of softmax that add up to zero in every output; they stay in the domain of the conjugate.
 
     The probabilities behind the slopes are mixed with a little of a distribution that restores the totals of labels.
     """
     labels = plain_targets(target)
     probability = slopes + labels
-    have, want, total = _sum_classes(probability, labels, weight, grid)
+    have, want, total = _sum_classes(probability, labels, weight, copies, grid)
     if not bool((want > 0).all()):
         # A class that no sample has gets no probability: else all of it would have to be mixed away.
-        probability = torch.where(want > 0, probability.clamp(min=torch.finfo(torch.float64).tiny), 0.0)
+        present = _spread(want > 0, probability)
+        probability = torch.where(present, probability.clamp(min=torch.finfo(torch.float64).tiny), 0.0)
         probability = probability / probability.sum(dim=1, keepdim=True)
         slopes = probability - labels
-        have, want, total = _sum_classes(probability, labels, weight, grid)
+        have, want, total = _sum_classes(probability, labels, weight, copies, grid)
     # (1 - t) p + t q has the totals `want` if q = (want + (1/t - 1)(want - have)) / total; t must keep q positive.
-    lacking = ((have - want) / want.clamp(min=torch.finfo(torch.float64).tiny)).clamp(min=0).max()
-    t = (lacking / (1 + lacking)).clamp(min=EPS) if bool(lacking > 0) else lacking
-    if not bool(t > 0):
+    lacking = ((have - want) / want.clamp(min=torch.finfo(torch.float64).tiny)).clamp(min=0).amax(dim=1, keepdim=True)
+    t = torch.where(lacking > 0, (lacking / (1 + lacking)).clamp(min=EPS), 0.0)
+    if not bool((t > 0).any()):
         return slopes
     q = ((want + (1 / t - 1) * (want - have)) / total).clamp(min=0)
-    mixed = (1 - t) * probability + t * q / q.sum()
-    return mixed / mixed.sum(dim=1, keepdim=True) - labels
+    q, share = _spread(q / q.sum(dim=1, keepdim=True), probability), _spread(t, probability)
+    mixed = (1 - share) * probability + share * q
+    return torch.where(share > 0, mixed / mixed.sum(dim=1, keepdim=True) - labels, slopes)
 
 
-def _sum_classes(probability: Tensor, labels: Tensor, weight: Tensor | None, grid: Grid) -> Tensor:
-    """Weighted sums over all samples of probabilities, labels and ones, ``(3, c)``."""
+def _spread(numbers: Tensor, rows: Tensor) -> Tensor:
+    """Numbers of the points ``(B, k)`` for all rows ``(m B, c)``."""
+    return numbers.repeat(len(rows) // len(numbers), 1)
+
+
+def _sum_classes(probability: Tensor, labels: Tensor, weight: Tensor | None, copies: int, grid: Grid) -> Tensor:
+    """Weighted sums over all samples of probabilities, labels and ones, ``(3, B, c)``."""
     parts = (probability, labels, torch.ones_like(probability))
-    return grid.nodes.total(torch.stack([weigh(weight, part).sum(dim=0) for part in parts]))
+    return grid.nodes.total(torch.stack([_sum_samples(weigh(weight, part), copies) for part in parts]))

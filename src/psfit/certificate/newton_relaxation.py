@@ -7,12 +7,13 @@ objective of its relaxation and the dual value differ by little, or when its bou
 """
 
 from dataclasses import replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from psfit.certificate.dual import prove_slopes
-from psfit.certificate.node_models import ModelMaker
+from psfit.certificate.node_models import ModelMaker, count_own
 from psfit.certificate.node_points import Points, Samples
 from psfit.certificate.relaxation import Bounds, Fit, Relaxation
 from psfit.certificate.removal_costs import estimate_costs
@@ -28,8 +29,10 @@ SOLVED, GROUPS_SOLVED, EXACT = 3e-5, 1e-4, 1e-11
 # The kinds of devices on which these steps were measured. On others passes over the data serve.
 DEVICES = ["cpu", "cuda"]
 # How many tree nodes are explored together, if their predictors are at most so many numbers; the steps of each. The
-# predictors of all children may have this share of the memory of a GPU.
+# predictors of all children may have this share of the memory of a GPU. On a CPU, nodes that share their second
+# derivatives are fewer: what suits many of them leaves worse bounds.
 WIDTH = {"cpu": 256, "cuda": 8192}
+SHARED_WIDTH = 64
 MOST_PREDICTORS = 1 << 22
 PREDICTOR_SHARE = 1 / 24
 CHILD_STEPS = 8
@@ -101,20 +104,31 @@ class NewtonRelaxation(Relaxation):
     Where second-order steps leave a gap on a support, `fit` minimises on it.
     """
 
+    # They know how coefficients and predictors lie in a row.
+    samples_kind: ClassVar[type[Samples]] = Samples
+    support_maker_kind: ClassVar[type[SupportModelMaker]] = SupportModelMaker
+    # Whether a coefficient belongs to one column alone. Then columns can be left out, and equal ones are twins.
+    by_columns: ClassVar[bool] = True
+
     def __init__(self, inst: Instance, rough: float = 0.0, fit: Fit | None = None) -> None:
         self.inst, self.rough, self.fit = inst, rough, fit
         self.root, self.kappa, self.device = inst.domain, inst.problem.kappa[0], inst.ridge.device
         self.child_iterations = CHILD_STEPS
-        self.samples = Samples(inst)
-        self.maker = ModelMaker(self.samples)
+        self.samples = self.samples_kind(inst)
+        self.maker = self.make_maker()
         self.width = self._count_nodes()
         self.typical_curvature = inst.problem.loss.typical_curvature(inst.mean_target, 1)
+
+    def make_maker(self) -> Maker[Any]:
+        """What makes the models of free items."""
+        return ModelMaker(self.samples)
 
     def _count_nodes(self) -> int:
         """How many tree nodes are explored together."""
         kind, rows = self.device.type, self.inst.sizes.most_rows
         if kind == "cpu":
-            return max(1, min(WIDTH[kind], MOST_PREDICTORS // rows))
+            alike = max(SHARED_WIDTH, count_own(self.samples))
+            return max(1, min(WIDTH[kind], alike, MOST_PREDICTORS // rows))
         # Every node has two children.
         numbers = torch.cuda.get_device_properties(self.device).total_memory / (2 * torch.float64.itemsize)
         return max(1, min(WIDTH[kind], int(PREDICTOR_SHARE * numbers) // rows))
@@ -146,7 +160,7 @@ class NewtonRelaxation(Relaxation):
         shares = self.samples.shares(domain, points.x)
         lower, scores, shares = self.inst.grid.agree(found.lower, found.scores, shares)
         costs = None
-        if self.rough > 0:
+        if self.rough > 0 and self.root.items.width == 1:
             # Only nodes that may be branched on need them.
             x, g = points.x[:, : self.samples.p], points.g[:, : self.samples.p]
             costs = estimate_costs(models.H, models.which, x, g, self.samples.ridge, shares, found.scores, domain)
@@ -268,7 +282,7 @@ class NewtonRelaxation(Relaxation):
         """The minimisers on the supports, unless they are proved to be at least `enough`."""
         if not self.samples.fits_dense:
             return self.minimise(self.maker, domain, x, enough, STEPS, EXACT)[0]
-        return self.minimise(SupportModelMaker(self.samples, supports), domain, x, enough, STEPS, EXACT)[0]
+        return self.minimise(self.support_maker_kind(self.samples, supports), domain, x, enough, STEPS, EXACT)[0]
 
     def _prove(self, points: Points, domain: Domain) -> Tensor:
         """The bounds ``(B,)`` that the slopes at the points prove."""

@@ -27,10 +27,6 @@ from psfit.problem import Domain
 # Every node of a batch has its own matrix up to this many columns, if these matrices take at most so many operations.
 OWN_COLUMNS = 256
 OWN_WORK = {"cpu": 5e9, "cuda": 2e12}
-# They are one product with the products of all pairs of columns, if these are at most so many numbers; a few nodes are
-# faster served one by one.
-MOST_PAIRS = {"cpu": 1 << 26, "cuda": 1 << 31}
-FEW_NODES = 8
 # Shared second derivatives come from some of the rows where all of them would take more operations than this, but from
 # at least so many rows for each column. Every column then has at least a share of the typical curvature.
 MOST_WORK = {"cpu": 4e9, "cuda": 4e12}
@@ -160,20 +156,22 @@ class Models:
         return Models(H, every, edge, self.corner[self.which].index_copy(0, rows, other.corner))
 
 
+def count_own(samples: Samples) -> int:
+    """How many nodes of a batch can have matrices of their own."""
+    inst, n = samples.inst, samples.n
+    can = samples.fits_dense and n <= OWN_COLUMNS and not inst.problem.loss.quadratic
+    return int(OWN_WORK[samples.matrix.device.type] / (inst.sizes.most_rows * n * n)) if can else 0
+
+
 class ModelMaker:
     """Makes models from samples. What they share, such as products of pairs of columns, is made once."""
 
     def __init__(self, samples: Samples) -> None:
         self.samples, inst, n = samples, samples.inst, samples.n
-        kind, rows = samples.matrix.device.type, inst.sizes.most_rows
-        can = samples.fits_dense and n <= OWN_COLUMNS and not inst.problem.loss.quadratic
-        # How many nodes can have matrices of their own.
-        self.most_own = int(OWN_WORK[kind] / (rows * n * n)) if can else 0
-        self.pairs_fit = not samples.sparse and rows * n * (n + 1) // 2 <= MOST_PAIRS[kind]
+        self.most_own = count_own(samples)
         work = 2.0 * inst.samples * n * n
         self.halves = HALF_WORK[0] <= work <= HALF_WORK[1] and half_gram.available(samples.matrix)
-        self.step = max(1, int(min(work / MOST_WORK[kind], inst.samples / (ROWS_PER_COLUMN * n))))
-        self.pairs: Tensor | None = None
+        self.step = max(1, int(min(work / MOST_WORK[samples.matrix.device.type], inst.samples / (ROWS_PER_COLUMN * n))))
 
     def make(self, bend: Tensor, rows: int, at: Tensor | None = None, rough: bool = False) -> Models:
         """Models of a batch of `rows` from their bends ``(k, m)``, where ``k`` is `rows` or divides it.
@@ -183,7 +181,7 @@ class ModelMaker:
         """
         which, p = torch.arange(rows, device=bend.device), self.samples.p
         if 1 < len(bend) <= self.most_own:
-            H, which = self.samples.inst.grid.nodes.total(self._make_own(bend)), which % len(bend)
+            H, which = self.samples.inst.grid.nodes.total(self.samples.grams(bend)), which % len(bend)
         else:
             H, which = self._make_shared(bend, rough).unsqueeze(0), torch.zeros_like(which)
         if p == self.samples.n:
@@ -206,20 +204,6 @@ class ModelMaker:
         sums = torch.cat([self.samples.gram(bend, self.step), bend.sum().expand(1, self.samples.n)])
         H, least = inst.grid.nodes.total(sums).split([self.samples.n, 1])
         H.diagonal().clamp_(min=LEAST_SHARE * float(least[0, 0]))
-        return H
-
-    def _make_own(self, bend: Tensor) -> Tensor:
-        if len(bend) <= FEW_NODES or not self.pairs_fit:
-            return torch.stack([self.samples.gram(one, 1) for one in bend])
-        first, second = torch.triu_indices(self.samples.n, self.samples.n, device=bend.device)
-        if self.pairs is None:
-            assert self.samples.multiplied is not None
-            values = self.samples.multiplied.values
-            self.pairs = values[:, first] * values[:, second]
-        half = bend @ self.pairs
-        H = half.new_empty(len(bend), self.samples.n, self.samples.n)
-        H[:, first, second] = half
-        H[:, second, first] = half
         return H
 
 

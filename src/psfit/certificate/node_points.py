@@ -20,6 +20,10 @@ from psfit.problem.instance import Instance
 
 # A rank keeps its samples as a dense matrix in float64 if it has at most so many numbers.
 MOST_NUMBERS = {"cpu": 1 << 25, "cuda": 1 << 30}
+# Second derivatives of many nodes are one product with the products of all pairs of columns, if these are at most so
+# many numbers; a few nodes are faster served one by one.
+MOST_PAIRS = {"cpu": 1 << 26, "cuda": 1 << 31}
+FEW_NODES = 8
 # Products of fewer operations are always made in double precision.
 FREE_DOUBLE = 1e8
 
@@ -77,7 +81,9 @@ class Samples:
 
     def __init__(self, inst: Instance) -> None:
         self.inst, self.matrix = inst, inst.source.matrix
-        self.m, self.n = self.matrix.shape
+        self.m, self.columns = self.matrix.shape
+        # The coefficients of a point.
+        self.n = self.columns
         weight = drop_equal(inst.source.weight)
         self.weight, self.target = None if weight is None else weight.T.contiguous(), inst.source.target.T.contiguous()
         self.loss, self.p = inst.problem.loss, inst.items.features
@@ -91,7 +97,7 @@ class Samples:
         if self.box is not None:
             above, below = self.box.high[:, 0] > 0, self.box.low[:, 0] < 0
             self.sign, self.closed = above.to(torch.int8) - below.to(torch.int8), ~(above | below)
-        self.fits_dense = inst.sizes.most_rows * self.n <= MOST_NUMBERS[self.matrix.device.type]
+        self.fits_dense = inst.sizes.most_rows * self.columns <= MOST_NUMBERS[self.matrix.device.type]
         self.sparse = self.matrix.device.type == "cpu" and self.matrix.few_entries
         self.kernels = find_kernels(self.loss, self.target, self.weight)
 
@@ -122,7 +128,7 @@ class Samples:
         """Sums ``(B, n)`` of the columns times weighted slopes ``(B, m)``."""
         if self.multiplied is not None:
             return slopes @ self.multiplied.values
-        total = slopes.new_zeros(self.n, len(slopes))
+        total = slopes.new_zeros(self.columns, len(slopes))
         for at, strip in self.matrix.strips(torch.float64):
             total += strip.rmv(slopes[:, at].T)
         return total.T
@@ -130,7 +136,7 @@ class Samples:
     @cached_property
     def _single(self) -> Tensor | None:
         """The entries in single precision, where a product of all pairs of columns then takes half the time."""
-        small = 2.0 * self.m * self.n**2 <= FREE_DOUBLE or not self.inst.costs.tall
+        small = 2.0 * self.m * self.columns**2 <= FREE_DOUBLE or not self.inst.costs.tall
         if small or self.multiplied is None or self.matrix.device.type != "cpu":
             return None
         return self.multiplied.values.float()
@@ -145,7 +151,7 @@ class Samples:
             return unit * DenseStrip(self._single).gram((bend / unit).float().unsqueeze(1)).double()
         if self.multiplied is not None:
             return DenseStrip(self.multiplied.values[::step]).gram((step * bend[::step]).unsqueeze(1))
-        total = bend.new_zeros(self.n, self.n)
+        total = bend.new_zeros(self.columns, self.columns)
         for at, strip in self.matrix.strips(torch.float64):
             if step == 1:
                 total += strip.gram(bend[at].unsqueeze(1))
@@ -153,6 +159,26 @@ class Samples:
             rows = torch.arange(0, at.stop - at.start, step, device=bend.device)
             total += strip.rows(rows).gram(step * bend[at][rows].unsqueeze(1))
         return total
+
+    @cached_property
+    def _pairs(self) -> Tensor | None:
+        """The products of all pairs of columns ``(m, n (n + 1) / 2)``, if they are few enough."""
+        rows, n = self.inst.sizes.most_rows, self.columns
+        if self.multiplied is None or rows * n * (n + 1) // 2 > MOST_PAIRS[self.matrix.device.type]:
+            return None
+        first, second = torch.triu_indices(n, n, device=self.matrix.device)
+        return self.multiplied.values[:, first] * self.multiplied.values[:, second]
+
+    def grams(self, bend: Tensor) -> Tensor:
+        """``A' diag(bend) A (B, n, n)`` for every row of ``bend (B, m)``; for many rows as one product, if possible."""
+        if len(bend) <= FEW_NODES or self._pairs is None:
+            return torch.stack([self.gram(one, 1) for one in bend])
+        n, half = self.columns, bend @ self._pairs
+        first, second = torch.triu_indices(n, n, device=bend.device)
+        H = half.new_empty(len(bend), n, n)
+        H[:, first, second] = half
+        H[:, second, first] = half
+        return H
 
     def place(self, domain: Domain, x: Tensor, eta: Tensor, corner: Tensor | None) -> Points:
         """The points ``x (B, n)`` with predictors `eta`; the intercept has about the second derivative `corner`."""
@@ -196,11 +222,15 @@ class Samples:
 
     def perspective(self, domain: Domain, x: Tensor) -> Tensor:
         """The least ridge ``(B,)`` of coefficients over shares of the limit."""
-        return least_ridge(domain, measure_items(self.inst.items, self.ridge, x[:, : self.p]))
+        return least_ridge(domain, self.size_items(x))
 
     def shares(self, domain: Domain, x: Tensor) -> Tensor:
         """The best shares ``(B, size)`` of the limit for coefficients."""
-        return fill_places(domain, measure_items(self.inst.items, self.ridge, x[:, : self.p]))
+        return fill_places(domain, self.size_items(x))
+
+    def size_items(self, x: Tensor) -> Tensor:
+        """The sizes ``(B, size)`` of the items of coefficients in the perspective."""
+        return measure_items(self.inst.items, self.ridge, x[:, : self.p])
 
     def admit(self, domain: Domain, x: Tensor) -> Tensor:
         """The coefficients without those of items outside, and without signs that are not allowed."""

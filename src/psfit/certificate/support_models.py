@@ -22,18 +22,20 @@ MOST_NUMBERS = {"cpu": 1 << 22, "cuda": 1 << 28}
 class SupportModels:
     """Second derivatives ``H (B, k, k)``, ridge included, of the columns ``index (B, k)``, of which some are `used`.
 
-    The last column is the intercept's, if there is one.
+    The last ones are those of the intercepts, of which `free` exist.
     """
 
     H: Tensor
     index: Tensor
     used: Tensor
-    free: bool
+    free: int
 
     @property
     def corners(self) -> Tensor | None:
-        """The second derivatives of the intercept, ``(B, 1)``."""
-        return self.H[:, -1, -1:].clamp(min=torch.finfo(self.H.dtype).tiny) if self.free else None
+        """The second derivatives of the intercepts, ``(B, free)``."""
+        if not self.free:
+            return None
+        return self.H.diagonal(dim1=1, dim2=2)[:, -self.free :].clamp(min=torch.finfo(self.H.dtype).tiny)
 
     def select(self, rows: Tensor) -> "SupportModels":
         """The models of some rows."""
@@ -67,7 +69,7 @@ class SupportModelMaker:
         self.samples = samples
         free = samples.n - samples.p
         chosen = torch.nn.functional.pad(chosen, (0, free), value=True)
-        # The intercept's column is the last one of each row; places that are not used repeat other columns.
+        # The intercepts' columns are the last ones of each row; places that are not used repeat other columns.
         keys = torch.where(chosen, torch.arange(samples.n, device=chosen.device), -1)
         keys = keys.topk(max(1, int(chosen.sum(dim=1).max())), dim=1, sorted=True).values.flip(1)
         self.index, self.used = keys.clamp(min=0), keys >= 0
@@ -80,11 +82,15 @@ class SupportModelMaker:
         H = bend.new_empty(rows, index.shape[1], index.shape[1])
         columns, most = samples.dense.values.T, MOST_NUMBERS[bend.device.type]
         for part in torch.arange(rows, device=bend.device).split(max(1, most // (index.shape[1] * samples.m))):
-            some = columns[index[part]]
-            H[part] = (some * bend[part].unsqueeze(1)) @ some.mT
+            H[part] = self.multiply(columns, index[part], bend[part])
         H = samples.inst.grid.nodes.total(H)
         H = torch.where(used.unsqueeze(2) & used.unsqueeze(1), H, 0.0)
         ridge = torch.nn.functional.pad(samples.ridge, (0, samples.n - samples.p))[index]
         return SupportModels(
-            H + torch.diag_embed(torch.where(used, ridge, 1.0)), index, used, free=samples.n > samples.p
+            H + torch.diag_embed(torch.where(used, ridge, 1.0)), index, used, free=samples.n - samples.p
         )
+
+    def multiply(self, columns: Tensor, index: Tensor, bend: Tensor) -> Tensor:
+        """The second derivatives ``(B, k, k)`` of the `columns` ``(n, m)`` with numbers ``index (B, k)``."""
+        some = columns[index]
+        return (some * bend.unsqueeze(1)) @ some.mT

@@ -13,48 +13,71 @@ from torch import Tensor
 from psfit.kernels.cpu.compiler import compile_inner_loops, compile_inner_sums, compile_loops
 from psfit.kernels.cpu.perspective import find_theta
 
-# What stands in for a largest coefficient of zero.
-TINY = 1e-300
-
 
 def joint_steps(
     inverse: Tensor,
+    which: Tensor,
     pull: Tensor,
     penalty: Tensor,
     start: Tensor,
-    z: Tensor,
     u: Tensor,
     ridge: Tensor,
     kind: Tensor,
-    left: int,
+    left: Tensor,
     width: int,
     overshoot: float,
     steps: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The points ``z, u, x (n, c)`` after some steps, and the share of z that the last one has changed.
+    unchanged: float,
+) -> Tensor:
+    """Points ``z (B, N)`` after at most so many steps from `start`, which leave out those of the intercepts.
+
+    A row is done when a step changes its largest coefficient by less than a share `unchanged`.
 
     Parameters
     ----------
-    inverse : Tensor (n c, n c)
-        The inverse of the model's matrix with the penalties of the rows on its diagonal.
-    pull, start, z, u : Tensor (n, c)
-        The linear term of the model, the intercepts near which they stay, and the points.
-    penalty : Tensor (n, 1)
+    inverse : Tensor (k, N, N)
+        The inverses of the models' matrices with the penalties on their diagonals; row b has number ``which[b]``.
+    pull, start, u : Tensor (B, N)
+        The linear terms of the models, the points, near whose intercepts the next ones stay, and the multipliers.
+    penalty : Tensor (k, N)
     ridge : Tensor (items,)
-    kind : Tensor (items,) of integers
+    kind : Tensor (B, items) of integers
         1 for items inside, -1 for items outside, else 0.
-    left : int
+    left : Tensor (B,) of integers
         How many of the others may be nonzero.
     width : int
         The coefficients of an item.
     """
-    points = [part.clone(memory_format=torch.contiguous_format) for part in (z, u, z)]
-    given = [part.contiguous().numpy() for part in (inverse, pull, penalty.flatten(), start, ridge, kind)]
-    change = _advance(*given, left, width, overshoot, steps, *(part.numpy() for part in points))
-    return points[0], points[1], points[2], z.new_tensor(change)
+    z = start.clone(memory_format=torch.contiguous_format)
+    given = [part.contiguous().numpy() for part in (inverse, which, pull, penalty, start, ridge, kind, left)]
+    points = u.clone(memory_format=torch.contiguous_format).numpy(), z.numpy()
+    _advance_rows(*given, width, overshoot, steps, unchanged, *points)
+    return z
 
 
 @compile_loops
+def _advance_rows(
+    inverse: np.ndarray,
+    which: np.ndarray,
+    pull: np.ndarray,
+    penalty: np.ndarray,
+    start: np.ndarray,
+    ridge: np.ndarray,
+    kind: np.ndarray,
+    left: np.ndarray,
+    width: int,
+    overshoot: float,
+    steps: int,
+    unchanged: float,
+    U: np.ndarray,
+    Z: np.ndarray,
+) -> None:
+    for b in range(len(Z)):
+        model = inverse[which[b]], pull[b], penalty[which[b]], start[b]
+        _advance(*model, ridge, kind[b], left[b], width, overshoot, steps, unchanged, U[b], Z[b])
+
+
+@compile_inner_loops
 def _advance(
     inverse: np.ndarray,
     pull: np.ndarray,
@@ -66,45 +89,45 @@ def _advance(
     width: int,
     overshoot: float,
     steps: int,
-    z: np.ndarray,
+    unchanged: float,
     u: np.ndarray,
-    x: np.ndarray,
-) -> float:
-    (n, c), items = z.shape, len(ridge)
-    counted, change, theta, rho = items * width, 0.0, 0.0, penalty[0]
-    right, w = np.empty(n * c), np.empty(n * c)
+    z: np.ndarray,
+) -> None:
+    """One row; the last point of the intercepts is that of the model, which has no limit on them."""
+    size, items = len(z), len(ridge)
+    counted, theta, rho = items * width, 0.0, penalty[0]
+    right, x, w = np.empty(size), np.empty(size), np.empty(size)
     slope, offset, factor = np.empty(items), np.empty(items), np.empty(items)
     for item in range(items):
         offset[item] = ridge[item] / rho
     for _ in range(steps):
-        for k in range(n * c):
-            i, j = k // c, k % c
-            anchor = z[i, j] - u[i, j] if k < counted else start[i, j]
-            right[k] = pull[i, j] + penalty[i] * anchor
+        for k in range(size):
+            anchor = z[k] - u[k] if k < counted else start[k]
+            right[k] = pull[k] + penalty[k] * anchor
         _multiply(inverse, right, x)
-        for k in range(n * c):
-            i, j = k // c, k % c
-            w[k] = overshoot * x[i, j] + (1 - overshoot) * z[i, j] + u[i, j]
+        for k in range(size):
+            w[k] = overshoot * x[k] + (1 - overshoot) * z[k] + u[k]
         theta = _find_factors(w, ridge, kind, left, width, rho, theta, slope, offset, factor)
         largest = moved = 0.0
-        for k in range(n * c):
-            i, j = k // c, k % c
+        for k in range(size):
             new = factor[k // width] * w[k] if k < counted else w[k]
-            largest, moved = max(largest, abs(new)), max(moved, abs(new - z[i, j]))
-            z[i, j], u[i, j] = new, w[k] - new
-        change = moved / max(largest, TINY)
-    return change
+            largest, moved = max(largest, abs(new)), max(moved, abs(new - z[k]))
+            z[k], u[k] = new, w[k] - new
+        if moved <= unchanged * largest:
+            break
+    for k in range(counted, size):
+        z[k] = x[k]
 
 
 @compile_inner_sums
 def _multiply(symmetric: np.ndarray, right: np.ndarray, x: np.ndarray) -> None:
-    """``x = symmetric right``, with x as rows of a table."""
-    size, c = len(right), x.shape[1]
+    """``x = symmetric right``."""
+    size = len(right)
     for k in range(size):
         total = 0.0
         for i in range(size):
             total += symmetric[k, i] * right[i]
-        x[k // c, k % c] = total
+        x[k] = total
 
 
 @compile_inner_loops
@@ -137,5 +160,6 @@ def _find_factors(
 
 def compile_kernels() -> None:
     """Compile the functions, or load them from the disk."""
-    one, kind = torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, dtype=torch.int8)
-    joint_steps(one, one, one, one, one, one, one[0], kind, 1, 1, 1.0, 1)
+    one, whole, kind = torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, dtype=torch.int64), torch.zeros(1, 1)
+    kind, model = kind.to(torch.int8), (one.unsqueeze(0), whole, one, one)
+    joint_steps(*model, one, one, one[0], kind, whole + 1, 1, 1.0, 1, 0.0)
