@@ -19,35 +19,54 @@ from psfit.problem.instance import Instance
 ROUNDS = 4
 WORTHWHILE = 0.02
 PATIENCE = 1
+# Until the candidates are known, slopes may lack this share of what their bound misses. The last slopes need a pass over
+# all columns, which is only made in memory.
+ROUGH = 0.05
+
+# A bound, and the scores behind it.
+Proof = tuple[Tensor, Tensor]
 
 
-def bound_by_candidates(inst: Instance, Z: Tensor, objective: float) -> tuple[Tensor, Tensor]:
+def bound_by_candidates(inst: Instance, Z: Tensor, objective: float) -> Proof:
     """A lower bound ``(1,)`` of one problem at its answer ``Z (n, c)``, and the scores behind it."""
     source = inst.source
     index = _find_used(inst, Z)
     eta = inst.restrict(index).source.matrix.mv(inst.pick_rows(Z, index).to(source.matrix.dtype))
     slopes = inst.problem.loss.gradient(eta, source.working_target)
-    best, scores = dual_bound(inst, slopes, inst.domain)
+    best = found = dual_bound(inst, slopes, inst.domain)
     # A bound that stays below the one that needs no data is given up.
-    floor, found = trivial_bound(inst), scores
+    floor, some = trivial_bound(inst), None
     for number in range(ROUNDS):
-        index, grown = _choose_candidates(inst, Z, found)
+        chosen, grown = _choose_candidates(inst, Z, found[1])
         if inst.watch.must_stop() or not grown:
             break
-        slopes, part = _improve_slopes(inst.restrict(index), inst.pick_rows(Z, index), objective)
-        Z = inst.fill_rows(part, index)
-        value, found = dual_bound(inst, slopes, inst.domain)
-        gain = float(value) - float(best)
-        if gain > 0:
-            best, scores = value, found
-        hopeless = number >= PATIENCE and float(best) < floor
-        if inst.grid.follow_first_rank(hopeless or not gain > WORTHWHILE * (objective - float(best))):
+        index, some = chosen, inst.restrict(chosen)
+        rough = 0.0 if source.matrix.streamed else ROUGH
+        slopes, part = _improve_slopes(some, inst.pick_rows(Z, index), objective, rough)
+        Z, found = inst.fill_rows(part, index), dual_bound(inst, slopes, inst.domain)
+        gain = float(found[0]) - float(best[0])
+        best = _take_higher(best, found)
+        hopeless = number >= PATIENCE and float(best[0]) < floor
+        if inst.grid.follow_first_rank(hopeless or not gain > WORTHWHILE * (objective - float(best[0]))):
             break
-    wide = None if inst.watch.must_stop() else find_wide_slopes(inst)
-    if wide is not None:
-        value, found = dual_bound(inst, wide, inst.domain)
-        best, scores = (value, found) if float(value) > float(best) else (best, scores)
-    return best, scores
+    if some is not None and serves(some) and not source.matrix.streamed and not inst.watch.must_stop():
+        slopes, part = _improve_slopes(some, inst.pick_rows(Z, index), objective)
+        Z, best = inst.fill_rows(part, index), _take_higher(best, dual_bound(inst, slopes, inst.domain))
+    return _add_wide_slopes(inst, Z, best)
+
+
+def _add_wide_slopes(inst: Instance, Z: Tensor, best: Proof) -> Proof:
+    """The bound, raised to the optimum without a limit if it is below; that is not above the objective at `Z`."""
+    used = _find_used(inst, Z)
+    dense = float(inst.restrict(used).objective(inst.pick_rows(Z, used)))
+    if inst.grid.follow_first_rank(float(best[0]) >= dense) or inst.watch.must_stop():
+        return best
+    wide = find_wide_slopes(inst)
+    return best if wide is None else _take_higher(best, dual_bound(inst, wide, inst.domain))
+
+
+def _take_higher(first: Proof, second: Proof) -> Proof:
+    return second if float(second[0]) > float(first[0]) else first
 
 
 def _find_used(inst: Instance, Z: Tensor) -> Tensor:
@@ -56,12 +75,15 @@ def _find_used(inst: Instance, Z: Tensor) -> Tensor:
     return inst.items.features_of(inst.items.items_of(used)) if inst.items.in_groups else used
 
 
-def _improve_slopes(inst: Instance, Z: Tensor, objective: float) -> tuple[Tensor, Tensor]:
-    """Slopes ``(m, c)`` that prove a good bound for a problem with few columns, and coefficients at the end."""
+def _improve_slopes(inst: Instance, Z: Tensor, objective: float, rough: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Slopes ``(m, c)`` that prove a good bound for a problem with few columns, and coefficients at the end.
+
+    Second-order steps may leave a share `rough` of what the bound misses.
+    """
     if serves(inst):
         newton = make_newton(inst)
-        (x,) = newton.bound(newton.root, newton.start(Z), objective, count_steps(inst)).state
-        return newton.slopes(newton.samples.predict(x)), x.T
+        eta, x = newton.find_slopes(newton.start(Z), objective, count_steps(inst), rough)
+        return newton.slopes(eta), x.T
     relaxation = DataRelaxation(inst)
     state = relaxation.bound(relaxation.root, relaxation.start(Z), objective, count_iterations(inst)).state
     return state[1][0], state[0][0].double()

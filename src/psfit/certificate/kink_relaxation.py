@@ -61,6 +61,10 @@ class KinkRelaxation(NewtonRelaxation):
             idle = idle + 1 if bool((gain <= STALLED * missing).all()) else 0
             best = found.take_better(best)
 
+    def find_slopes(self, state: tuple[Tensor, ...], enough: float, steps: int, rough: float) -> tuple[Tensor, Tensor]:
+        (x,) = self.bound(self.root, state, enough, steps).state
+        return self.samples.predict(x), x
+
     def bound_children(self, domain: Domain, state: tuple[Tensor, ...], enough: float) -> Bounds:
         return super().bound(domain, state, enough, self.child_iterations)
 

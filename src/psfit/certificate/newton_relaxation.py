@@ -133,6 +133,11 @@ class NewtonRelaxation(Relaxation):
         numbers = torch.cuda.get_device_properties(self.device).total_memory / (2 * torch.float64.itemsize)
         return max(1, min(WIDTH[kind], int(PREDICTOR_SHARE * numbers) // rows))
 
+    @property
+    def _solved(self) -> float:
+        """The relative gap of nodes that are done."""
+        return GROUPS_SOLVED if self.inst.items.in_groups else SOLVED
+
     def restrict(self, features: Tensor) -> "NewtonRelaxation":
         """The relaxation with some of the features, by sorted indices."""
         whole = self.fit
@@ -154,8 +159,7 @@ class NewtonRelaxation(Relaxation):
         return (points,)
 
     def bound(self, domain: Domain, state: tuple[Tensor, ...], enough: Tensor | float, iterations: int) -> Bounds:
-        solved = GROUPS_SOLVED if self.inst.items.in_groups else SOLVED
-        points, models = self.minimise(self.maker, domain, state[0], enough, iterations, solved, self.rough)
+        points, models = self.minimise(self.maker, domain, state[0], enough, iterations, self._solved, self.rough)
         found = prove_slopes(self.inst, self.slopes(points.eta), domain, self.samples.multiplied)
         shares = self.samples.shares(domain, points.x)
         lower, scores, shares = self.inst.grid.agree(found.lower, found.scores, shares)
@@ -166,6 +170,11 @@ class NewtonRelaxation(Relaxation):
             costs = estimate_costs(models.H, models.which, x, g, self.samples.ridge, shares, found.scores, domain)
             (costs,) = self.inst.grid.agree(costs)
         return Bounds(lower, scores, shares, (points.x,), costs, points.value)
+
+    def find_slopes(self, state: tuple[Tensor, ...], enough: float, steps: int, rough: float) -> tuple[Tensor, Tensor]:
+        """Predictors of the root whose slopes prove a good bound, and its coefficients; see `minimise`."""
+        points = self.minimise(self.maker, self.root, state[0], enough, steps, self._solved, rough)[0]
+        return points.eta, points.x
 
     def bound_children(self, domain: Domain, state: tuple[Tensor, ...], enough: float) -> Bounds:
         """The children of a node start from its point, and share its second derivatives in their first step."""
