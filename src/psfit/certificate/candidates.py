@@ -19,8 +19,8 @@ from psfit.problem.instance import Instance
 ROUNDS = 4
 WORTHWHILE = 0.02
 PATIENCE = 1
-# Until the candidates are known, slopes may lack this share of what their bound misses. The last slopes need a pass over
-# all columns, which is only made in memory.
+# Until the candidates are known, slopes may lack this share of what their bound misses. The last slopes need a pass
+# over all columns, which is only made in memory.
 ROUGH = 0.05
 
 # A bound, and the scores behind it.

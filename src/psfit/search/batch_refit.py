@@ -6,8 +6,8 @@ accepted, corrects the inverse Hessian of its support (BFGS): with a step s and 
 
     K+ = (I - s y' / s'y) K (I - y s' / s'y) + s s' / s'y.
 
-Where few different samples are left, steps are Newton's. On a GPU, where neither was measured, the inverse stays. There
-and with Newton's steps, one that raises the objective is halved.
+Where there are few samples, or few different ones, steps are Newton's. On a GPU, where neither was measured, the
+inverse stays. There and with Newton's steps, one that raises the objective is halved.
 Only the fit that is the best in the end is finished. The others serve to compare supports.
 """
 

@@ -7,15 +7,13 @@ A sample is written as one number, its key: each column has some of the bits, wh
 value of most samples has the number zero, so that only the others are kept and counted.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from psfit.data import Source
 from psfit.data.sparse import SparseStrip
-from psfit.losses import Loss
+from psfit.search.support_samples import SupportSamples
 
 # Samples are merged if there are at least so many, and if at most this share of them is left.
 FEWEST_SAMPLES = 2048
@@ -31,30 +29,6 @@ MOST_READ = 1 << 26
 
 # The different values of a column, that of most samples first; the samples that have others, and the numbers of these.
 Numbered = tuple[np.ndarray, np.ndarray, np.ndarray]
-
-
-@dataclass(frozen=True)
-class MergedSamples:
-    """Different samples of each support: columns ``(B, K, d)``, targets and weights ``(B, K)``; some weights are 0."""
-
-    columns: Tensor
-    target: Tensor
-    weight: Tensor
-
-    def sum_losses(self, loss: Loss, x: Tensor, index: Tensor | slice) -> Tensor:
-        """The losses of the supports in `index` at their variables ``x (k, d)`` and the derivatives, ``(k, 1 + d)``."""
-        columns, target, weight = self.columns[index], self.target[index], self.weight[index]
-        eta = torch.bmm(columns, x.unsqueeze(2)).squeeze(2)
-        slope = weight * loss.gradient(eta, target)
-        sums = torch.bmm(slope.unsqueeze(1), columns).squeeze(1)
-        return torch.cat([(weight * loss.value(eta, target)).sum(dim=1, keepdim=True), sums], dim=1)
-
-    def sum_curvatures(self, loss: Loss, x: Tensor, index: Tensor | slice) -> Tensor:
-        """The second derivatives ``(k, d, d)`` of the losses."""
-        columns = self.columns[index]
-        eta = torch.bmm(columns, x.unsqueeze(2)).squeeze(2)
-        curvature = self.weight[index] * loss.curvature(eta, self.target[index])
-        return torch.bmm((curvature.unsqueeze(2) * columns).mT, columns)
 
 
 class EqualSamples:
@@ -73,7 +47,7 @@ class EqualSamples:
         target = source.target[:, output].numpy()
         self.suits = not np.iscomplexobj(target) and self._add([_number_values(target)]) == [0]
 
-    def merge(self, places: Tensor) -> MergedSamples | None:
+    def merge(self, places: Tensor) -> SupportSamples | None:
         """The different samples on supports, whose columns are ``places (B, d)``; None if they are too many."""
         if not self.suits or not self._know(torch.unique(places).tolist()):
             return None
@@ -97,7 +71,7 @@ class EqualSamples:
             read_keys(keys, rows[b], ends[b], self._levels, values[b])
             values[b, len(keys) :] = values[b, 0]
         target, columns = torch.from_numpy(values).split([1, rows.shape[1] - 1], dim=2)
-        return MergedSamples(columns.contiguous(), target.squeeze(2).contiguous(), torch.from_numpy(weight))
+        return SupportSamples(columns.contiguous(), target.squeeze(2).contiguous(), torch.from_numpy(weight))
 
     def _count(self, rows: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """The different keys of the samples on some rows of the table, and the sums of their weights; None if many."""

@@ -14,13 +14,14 @@ from psfit.kernels.batch_box import BatchBounds
 from psfit.kernels.linalg import cholesky
 from psfit.search.local_form import LocalForm
 from psfit.search.objective import Objective
+from psfit.search.support_samples import copy_samples
 
 EVERY = slice(None)
 # Supports are evaluated together as long as their predictors are at most so many numbers.
 MOST_NUMBERS = 1 << 24
 # Compiled loops, in one thread, evaluate supports whose columns together are at most so many numbers.
 MOST_LOOPED = 1 << 18
-# Every step has Hessians of its own if the products of all pairs of columns of the samples are at most so many.
+# Every step has Hessians of its own if the products of pairs of columns of the samples are at most so many.
 MOST_PRODUCTS = 1 << 23
 
 
@@ -52,10 +53,13 @@ class SupportBatch:
             self.bounds = BatchBounds(self.H, *(table.flatten()[self.place] for table in tables))
         self.target = inst.source.target[:, self.outputs]
         equal = objective.equal_samples
-        self.merged = None if equal is None else equal.merge(self.rows[self.place])
-        small = self.c == 1 and self.place.numel() * len(self.target) <= MOST_LOOPED
+        self.own = None if equal is None else equal.merge(self.rows[self.place])
         self.table: np.ndarray | None = None
-        if device.type == "cpu" and small and self.merged is None:
+        numbers = self.place.numel() * len(self.target)
+        small = device.type == "cpu" and self.c == 1 and numbers <= MOST_LOOPED
+        if small and self.own is None and self._can_make_hessians(numbers):
+            self.own = copy_samples(self.matrix, self.place, inst.source, int(self.outputs[0]))
+        elif small and self.own is None:
             self.table = np.ascontiguousarray(self.matrix.chunk(0, len(self.target), torch.float64).T.numpy())
 
     @cached_property
@@ -94,8 +98,8 @@ class SupportBatch:
     def evaluate(self, x: Tensor, index: Tensor | slice = EVERY) -> tuple[Tensor, Tensor]:
         """Objectives ``(k,)`` and gradients ``(k, d)`` of the supports in `index`; the same on all ranks."""
         place, ridge, real = self.place[index], self.ridge[index], self.real[index]
-        if self.merged is not None:
-            sums = self.merged.sum_losses(self.inst.problem.loss, x, index)
+        if self.own is not None:
+            sums = self.own.sum_losses(self.inst.problem.loss, x, index)
         else:
             room = max(1, MOST_NUMBERS // max(1, self.target.numel()))
             parts = [self._sum_samples(*part) for part in zip(x.split(room), place.split(room), strict=True)]
@@ -107,16 +111,19 @@ class SupportBatch:
 
     @property
     def makes_hessians(self) -> bool:
-        """Whether every step has Hessians of its own: few different samples are left, and no other rank has any."""
-        if self.merged is None or self.bounds is not None or self.inst.grid.world.size > 1:
-            return False
-        return self.merged.columns.numel() * self.place.shape[1] <= MOST_PRODUCTS
+        """Whether every step has Hessians of its own: there are few samples, or few different ones."""
+        return self.own is not None and self._can_make_hessians(self.own.columns.numel())
+
+    def _can_make_hessians(self, numbers: int) -> bool:
+        """Whether Hessians from so many numbers cost little, and no other rank has any."""
+        alone = self.bounds is None and self.inst.grid.world.size == 1
+        return alone and numbers * self.place.shape[1] <= MOST_PRODUCTS
 
     def make_hessians(self, x: Tensor, index: Tensor) -> Tensor:
         """The Hessians ``(k, d, d)`` of the supports in `index`."""
-        assert self.merged is not None
+        assert self.own is not None
         real = self.real[index]
-        H = self.merged.sum_curvatures(self.inst.problem.loss, x, index) * real.unsqueeze(2) * real.unsqueeze(1)
+        H = self.own.sum_curvatures(self.inst.problem.loss, x, index) * real.unsqueeze(2) * real.unsqueeze(1)
         return H + torch.diag_embed(torch.where(real > 0, self.ridge[index], 1.0))
 
     def _sum_samples(self, x: Tensor, place: Tensor) -> Tensor:
