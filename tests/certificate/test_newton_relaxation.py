@@ -13,7 +13,8 @@ from psfit.certificate import newton_relaxation, node_models, node_points
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import dual_bound
 from psfit.certificate.joint_relaxation import serves_jointly
-from psfit.certificate.newton_relaxation import STEPS, NewtonRelaxation, serves
+from psfit.certificate.newton_cases import STEPS, serves
+from psfit.certificate.newton_relaxation import NewtonRelaxation
 from psfit.data import half_gram
 from psfit.losses import Huber, Logistic, Poisson, Softmax, Squared, SquaredHinge
 from psfit.problem.pose import pose

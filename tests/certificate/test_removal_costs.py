@@ -5,7 +5,8 @@ import torch
 from problems import make_source
 
 from psfit import Dense, GridSpec, Problem, Source
-from psfit.certificate.newton_relaxation import STEPS, NewtonRelaxation
+from psfit.certificate.newton_cases import STEPS
+from psfit.certificate.newton_relaxation import NewtonRelaxation
 from psfit.losses import Logistic, Squared, SquaredHinge
 from psfit.problem.pose import pose
 

@@ -45,12 +45,17 @@ def assert_fits_are_close(inst, local, supports):
         assert not bool(batch.Z[k][~allowed].any())
 
 
-@pytest.fixture(params=[["cpu"], []], ids=["corrected", "not corrected"])
+@pytest.fixture(params=["made", "corrected", "kept"])
 def patient(request, monkeypatch):
-    """No support is given up, and steps are as many as are needed; Hessians are corrected, or not as on a GPU."""
+    """No support is given up, and steps are as many as are needed.
+
+    Hessians are made for every step, as with few samples; or corrected; or kept, as on a GPU.
+    """
     monkeypatch.setattr(batch_refit, "HOPE", 1e12)
     monkeypatch.setattr(batch_refit, "MOST_STEPS", 300)
-    monkeypatch.setattr(batch_refit, "CORRECTED", request.param)
+    if request.param != "made":
+        monkeypatch.setattr(support_batch, "MOST_PRODUCTS", 0)
+    monkeypatch.setattr(batch_refit, "CORRECTED", ["cpu"] if request.param == "corrected" else [])
 
 
 @KINDS
@@ -61,6 +66,21 @@ def test_fits_are_those_of_single_refits(loss, sparsity, intercept):
     inst = posed(loss, 3, sparsity=sparsity, weight=weight, fit_intercept=intercept)
     local = local_form(inst, [0, 2, 5])
     assert_fits_are_close(inst, local, list(combinations(range(5), 3)))
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Poisson(), SquaredHinge()], ids=lambda loss: loss.name)
+def test_few_samples_of_the_second_output_with_common_weights(loss):
+    """Its targets are its own, and its weights those of all outputs."""
+    source = make_source(loss, samples=80, features=8, nonzeros=3, seed=0)
+    target = torch.cat([source.target, source.target.flip(0)], dim=1)
+    source = type(source)(source.matrix, target, torch.linspace(0.5, 2, 80, dtype=torch.float64).unsqueeze(1))
+    inst = pose(Problem(loss, (3,), 3.0), source, GridSpec().build(CPU))
+    chosen = support(inst, [0, 2, 5])
+    objective = DataObjective(inst, 1)
+    found = SupportFit(chosen, objective.fit(chosen, zero(inst)))
+    batch = fit_batch(objective, objective.local_form(found), [chosen.numpy()], zero(inst), float("inf"))
+    exact = refit(inst, 1, chosen, zero(inst)).value
+    assert float(batch.values[0]) == pytest.approx(exact, rel=1e-6)
 
 
 @KINDS

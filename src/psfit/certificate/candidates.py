@@ -11,7 +11,7 @@ from torch import Tensor
 from psfit.certificate.choose import make_newton
 from psfit.certificate.data_relaxation import DataRelaxation, count_iterations
 from psfit.certificate.dual import dual_bound, trivial_bound
-from psfit.certificate.newton_relaxation import count_steps, serves
+from psfit.certificate.newton_cases import count_steps, serves
 from psfit.certificate.wide_slopes import find_wide_slopes
 from psfit.problem.instance import Instance
 

@@ -14,7 +14,7 @@ from psfit.certificate.dense_slopes import MOST_VARIABLES, DenseSlopes
 from psfit.certificate.dual import gradient_bound, trivial_bound
 from psfit.certificate.form_ascent import raise_bound
 from psfit.certificate.form_bound import FormBound, Point
-from psfit.certificate.newton_relaxation import serves_all_columns
+from psfit.certificate.newton_cases import serves_all_columns
 from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import Bounds, Fit, Relaxation
 from psfit.data.form_elimination import complete

@@ -4,7 +4,8 @@ from psfit.certificate.data_relaxation import DataRelaxation, count_iterations
 from psfit.certificate.joint_nodes import JointNewtonRelaxation, serves_joint_nodes
 from psfit.certificate.joint_relaxation import STEPS, JointRelaxation, serves_jointly
 from psfit.certificate.kink_relaxation import KinkRelaxation
-from psfit.certificate.newton_relaxation import NewtonRelaxation, count_steps, serves, serves_groups
+from psfit.certificate.newton_cases import count_steps, serves, serves_groups
+from psfit.certificate.newton_relaxation import NewtonRelaxation
 from psfit.certificate.relaxation import Fit, Relaxation
 from psfit.problem.instance import Instance
 

@@ -11,7 +11,8 @@ from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import trivial_bound
 from psfit.certificate.exact_form import prove_form
 from psfit.certificate.joint_relaxation import serves_jointly
-from psfit.certificate.newton_relaxation import NewtonRelaxation, count_steps, serves
+from psfit.certificate.newton_cases import count_steps, serves
+from psfit.certificate.newton_relaxation import NewtonRelaxation
 from psfit.certificate.quadratic import LimitedForm
 from psfit.certificate.relaxation import Fit, Relaxation
 from psfit.certificate.tree_record import Proof, Request, Stop, TreeRecord, find_support, restore

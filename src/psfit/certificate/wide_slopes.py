@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from psfit.certificate.choose import make_newton
-from psfit.certificate.newton_relaxation import STEPS, serves
+from psfit.certificate.newton_cases import STEPS, serves
 from psfit.data import Dense, Source
 from psfit.problem.constraints import NO_CONSTRAINTS
 from psfit.problem.instance import Instance

@@ -11,7 +11,7 @@ from psfit.admm.checkpoint import Store
 from psfit.admm.loop import StoppedError
 from psfit.certificate import Proof, Request, Standing, prove
 from psfit.certificate.exact import has_small_form
-from psfit.certificate.newton_relaxation import serves
+from psfit.certificate.newton_cases import serves
 from psfit.common.status import Status
 from psfit.pipeline.answers import Answers
 from psfit.pipeline.proofs import Proofs, fit_supports

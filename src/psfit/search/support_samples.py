@@ -36,5 +36,6 @@ class SupportSamples:
 def copy_samples(matrix: DesignMatrix, place: Tensor, source: Source, output: int) -> SupportSamples:
     """All samples with the columns ``place (B, d)`` of a matrix for each support."""
     columns = matrix.chunk(0, matrix.shape[0], torch.float64).T[place].mT.contiguous()
-    target, weight = (part[:, output].expand(len(place), -1) for part in (source.target, source.weight))
+    weight = source.weight.expand(-1, source.outputs)
+    target, weight = (part[:, output].expand(len(place), -1) for part in (source.target, weight))
     return SupportSamples(columns, target, weight)
