@@ -74,7 +74,7 @@ def test_few_samples_of_the_second_output_with_common_weights(loss):
     source = make_source(loss, samples=80, features=8, nonzeros=3, seed=0)
     target = torch.cat([source.target, source.target.flip(0)], dim=1)
     source = type(source)(source.matrix, target, torch.linspace(0.5, 2, 80, dtype=torch.float64).unsqueeze(1))
-    inst = pose(Problem(loss, (3,), 3.0), source, GridSpec().build(CPU))
+    inst = pose(Problem(loss, (3, 3), 3.0), source, GridSpec().build(CPU))
     chosen = support(inst, [0, 2, 5])
     objective = DataObjective(inst, 1)
     found = SupportFit(chosen, objective.fit(chosen, zero(inst)))
