@@ -17,9 +17,9 @@ from psfit.problem.instance import Instance
 PRESSURES = (0.3, 1.0, 0.1)
 # After the first iterations rho_b grows by a factor at each iteration, at most MOST_PRESSURE times in all.
 # Without this, data with many more features than samples need several times as many iterations for the same supports.
-FIRST_ITERATIONS = 30
+FIRST_ITERATIONS, GROWTH = 30, 1.05
 # Groups stay in or out sooner, so that they can take a faster growth.
-GROWTH, GROUPS_GROWTH = 1.05, 1.2
+FIRST_OF_GROUPS, GROWTH_OF_GROUPS = 10, 1.5
 MOST_PRESSURE = 1e3
 
 
@@ -81,9 +81,9 @@ def prepare(settings: Settings, inst: Instance) -> Setup:
     sub = _make_subproblem(inst, rho_c, rho_l)
     own = torch.zeros_like(sub.weight)
     own[inst.grid.columns(n)] = 1
-    growth = 1.0
+    first, growth = FIRST_ITERATIONS, 1.0
     if settings.effort != "low" and settings.rho_b == "auto":
-        growth = GROUPS_GROWTH if inst.items.in_groups else GROWTH
+        first, growth = (FIRST_OF_GROUPS, GROWTH_OF_GROUPS) if inst.items.in_groups else (FIRST_ITERATIONS, GROWTH)
     unit = inst.items.norms(inst.grid.nodes.total(inst.slope_at_zero())) / (N * node_curvature)
     return Setup(
         instance=inst,
@@ -93,7 +93,7 @@ def prepare(settings: Settings, inst: Instance) -> Setup:
         rho_c=rho_c,
         rho_b=rho_b.to(unit),
         share=rho_c / sub.weight,
-        pressures=_plan_pressures(rho_b / (N * rho_c), growth).to(unit),
+        pressures=_plan_pressures(rho_b / (N * rho_c), first, growth).to(unit),
         unit=unit.cpu(),
         copies=len(shares),
     )
@@ -123,13 +123,13 @@ def _choose_pressures(settings: Settings, inst: Instance) -> tuple[float, ...]:
     return tuple(width * share for share in shares)
 
 
-def _plan_pressures(first: Tensor, growth: float) -> Tensor:
-    """The rows of `Setup.pressures` for first values ``(problems, 1)``: constant at first, then growing to a limit."""
+def _plan_pressures(values: Tensor, first: int, growth: float) -> Tensor:
+    """The rows of `Setup.pressures` for ``values (problems, 1)``: constant in the `first` iterations, then growing."""
     factors = torch.ones(1, dtype=torch.float64)
     if growth > 1:
         growing = math.ceil(math.log(MOST_PRESSURE) / math.log(growth))
-        age = torch.arange(FIRST_ITERATIONS + growing + 2, dtype=torch.float64)
-        factors = torch.pow(growth, (age - FIRST_ITERATIONS).clamp(min=0)).clamp(max=MOST_PRESSURE)
+        age = torch.arange(first + growing + 2, dtype=torch.float64)
+        factors = torch.pow(growth, (age - first).clamp(min=0)).clamp(max=MOST_PRESSURE)
     now = factors.reshape(-1, 1, 1)
     shrink = torch.cat([torch.ones_like(now[:1]), now[:-1] / now[1:]])
-    return torch.stack([now * first, shrink.expand(-1, *first.shape)], dim=1)
+    return torch.stack([now * values, shrink.expand(-1, *values.shape)], dim=1)
