@@ -26,9 +26,8 @@ MEASURED = ("gaps", "lengths", "squares", "size", "moved", "nonzeros", "bilinear
 # From an all-zero start the first residuals may vanish by accident; no run converges before this iteration.
 FIRST_STOP = 4
 # A sparse support that stayed the same for this many iterations is final. The rest is a convex problem on it, which the
-# refit solves exactly and faster.
-SETTLED_AFTER = 20
-SETTLED_IF_BRIEF = 5
+# refit solves exactly and faster. Where a search follows, fewer iterations lead to the same answers.
+SETTLED_AFTER = {"brief": 5, "low": 20, "medium": 10, "high": 10}
 # A tolerance that every residual meets.
 ANY = 1e30
 
@@ -107,7 +106,7 @@ def judge(settings: Settings, setup: Setup, state: State) -> Status:
         pairs = _compare(settings, setup, fetched[2:])
         if all(bool((residual <= limit).all()) for residual, limit in pairs):
             return Status.CONVERGED
-        if fetched[1].min() >= (SETTLED_IF_BRIEF if settings.thoroughness == "brief" else SETTLED_AFTER):
+        if fetched[1].min() >= SETTLED_AFTER[settings.thoroughness]:
             return Status.SETTLED
     return Status.MAX_ITER if state.iteration >= settings.max_iter else Status.RUNNING
 

@@ -17,7 +17,7 @@ from psfit.problem.instance import Instance
 PRESSURES = (0.3, 1.0, 0.1)
 # After the first iterations rho_b grows by a factor at each iteration, at most MOST_PRESSURE times in all.
 # Without this, data with many more features than samples need several times as many iterations for the same supports.
-FIRST_ITERATIONS, GROWTH = 30, 1.05
+FIRST_ITERATIONS, GROWTH = 15, 1.2
 # Groups stay in or out sooner, so that they can take a faster growth.
 FIRST_OF_GROUPS, GROWTH_OF_GROUPS = 10, 1.5
 MOST_PRESSURE = 1e3
