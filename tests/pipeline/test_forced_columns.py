@@ -7,6 +7,7 @@ from scipy import optimize, special
 
 from psfit import BiCADMM, Dense, GridSpec, Problem, Source, solve
 from psfit.losses import Logistic, Squared
+from psfit.pipeline import forced_columns
 from psfit.pipeline.answers import Answers, Iteration
 from psfit.pipeline.forced_columns import shorten_forced_columns
 from psfit.problem import Constraints
@@ -48,8 +49,10 @@ def best_objective(source, intercept=True):
     return best
 
 
+@pytest.mark.parametrize("spread", [np.inf, 0.0], ids=["by a factor", "by singular values"])
 @pytest.mark.parametrize("intercept", [True, False])
-def test_the_problem_without_forced_columns_has_the_objective_of_the_best_coefficients(intercept):
+def test_the_problem_without_forced_columns_has_the_objective_of_the_best_coefficients(intercept, spread, monkeypatch):
+    monkeypatch.setattr(forced_columns, "MOST_SPREAD", spread)
     inst = pose(make_problem(intercept=intercept), draw(), GRID.build(torch.device("cpu")))
     short = shorten_forced_columns(inst)
     assert short.rest.problem.kappa == (1,)

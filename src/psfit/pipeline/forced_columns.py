@@ -5,10 +5,10 @@ values of theirs leave of the squared loss
 
     min_x  |r - F x|^2 + x'Rx / 2  =  r'M^-1 r,      M = 1 + 2 F R^-1 F'.
 
-So ``M^-1/2`` times the other columns, and times the targets, is the same problem without these features. With any loss,
-their predictors are ``F x = K^1/2 c`` with ``K = F R^-1 F'``, and the least ridge of such coefficients is that of `c`
-with ridges of one. So no more columns are needed than there are samples. Fits and proofs of what the search finds are
-made with all features.
+So any L with ``L'L = M^-1`` times the other columns, and times the targets, is the same problem without these features.
+With any loss, their predictors are ``F x = K^1/2 c`` with ``K = F R^-1 F'``, and the least ridge of such coefficients
+is that of `c` with ridges of one. So no more columns are needed than there are samples. Fits and proofs of what the
+search finds are made with all features.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from psfit.data import Dense, Source
+from psfit.kernels.linalg import cholesky
 from psfit.pipeline.answers import Answers
 from psfit.problem.instance import Instance
 from psfit.search.refit import refit
@@ -26,6 +27,9 @@ from psfit.search.refit import refit
 FEWEST = 8
 MOST_NUMBERS = 1 << 25
 MOST_WORK = {"cpu": 2e10, "cuda": 2e12}
+# With a weak ridge M has values so large that its others, which are one, would be lost in a factor. Up to this sum of
+# the values of M - 1 a factor is exact enough to search with; beyond, singular values are, which take much longer.
+MOST_SPREAD = 1e7
 # Directions in which K is smaller than this share of its largest value have no coefficients.
 LEAST_SHARE = 1e-12
 
@@ -74,12 +78,7 @@ def shorten_forced_columns(inst: Instance) -> ShortProblem | None:
 def _eliminate(inst: Instance, forced: Tensor) -> ShortProblem:
     """The squared loss without the forced features."""
     source, root = inst.source, inst.source.weight.sqrt()
-    half = root * _take_columns(inst, forced) * (2 / inst.ridge[forced, 0]).sqrt()
-    # With a weak ridge M has values so large that its others, which are one, would be lost in it.
-    vectors, sizes, _ = torch.linalg.svd(half, full_matrices=False)
-    shrink = (vectors * ((1 + sizes.square()).rsqrt() - 1)) @ vectors.T
-    shrink.diagonal().add_(1.0)
-    shrink = shrink * root.T
+    shrink = _make_shrink(root * _take_columns(inst, forced) * (2 / inst.ridge[forced, 0]).sqrt()) * root.T
     part, kept = _restrict(inst, forced, 0)
     columns = shrink @ part.source.matrix.chunk(0, inst.samples, torch.float64)
     norm = float(columns[:, : len(kept)].square().sum(dim=0).mean().sqrt())
@@ -90,6 +89,18 @@ def _eliminate(inst: Instance, forced: Tensor) -> ShortProblem:
         coordinates=replace(part.coordinates, column_norm=norm),
     )
     return ShortProblem(inst, rest, forced, kept, inst.ridge.new_zeros(len(forced), 0))
+
+
+def _make_shrink(half: Tensor) -> Tensor:
+    """A matrix ``L`` with ``L'L = (1 + half half')^-1``."""
+    M = half @ half.T
+    if float(M.trace()) <= MOST_SPREAD:
+        M.diagonal().add_(1.0)
+        return torch.linalg.solve_triangular(cholesky(M), torch.eye(len(M)).to(M), upper=False)
+    vectors, sizes, _ = torch.linalg.svd(half, full_matrices=False)
+    shrink = (vectors * ((1 + sizes.square()).rsqrt() - 1)) @ vectors.T
+    shrink.diagonal().add_(1.0)
+    return shrink
 
 
 def _replace(inst: Instance, forced: Tensor) -> ShortProblem:
