@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from psfit.data import SampleSource
 from psfit.data.summary import ColumnSummary
 from psfit.estimators.results import SparsePath
 from psfit.reporting import explanations
@@ -20,7 +21,7 @@ from psfit.reporting.recipe import path_recipe
 MOST_CHARTS = 6
 
 
-def path_content(path: SparsePath, columns: ColumnSummary | None) -> dict[str, Any]:
+def path_content(path: SparsePath, columns: ColumnSummary | None, source: SampleSource | None = None) -> dict[str, Any]:
     """All that the template needs about a path; with effects if the columns are known."""
     _, _, p, c = path.coefs.shape
     names = feature_names(path.feature_names, p)
@@ -40,6 +41,7 @@ def path_content(path: SparsePath, columns: ColumnSummary | None) -> dict[str, A
         (name, meaning.replace(number(path.gammas[0]), gammas, 1) if name == "gamma" else meaning)
         for name, meaning in settings
     ]
+    problem += explanations.explain_weights(path.learned.weight)
     problem.append(("data", f"{plural(path.samples, 'sample')} by {plural(p, 'feature')}"))
     return {
         "title": f"Path of sparse {what.split(' (')[0].removeprefix('a ')}",
@@ -59,6 +61,8 @@ def path_content(path: SparsePath, columns: ColumnSummary | None) -> dict[str, A
         "coefficients": None,
         "coefficient_chart": None,
         "reading": None,
+        "spreads_of": None,
+        "dates": [],
         "outputs": outputs,
         "classes": classes,
         "certificate": proof,
@@ -67,7 +71,7 @@ def path_content(path: SparsePath, columns: ColumnSummary | None) -> dict[str, A
         "path": _curves(path, names, outputs, columns),
         "convergence": None,
         "result": None,
-        "recipe": path_recipe(path),
+        "recipe": path_recipe(path, source),
         "surroundings": path.learned.surroundings,
     }
 

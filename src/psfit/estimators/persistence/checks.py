@@ -26,7 +26,7 @@ from psfit.search.explore import Contribution
 
 SETTINGS: dict[str, type] = {"solver": BiCADMM, "grid": GridSpec}
 # Parts of a result that are stored as arrays, not in the JSON.
-APART = ("coef", "intercept", "objectives", "lower_bounds", "history")
+APART = ("coef", "intercept", "objectives", "lower_bounds", "history", "spreads")
 # A bound may be above its objective by this share, because of rounding.
 SLACK = 1e-6
 # Bytes that a list of texts may take when all have the same length, even if the texts are short.
@@ -227,6 +227,9 @@ def check_result(
     made |= {"status": Status[stored["status"]], "kappa": tuple(kappa), "history": _history(arrays, stored["n_iter"])}
     made["starts"] = tuple(Contribution(**one) for one in stored["starts"])
     made["constraints"] = tuple(stored["constraints"])
+    if "spreads" in arrays:
+        made["spreads"] = _vector(arrays, "spreads", int(np.count_nonzero((coef != 0).any(axis=1))), "f")
+        require(bool((made["spreads"] >= 0).all()), "the spreads of its features are not numbers from zero")
     return Result(**stored | made)
 
 

@@ -52,6 +52,8 @@ def save(model: SparseModel, path: str | Path) -> None:
     rows, columns = np.nonzero(result.coef)
     arrays |= {"coef_rows": rows, "coef_columns": columns, "coef_values": result.coef[rows, columns]}
     arrays |= {name: getattr(result, name) for name in ("intercept", "objectives", "lower_bounds")}
+    if result.spreads is not None:
+        arrays["spreads"] = result.spreads
     for field in fields(Record):
         values = [getattr(record, field.name) for record in result.history]
         arrays[f"history_{field.name}"] = np.array([np.nan if value is None else value for value in values])
@@ -128,10 +130,10 @@ def _make_learned(model: Any, content: dict[str, Any], p: int, c: int) -> Learne
     known = {"n_features_in_", "feature_names_in_", "classes_" if labels else "_single"}
     known |= {"kappa_"} if isinstance(model, SelectingModel) else set()
     # Files of earlier versions have the gamma that was chosen here, not in the result.
-    known |= {"offset", "gamma_"}
+    known |= {"offset", "weight", "gamma_"}
     checks.require(isinstance(learned, dict), "what it has learned is not an object")
-    # Files of earlier versions say nothing about offsets.
-    odd = (known - {"feature_names_in_", "offset", "gamma_"} - learned.keys()) | (learned.keys() - known)
+    # Files of earlier versions say nothing about offsets and weights.
+    odd = (known - {"feature_names_in_", "offset", "weight", "gamma_"} - learned.keys()) | (learned.keys() - known)
     checks.require(not odd, f"a {type(model).__name__} that lacks or adds {sorted(odd)}")
     checks.require(learned["n_features_in_"] == p, f"its number of features is not {p}")
     names, table = learned.get("feature_names_in_"), content.get("schema")
@@ -143,10 +145,11 @@ def _make_learned(model: Any, content: dict[str, Any], p: int, c: int) -> Learne
         model.kappa_ = learned["kappa_"]
     texts = around is None or (isinstance(around, dict) and all(map(checks.is_text, around.values())))
     checks.require(texts, "its environment is not text")
-    offset = learned.get("offset", False)
+    offset, weight = learned.get("offset", False), learned.get("weight", False)
     checks.require(isinstance(offset, (bool, str)), "its offset is neither a column nor absent")
+    checks.require(isinstance(weight, (bool, str)), "its weights are neither a column nor absent")
     features = Features(p, names, None if table is None else check_table(table, names))
-    return Learned(features, target, around, offset)
+    return Learned(features, target, around, offset, weight)
 
 
 def _make_target(model: Any, learned: dict[str, Any], c: int) -> Target:
@@ -235,7 +238,8 @@ def _learned_content(model: Any) -> dict[str, Any]:
     target, names = model.learned_.target, model.learned_.features.names
     found = {"n_features_in_": model.n_features_in_} | ({} if names is None else {"feature_names_in_": names})
     found |= {"classes_": target.classes} if isinstance(target, Labels) else {"_single": target.single}
-    found |= {"offset": model.learned_.offset} if model.learned_.offset else {}
+    kept = {"offset": model.learned_.offset, "weight": model.learned_.weight}
+    found |= {name: one for name, one in kept.items() if one}
     if isinstance(model, SelectingModel):
         found |= {"kappa_": model.kappa_}
     return {name: _array_as_list(value) for name, value in found.items()}
