@@ -43,7 +43,7 @@ RULES = [
     (re.compile(r"\bexclude=(?=.*there is no feature)"), "exclude_features="),
 ]
 # An argument with its value; in brackets, after an option, it is meant for Python.
-ARGUMENT = re.compile(rf"(?<!--csv )(?<![\w(\[.])({'|'.join(OPTIONS)})=(?=\S)")
+ARGUMENT = re.compile(rf"(?<!--csv )(?<![\w(\[.'])({'|'.join(OPTIONS)})=(?=\S)")
 WEIGHT = re.compile(r"\bsample_weight\b")
 
 

@@ -71,4 +71,8 @@ def clear_constant(result: Result, posed: "Posed") -> Result:
         return result
     coef = np.where(posed.constant, 0.0, result.coef)
     kept = (coef[result.support] != 0).any(axis=1)
-    return replace(result, coef=coef, spreads=None if result.spreads is None else result.spreads[kept])
+    # The residual of coefficients at rounding level has no meaning.
+    residual = 0.0 if all(posed.constant) else result.residual
+    return replace(
+        result, coef=coef, residual=residual, spreads=None if result.spreads is None else result.spreads[kept]
+    )
