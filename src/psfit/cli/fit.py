@@ -8,7 +8,7 @@ import typer
 
 import psfit
 from psfit.cli import constraints, options
-from psfit.cli.output import Printer, exit_if_stopped, file_facts, model_facts, model_lines
+from psfit.cli.output import Printer, exit_if_stopped, file_facts, fit_with_progress, model_facts, model_lines
 from psfit.cli.parsing import file_source, note_folders, parse_gamma, parse_kappa, table_rules
 from psfit.cli.report import write_report
 from psfit.common.output_files import require_writable
@@ -93,9 +93,7 @@ def fit(
     config: options.Config = None,
 ) -> None:
     """Fit a sparse model; under torchrun or mpirun, one model over all ranks."""
-    from psfit.estimators.display import show_progress
     from psfit.estimators.factory import make_estimator
-    from psfit.estimators.labelled import count_changes_of
     from psfit.estimators.model import SparseModel
     from psfit.estimators.persistence.model_file import MODELS
     from psfit.reporting import require_page
@@ -136,11 +134,10 @@ def fit(
         return printer, file_source(data, target, weight, columns, one_hot, memory, offset, **rules), estimator
 
     printer, source, estimator = grid.run_together(prepare)
-    with show_progress(int(printer.for_people), grid) as progress:
-        estimator.set_params(callback=progress).fit(source)
+    changes = fit_with_progress(estimator, source, printer, grid)
     if out is not None and printer.first:
         psfit.save(estimator, out)
-    facts, changes = model_facts(estimator), count_changes_of(estimator, source, grid)
+    facts = model_facts(estimator)
     lines = model_lines(estimator, facts, changes) + ([f"  model      {out}"] if out else [])
     lines += write_report(estimator, source, grid, report)
     printer.print(facts | asdict(changes) | file_facts(out=out, report=report), lines)

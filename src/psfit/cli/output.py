@@ -10,6 +10,7 @@ from psfit.common.output_files import require_writable, write_whole
 from psfit.common.status import Status
 
 if TYPE_CHECKING:
+    from psfit import FileSource
     from psfit.comm import Grid
     from psfit.data.changes import Changes
     from psfit.estimators.model import SparseModel
@@ -60,6 +61,16 @@ def file_facts(**files: Path | None) -> dict[str, str | None]:
 def target_lines(name: str | None) -> list[str]:
     """The line that names the target, if it has a name."""
     return [] if name is None else [f"  target     {name}"]
+
+
+def fit_with_progress(model: "SparseModel", source: "FileSource", printer: Printer, grid: "Grid") -> "Changes":
+    """Fit a model, with its progress on the screen; return what its rules changed in the samples."""
+    from psfit.estimators.display import show_progress
+    from psfit.estimators.labelled import count_changes_of
+
+    with show_progress(int(printer.for_people), grid) as progress:
+        model.set_params(callback=progress).fit(source)
+    return count_changes_of(model, source, grid)
 
 
 def model_lines(model: "SparseModel", facts: dict[str, Any], changes: "Changes | None" = None) -> list[str]:

@@ -13,6 +13,7 @@ from psfit.cli.output import (
     Printer,
     exit_if_stopped,
     file_facts,
+    fit_with_progress,
     model_facts,
     model_lines,
     require_picture,
@@ -116,9 +117,7 @@ def path(
     config: options.Config = None,
 ) -> None:
     """Fit all limits kappa in one run; with --cv or --criterion, choose one of them."""
-    from psfit.estimators.display import show_progress
     from psfit.estimators.factory import make_estimator
-    from psfit.estimators.labelled import count_changes_of
     from psfit.reporting import require_page
 
     spec = psfit.GridSpec(nodes=nodes, blocks=blocks, device=device, dtype=dtype, backend=backend, timeout=timeout)
@@ -156,9 +155,7 @@ def path(
         how: dict[str, Any] = {"criterion": "cv" if criterion is None else criterion.value, "cv": cv}
         how |= {"scoring": scoring, "one_standard_error": one_standard_error}
         model: Any = make_estimator(loss.value, selecting=True, power=power).set_params(**tried, **how, **shared)
-        with show_progress(int(printer.for_people), grid) as progress:
-            model.set_params(callback=progress).fit(source)
-        changes = count_changes_of(model, source, grid)
+        changes = fit_with_progress(model, source, printer, grid)
         facts, lines = _write_choice(model, printer, out, picture, changes)
         lines += write_report(model, source, grid, report)
         ended: Status | None = model.result_.status

@@ -41,8 +41,8 @@ def path_content(path: SparsePath, columns: ColumnSummary | None, source: Sample
         (name, meaning.replace(number(path.gammas[0]), gammas, 1) if name == "gamma" else meaning)
         for name, meaning in settings
     ]
-    problem += explanations.explain_weights(path.learned.weight)
-    problem.append(("data", f"{plural(path.samples, 'sample')} by {plural(p, 'feature')}"))
+    data = ("data", f"{plural(path.samples, 'sample')} by {plural(p, 'feature')}")
+    problem += [*explanations.explain_weights(path.learned.weight), data]
     return {
         "title": f"Path of sparse {what.split(' (')[0].removeprefix('a ')}",
         "kind": "sparse_path",

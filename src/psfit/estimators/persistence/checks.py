@@ -227,9 +227,6 @@ def check_result(
     made |= {"status": Status[stored["status"]], "kappa": tuple(kappa), "history": _history(arrays, stored["n_iter"])}
     made["starts"] = tuple(Contribution(**one) for one in stored["starts"])
     made["constraints"] = tuple(stored["constraints"])
-    if "spreads" in arrays:
-        made["spreads"] = _vector(arrays, "spreads", int(np.count_nonzero((coef != 0).any(axis=1))), "f")
-        require(bool((made["spreads"] >= 0).all()), "the spreads of its features are not numbers from zero")
     return Result(**stored | made)
 
 

@@ -1,6 +1,6 @@
 """Model files: a zip of JSON and NumPy arrays with all that prediction and reports need, and no code."""
 
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,11 @@ def _make_model(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> Spars
     # Files of earlier versions say nothing about the ridge of the fit: it was that of the parameters, or of the choice.
     ridge = {"gamma": content["learned"].get("gamma_", model.gamma), "standardize": model.standardize}
     model.result_ = checks.check_result(model, content["result"], ridge, shape, arrays)
+    if "spreads" in arrays:
+        spreads = arrays.pop("spreads")
+        fits = spreads.shape == model.result_.support.shape and spreads.dtype.kind == "f" and bool((spreads >= 0).all())
+        checks.require(fits, "the spreads of its features are not a number from zero for each of them")
+        model.result_ = replace(model.result_, spreads=spreads)
     checks.require(
         ("selection" in content) == isinstance(model, SelectingModel),
         "it has a choice of the limit that its model does not have, or the other way round",
