@@ -130,3 +130,4 @@ def test_the_support_of_groups_is_one_of_groups_and_dates_are_explained(call, fr
     assert "  weekday=1 is Monday, weekday=7 is Sunday\n" in out
     assert "1970-01-01" not in out
     assert "2 groups of 10 features" in call("inspect", tmp_path / "m.psfit")[1]
+    assert "The model uses day:weekday and city." in psfit.report(psfit.load(tmp_path / "m.psfit"))

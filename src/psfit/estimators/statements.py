@@ -135,13 +135,18 @@ def coefficient_frame(model: "SparseModel", known: Evidence = NOTHING) -> "pd.Da
     return frame
 
 
+def group_names(model: "SparseModel") -> list[str]:
+    """The name of each feature's group, where groups are in or out as a whole; else none."""
+    result = model.result_
+    if result.item != "group":
+        return []
+    return resolve(model.get_params(deep=False), model.learned_.features, result.coef.shape[1]).groups
+
+
 def result_facts(model: "SparseModel") -> list[tuple[str, str]]:
     """What is known about the answer, with the names of features and groups."""
     check_is_fitted(model)
-    result, features = model.result_, model.learned_.features
-    grouped = result.item == "group"
-    groups = resolve(model.get_params(deep=False), features, result.coef.shape[1]).groups if grouped else ()
-    return result.facts(features.names, groups)
+    return model.result_.facts(model.learned_.features.names, group_names(model))
 
 
 def explain_dates(model: "SparseModel") -> list[str]:

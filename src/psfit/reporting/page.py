@@ -12,7 +12,7 @@ from psfit.data import SampleSource
 from psfit.estimators.model import SparseModel
 from psfit.estimators.results import NearOptimal, Selection, SparsePath
 from psfit.estimators.selecting import SelectingModel
-from psfit.estimators.statements import explain_dates
+from psfit.estimators.statements import explain_dates, group_names
 from psfit.reporting import explanations
 from psfit.reporting.charts import svg_chart
 from psfit.reporting.coefficients import FIT, Coefficients, Spreads, Table, number_cell
@@ -120,7 +120,7 @@ def _model_content(model: Any, data: DataSummary | None, source: SampleSource | 
             ("gap", gap, "at most, proved" if proof.kind == "fair" else proof.verdict),
             ("status", result.status.name.replace("_", " ").lower(), plural(result.n_iter, "iteration")),
         ],
-        "summary": _summary(used, classes, model),
+        "summary": _summary(used, group_names(model), classes, model),
         "problem": _problem(what, formula, result, model, limit, classes),
         "status": result.status.value,
         "cut_short": result.status in STOP_REASONS,
@@ -144,7 +144,9 @@ def _model_content(model: Any, data: DataSummary | None, source: SampleSource | 
     }
 
 
-def _summary(used: list[str], classes: list[str], model: Any) -> str:
+def _summary(used: list[str], groups: list[str], classes: list[str], model: Any) -> str:
+    if groups:
+        used = list(dict.fromkeys(groups[j] for j in model.result_.support))
     if not used:
         return "The model uses no feature: its prediction is the intercept."
     chosen = " The limit was chosen among several, see below." if isinstance(model, SelectingModel) else ""
