@@ -232,10 +232,13 @@ def _selection_content(selection: Selection, counted: str) -> dict[str, Any]:
     )
     head = [("kappa", ""), ("gamma", ""), (selection.label, f"{better} is better")]
     head += [] if selection.errors is None else [("standard error", "of the mean over the folds")]
+    known = selection.losses is not None and selection.rows()[0]["explained"] is not None
+    head += [(str(selection.losses[0]), "the share that is explained")] if known and selection.losses else []
     rows, chosen = [], 0
     for place, row in enumerate(selection.rows()):
         cells = [number_cell(row["kappa"]), number_cell(row["gamma"]), number_cell(row["value"])]
         cells += [] if row["standard_error"] is None else [number_cell(row["standard_error"], 2)]
+        cells += [] if row["explained"] is None else [number_cell(row["explained"], 3)]
         rows.append(cells)
         chosen = place if row["chosen"] else chosen
     why = f"kappa = {selection.kappa} and gamma = {number(selection.gamma)} were chosen by {selection.label} "

@@ -177,7 +177,16 @@ def _set_selection(model: SelectingModel, chosen: Any, arrays: dict[str, np.ndar
     checks.require(isinstance(chosen, dict) and chosen.keys() <= {"choice", "params"}, "its choice is malformed")
     choice = chosen["choice"]
     names = {"label", "kappa", "gamma", "best_kappa", "best_gamma"}
-    checks.require(isinstance(choice, dict) and choice.keys() == names, "its choice is malformed")
+    # Files of earlier versions, and choices by other scores, have no losses to compare with.
+    checks.require(isinstance(choice, dict) and choice.keys() - {"losses"} == names, "its choice is malformed")
+    losses = choice.pop("losses", None)
+    if losses is not None:
+        numbers = (
+            isinstance(losses, list)
+            and len(losses) == 3
+            and all(checks.is_number(one) and np.isfinite(one) for one in losses[1:])
+        )
+        checks.require(numbers and losses[0] in ("R2", "D2"), "the losses of its choice are malformed")
     kappas, gammas, scores = (arrays.pop(f"selection_{name}") for name in ("kappas", "gammas", "scores"))
     errors = arrays.pop("selection_errors", None)
     table = (len(gammas), len(kappas))
@@ -193,7 +202,9 @@ def _set_selection(model: SelectingModel, chosen: Any, arrays: dict[str, np.ndar
         and set(model.result_.kappa) == {model.kappa_},
         "it was fitted with a limit that it did not choose",
     )
-    model.selection_ = Selection(kappas, gammas, scores, errors, **choice)
+    model.selection_ = Selection(
+        kappas, gammas, scores, errors, **choice, losses=None if losses is None else tuple(losses)
+    )
     if "params" in chosen:
         model.cv_results_ = _cv_results(chosen["params"], kappas, gammas, arrays)
 
@@ -266,6 +277,7 @@ def _selection_content(model: SelectingModel) -> tuple[dict[str, Any], dict[str,
     if choice.errors is not None:
         arrays["selection_errors"] = choice.errors
     small = {name: getattr(choice, name) for name in ("label", "kappa", "gamma", "best_kappa", "best_gamma")}
+    small |= {} if choice.losses is None else {"losses": list(choice.losses)}
     content: dict[str, Any] = {"choice": small}
     results = getattr(model, "cv_results_", None)
     if results is not None:
