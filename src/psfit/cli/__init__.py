@@ -145,5 +145,7 @@ def _print_error(error: Exception) -> int | None:
         return None
     # Where several ranks have the same error, only the first of them prints it.
     if not isinstance(error.__cause__, psfit.RemoteError):
-        print(f"psfit: error: {translate(str(error))}", file=sys.stderr)
+        # The arguments of a federated job are in its file.
+        said = str(error) if sys.argv[1:2] == ["federated"] else translate(str(error))
+        print(f"psfit: error: {said}", file=sys.stderr)
     return 1
