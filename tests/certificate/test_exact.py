@@ -119,7 +119,7 @@ def test_several_targets_are_proved_one_by_one():
 def test_the_result_says_what_was_proved():
     source = make_source(Squared(), samples=60, features=8, nonzeros=3, seed=2)
     problem = Problem(Squared(), (3,), gamma=1.0)
-    assert "no answer within the limit has an objective below" in str(solve(problem, source))
+    assert "no model within the limit has an objective below" in str(solve(problem, source))
     silent = solve(problem, source, certify=False)
     assert "none was asked for" in str(silent)
     assert silent.lower_bound == -np.inf

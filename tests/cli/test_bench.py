@@ -70,8 +70,8 @@ def test_a_table_for_people(tmp_path):
         (["--features", 0], "--features: 0 must be at least 1"),
         (["--features", 10, "--kappa", 11], "--kappa: 11 must be between 1 and 10"),
         (["--repeats", 0], "--repeats: 0 must be at least 1"),
-        (["--nodes", 0], "nodes=0 must be an integer of at least 1"),
-        (["--device", "abacus"], "device='abacus' cannot be used"),
+        (["--nodes", 0], "--nodes 0 must be an integer of at least 1"),
+        (["--device", "abacus"], "--device 'abacus' cannot be used"),
     ],
 )
 def test_mistakes(arguments, said, call):

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from launch import environment
 
 from psfit.kernels import cpu
@@ -56,3 +57,20 @@ def test_functions_are_compiled_where_no_folder_can_be_written(monkeypatch):
 def test_every_module_of_kernels_is_compiled():
     files = {file.stem for file in Path(cpu.__file__).parent.glob("*.py")} - {"__init__"} - HELPERS
     assert files == set(cpu.KERNELS)
+
+
+@pytest.mark.parametrize("name", cpu.KERNELS)
+def test_kernels_are_known_to_be_kept_after_they_were_compiled(name):
+    cpu.prepare([name], lambda: None)
+    announced = []
+    cpu._PREPARED.discard(name)
+    cpu.prepare([name], lambda: announced.append(name))
+    assert announced == []
+
+
+def test_kernels_are_announced_where_none_is_kept(monkeypatch, tmp_path):
+    announced = []
+    monkeypatch.setattr(cpu, "_PREPARED", set())
+    monkeypatch.setattr(cpu, "Path", lambda folder: tmp_path)
+    cpu.prepare(["swaps"], lambda: announced.append("swaps"))
+    assert announced == ["swaps"]

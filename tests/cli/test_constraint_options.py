@@ -54,7 +54,7 @@ def test_options_mean_the_arguments(call, data, options, arguments, monkeypatch)
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--include", "e"], ["include='e'", "no feature"]),
+        (["--include", "e"], ["--include 'e'", "no feature"]),
         (["--include", "@missing.txt"], ["--include", "'missing.txt' cannot be read"]),
         (["--lower", "a=x"], ["--lower: 'a=x'", "age=0"]),
         (["--upper", "a=1,a=2"], ["--upper: 'a' is given twice"]),

@@ -20,7 +20,7 @@ def test_the_demo_and_what_it_says_to_try_next(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("4 nodes x 1 block") == 2
     assert "recovered  10 of the 10 true features" in done.stdout
-    assert done.stdout.count("no answer within the limit has an objective below") == 2
+    assert done.stdout.count("no model within the limit has an objective below") == 2
     folder = tmp_path / "psfit-demo"
     for name in ("generated", "diabetes"):
         picture = Image.open(folder / f"convergence-{name}.png").convert("L")
@@ -60,7 +60,7 @@ def _least_squares(folder):
         (["--out", "file"], "--out: file is a file; name a folder"),
         (["--features", "9"], "--features: 9 is too few"),
         (["--samples", "3"], "--samples: 3 is too few for 4 nodes"),
-        (["--device", "abacus"], "device='abacus' cannot be used"),
+        (["--device", "abacus"], "--device 'abacus' cannot be used"),
     ],
 )
 def test_mistakes(arguments, said, call, tmp_path, monkeypatch):

@@ -146,7 +146,7 @@ def test_columns_are_chosen_by_patterns_and_by_a_file_of_names(call, tmp_path):
         assert code == 0, err
         assert psfit.load(tmp_path / "m.psfit").feature_names_in_.tolist() == names
     code, _, err = call("fit", tmp_path / "data.csv", "--exclude", "q*")
-    assert (code, "exclude='q*': there is no such column" in err) == (1, True)
+    assert (code, "--exclude 'q*': there is no such column" in err) == (1, True)
 
 
 def test_scores_are_those_of_scikit_learn(call, table, tmp_path):

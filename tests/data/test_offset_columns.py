@@ -56,7 +56,7 @@ def test_commands_keep_the_name_of_the_offset(ending, tmp_path, call):
     other = write(tmp_path / f"other{ending}", FRAME.rename(columns={"log_exposure": "e"}))
     code, _, err = call("predict", model, other)
     assert code != 0
-    assert "offset='log_exposure': there is no such column" in err
+    assert "--offset 'log_exposure': there is no such column" in err
     assert call("predict", model, other, "--offset", "e")[1] == out
     near = ["near-optimal", model, data, *columns, "--within", "0.02"]
     assert "no other support is" in call(*near)[1]

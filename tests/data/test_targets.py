@@ -98,7 +98,7 @@ def test_labels_that_floating_point_cannot_tell_apart_are_refused(tmp_path):
     path = tmp_path / "data.csv"
     names = np.array([2**53, 2**53 + 1, 2**53 + 2])[np.arange(30) % 3]
     write(path, FRAME[["a", "b"]].assign(label=names))
-    with pytest.raises(ValueError, match="y holds the label 9007199254740994"):
+    with pytest.raises(ValueError, match="column 'label' holds the label 9007199254740994"):
         labels(path)
     whole = write(tmp_path / "data.parquet", FRAME[["a", "b"]].assign(label=names))
     assert labels(whole).classes_.tolist() == np.unique(names).tolist()

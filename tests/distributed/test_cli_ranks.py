@@ -96,8 +96,8 @@ def test_figures_and_mistakes_over_ranks_are_said_once():
     ("backend", "arguments", "said"),
     [
         ("torch", ["fit", "--kappa", "many"], "--kappa: 'many' is neither a count nor a share"),
-        ("mpi", ["fit", "--kappa", "20"], "kappa=20 must be between 1 and 12"),
-        ("mpi", ["path", "--target", "z"], "target='z': there is no such column"),
+        ("mpi", ["fit", "--kappa", "20"], "--kappa 20 must be between 1 and 12"),
+        ("mpi", ["path", "--target", "z"], "--target 'z': there is no such column"),
     ],
     ids=["an option", "a setting", "a file"],
 )
@@ -131,5 +131,5 @@ def test_constraints_are_the_same_on_all_ranks(tmp_path):
     assert many["constraints"] == one["constraints"]
     done = run(command("torch", 3, *program, "--include", "nowhere", "--out", str(tmp_path / "model.psfit")))
     assert done.returncode != 0
-    assert "include='nowhere': there is no feature with this name" in done.stderr
+    assert "--include 'nowhere': there is no feature with this name" in done.stderr
     assert not (tmp_path / "model.psfit").exists()

@@ -272,7 +272,7 @@ def test_bad_offsets_are_refused_by_name(offset, said):
 @pytest.mark.parametrize(
     ("model", "y", "said"),
     [
-        (psfit.SparseGammaRegression(2), np.r_[0.0, SIZES[1:]], "must be positive.*entry 0 is zero"),
+        (psfit.SparseGammaRegression(2), np.r_[0.0, SIZES[1:]], "must be positive.*it is 0 in row 0"),
         (psfit.SparseGammaRegression(2), -SIZES, "must not be negative"),
         (psfit.SparseTweedieRegression(2), -SIZES, "must not be negative"),
         (psfit.SparseTweedieRegression(2, power=2), np.r_[0.0, SIZES[1:]], "positive with power=2, but 1 entries"),

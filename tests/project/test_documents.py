@@ -48,8 +48,9 @@ VARIES = [
     (re.compile(r"iterations +\d+"), "iterations ~"),
     (re.compile(r"\d+(\.\d+)? s\b"), "~ s"),
     (re.compile(r"gap +[-+.\de]*\d"), "gap ~"),
-    (re.compile(r"every better support has \d+ \w+ of this one( and none of \d+ others)?"), "~ better support"),
-    (re.compile(r"\d+ \w+ (is|are) in no better support"), "~ better support"),
+    (re.compile(r", [\d.]+% better than this one"), ""),
+    (re.compile(r"a better one would have \d+ of these \w+( and none of \d+ others)?"), "~ better one"),
+    (re.compile(r"\d+ \w+ (is|are) in no better one"), "~ better one"),
 ]
 
 

@@ -118,7 +118,7 @@ def test_the_page_names_target_and_date_and_shows_the_pictures(tmp_path):
     for title in ("Predicted against actual progression", "Residuals of progression"):
         assert f"<h3>{title}</h3>" in page
     other = psfit.report(model, None, psfit.TableSource(table[::2]))
-    assert "These are not the samples of the fit" in other
+    assert "The model was fitted to other samples than these" in other
     two = psfit.SparseLogisticRegression(2, certify=False).fit(CANCER.data, LABELS)
     page = psfit.report(two, None, CANCER.data, LABELS)
     for title in ("ROC curve", "Precision and recall", "Calibration"):

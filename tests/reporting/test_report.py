@@ -225,7 +225,7 @@ def test_names_are_shown_and_never_believed(labels, tmp_path):
         assert label in page.said
 
 
-def test_samples_are_summed_up_and_scored(tmp_path):
+def test_samples_are_summed_up_and_scored(tmp_path, monkeypatch):
     X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
     X.assign(answer=y).to_csv(tmp_path / "data.csv", index=False)
     options = ["--target", "answer", "--kappa", 3, "--device", "cpu", "--standardize", "--out", "model.psfit"]
@@ -247,8 +247,9 @@ def test_samples_are_summed_up_and_scored(tmp_path):
     assert f"mean {y.mean():.6g}, standard deviation {y.std(ddof=0):.6g}" in page.said
     # What was typed is shown, and what makes the same in Python.
     assert "psfit fit data.csv --target answer --kappa 3" in page.said
-    recipe = re.search(r"from psfit import [^\n]*Sparse.*?model.fit\(X, y\)", "".join(page.text), re.DOTALL)
-    names = {"X": X, "y": y}
+    recipe = re.search(r"from psfit import [^\n]*Sparse.*?model.fit\(source\)", "".join(page.text), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names = {}
     exec(recipe.group(), names)
     np.testing.assert_allclose(names["model"].coef_, model.coef_, rtol=1e-9)
     # Later, from the file and other samples.
@@ -345,7 +346,7 @@ def test_a_model_without_features_or_iterations():
         (["model.psfit", "--target", "y"], "--target, --weight and --offset belong to data files"),
         (["model.psfit", "missing.csv"], "there is no file missing.csv"),
         (["model.psfit", "other.csv"], "the model needs 4 column(s) that are not there"),
-        (["model.psfit", "labels.csv", "--target", "kind"], "y holds the label 'unheard'"),
+        (["model.psfit", "labels.csv", "--target", "kind"], "column 'kind' holds the label 'unheard' in row 0"),
     ],
 )
 def test_mistakes_are_said_in_one_line(arguments, said, tmp_path, call, monkeypatch):

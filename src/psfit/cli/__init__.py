@@ -22,6 +22,7 @@ from psfit.cli.export import export
 from psfit.cli.federated import federated
 from psfit.cli.fit import fit
 from psfit.cli.inspect import inspect
+from psfit.cli.messages import translate
 from psfit.cli.near_optimal import near_optimal
 from psfit.cli.output import EXIT_CODES
 from psfit.cli.path import path
@@ -50,7 +51,7 @@ class _Warnings:
     def __call__(self, message: Warning | str, *_: object, **__: object) -> None:
         # How a file was read is no cause for concern: it is said so that a wrong guess is noticed.
         is_note = isinstance(message, psfit.ReadingWarning)
-        text = f"psfit: {'note' if is_note else 'warning'}: {message}"
+        text = f"psfit: {'note' if is_note else 'warning'}: {translate(str(message))}"
         if text not in self.printed and not (is_note and self.quiet):
             self.printed.add(text)
             print(text, file=sys.stderr)
@@ -69,6 +70,7 @@ def _begin(command: Callable[..., None]) -> Callable[..., None]:
         with warnings.catch_warnings():
             warnings.simplefilter("always", ConvergenceWarning)
             warnings.simplefilter("always", psfit.ReadingWarning)
+            warnings.simplefilter("always", UserWarning)
             warnings.showwarning = _Warnings(bool(given.get("quiet")))
             try:
                 command(**given)
@@ -143,5 +145,7 @@ def _print_error(error: Exception) -> int | None:
         return None
     # Where several ranks have the same error, only the first of them prints it.
     if not isinstance(error.__cause__, psfit.RemoteError):
-        print(f"psfit: error: {error}", file=sys.stderr)
+        # The arguments of a federated job are in its file.
+        said = str(error) if sys.argv[1:2] == ["federated"] else translate(str(error))
+        print(f"psfit: error: {said}", file=sys.stderr)
     return 1

@@ -1,5 +1,6 @@
 """``psfit fit``: data files in, a model file out."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -7,8 +8,8 @@ import typer
 
 import psfit
 from psfit.cli import constraints, options
-from psfit.cli.output import Printer, coefficient_lines, exit_if_stopped, file_facts, model_facts
-from psfit.cli.parsing import file_source, parse_gamma, parse_kappa, table_rules
+from psfit.cli.output import Printer, exit_if_stopped, file_facts, fit_with_progress, model_facts, model_lines
+from psfit.cli.parsing import file_source, note_folders, parse_gamma, parse_kappa, table_rules
 from psfit.cli.report import write_report
 from psfit.common.output_files import require_writable
 
@@ -104,6 +105,7 @@ def fit(
         require_writable("--out", out, MODELS)
         require_page("--report", report)
         printer = Printer(grid, json, quiet)
+        note_folders(data, printer.first)
         rules = table_rules(categories, dates, missing, new_levels, exclude, id, csv)
         solver = psfit.BiCADMM(
             effort=effort.value,
@@ -127,17 +129,16 @@ def fit(
             solver=solver,
             grid=grid,
             certify=certify,
-            verbose=int(printer.for_people),
             **constrained,
         )
         return printer, file_source(data, target, weight, columns, one_hot, memory, offset, **rules), estimator
 
     printer, source, estimator = grid.run_together(prepare)
-    estimator.fit(source)
+    changes = fit_with_progress(estimator, source, printer, grid)
     if out is not None and printer.first:
         psfit.save(estimator, out)
     facts = model_facts(estimator)
-    lines = coefficient_lines(facts) + ([f"  model      {out}"] if out else [])
+    lines = model_lines(estimator, facts, changes) + ([f"  model      {out}"] if out else [])
     lines += write_report(estimator, source, grid, report)
-    printer.print(facts | file_facts(out=out, report=report), lines)
+    printer.print(facts | asdict(changes) | file_facts(out=out, report=report), lines)
     exit_if_stopped(estimator.result_.status, grid)

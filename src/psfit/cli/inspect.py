@@ -8,7 +8,7 @@ import typer
 
 import psfit
 from psfit.cli.options import Columns, Csv, Exclude, Json, Target
-from psfit.cli.output import MOST_SHOWN, coefficient_lines, json_values, model_facts
+from psfit.cli.output import MOST_SHOWN, json_values, model_facts, model_lines
 from psfit.cli.parsing import parse_csv, parse_names
 from psfit.cli.profile import profile_facts, profile_lines
 
@@ -55,8 +55,7 @@ def _last_bytes(file: Path) -> bytes:
 def _model(file: Path) -> tuple[dict[str, Any], list[str]]:
     model = psfit.load(file)
     facts = {"kind": "model"} | model_facts(model)
-    described = model.result_.describe(getattr(model, "feature_names_in_", None))
-    return facts, [f"{file}: a {type(model).__name__}", described, *coefficient_lines(facts)]
+    return facts, [f"{file}: a {type(model).__name__}", *model_lines(model, facts)]
 
 
 def _checkpoint(folder: Path, iteration: int, run: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:

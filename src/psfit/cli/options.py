@@ -67,6 +67,20 @@ Offset = Annotated[
         rich_help_panel=DATA_PANEL,
     ),
 ]
+WeightOfScore = Annotated[
+    str | None,
+    typer.Option(
+        help="Column or array of sample weights; by default there are none, also if the fit had some.",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
+OffsetOfFit = Annotated[
+    str | None,
+    typer.Option(
+        help="The offset of the samples, for a model that has one; by default the column of the fit.",
+        rich_help_panel=DATA_PANEL,
+    ),
+]
 Columns = Annotated[
     str | None,
     typer.Option(

@@ -10,7 +10,9 @@ from psfit.common.output_files import require_writable, write_whole
 from psfit.common.status import Status
 
 if TYPE_CHECKING:
+    from psfit import FileSource
     from psfit.comm import Grid
+    from psfit.data.changes import Changes
     from psfit.estimators.model import SparseModel
 
 # Rows of a table that are printed.
@@ -61,19 +63,76 @@ def target_lines(name: str | None) -> list[str]:
     return [] if name is None else [f"  target     {name}"]
 
 
+def fit_with_progress(model: "SparseModel", source: "FileSource", printer: Printer, grid: "Grid") -> "Changes":
+    """Fit a model, with its progress on the screen; return what its rules changed in the samples."""
+    from psfit.estimators.display import show_progress
+    from psfit.estimators.labelled import count_changes_of
+
+    with show_progress(int(printer.for_people), grid) as progress:
+        model.set_params(callback=progress).fit(source)
+    return count_changes_of(model, source, grid)
+
+
+def model_lines(model: "SparseModel", facts: dict[str, Any], changes: "Changes | None" = None) -> list[str]:
+    """What a fit has found: the features and their coefficients first, then how good and how it was found.
+
+    The `facts` are the `model_facts`, and the `changes` those of the samples of the fit.
+    """
+    from psfit.estimators.statements import result_facts
+
+    known = [(name, text) for name, text in result_facts(model)]
+    first = [line for line in known if line[0] == "support"]
+    lines = [model.result_.title, *target_lines(facts["target"])]
+    if facts["classes"]:
+        softmax = f" ({len(facts['classes'])} classes: softmax)" if facts["loss"] == "softmax" else ""
+        lines.append(f"  classes    {', '.join(map(_show_label, facts['classes']))}{softmax}")
+    for name in ("offset", "weight"):
+        if facts[name]:
+            lines.append(f"  {name:<10} {facts[name] if isinstance(facts[name], str) else 'an array'}")
+    lines += change_lines(changes, model)
+    lines += [f"  {name:<10} {text}" for name, text in first]
+    lines += coefficient_lines(facts) + date_lines(model)
+    return lines + [f"  {name:<10} {text}" for name, text in known if (name, text) not in first]
+
+
+def change_lines(changes: "Changes | None", model: "SparseModel") -> list[str]:
+    """What the rules of the fit have changed in samples."""
+    schema = model.learned_.features.schema
+    if changes is None or schema is None:
+        return []
+    return [f"  {text}" for text in changes.sentences(schema)]
+
+
+def date_lines(model: "SparseModel") -> list[str]:
+    """What the features of dates mean, where the model uses some."""
+    from psfit.estimators.statements import explain_dates
+
+    return [f"  {text}" for text in explain_dates(model)]
+
+
+def _show_label(label: str) -> str:
+    """A label in a list; quotes show spaces at its ends."""
+    return label if label and label == label.strip() else repr(label)
+
+
 def coefficient_lines(facts: dict[str, Any]) -> list[str]:
-    """Classes, intercepts and the largest coefficients of a model, from its `model_facts`."""
+    """Intercepts and the most important coefficients, from `model_facts`: those with the largest effects, if known."""
     import numpy as np
 
     names, coefs = facts["support"], np.array(facts["coefficients"]).reshape(-1, len(facts["intercept"]))
-    order = np.argsort(-np.abs(coefs).max(axis=1), kind="stable")
-    width = max([11, *(len(str(names[j])) for j in order[:MOST_SHOWN])])
-    rows = [("(intercept)", facts["intercept"]), *((str(names[j]), coefs[j].tolist()) for j in order[:MOST_SHOWN])]
-    lines = target_lines(facts["target"])
-    lines += [f"  classes    {', '.join(facts['classes'])}"] if facts["classes"] else []
-    if facts["offset"]:
-        lines.append(f"  offset     {facts['offset'] if isinstance(facts['offset'], str) else 'an array'}")
+    effects = None if facts["effects"] is None else np.array(facts["effects"]).reshape(coefs.shape)
+    order = np.argsort(-np.abs(coefs if effects is None else effects).max(axis=1, initial=0.0), kind="stable")
+    shown = order[:MOST_SHOWN].tolist()
+    width = max([11, *(len(str(names[j])) for j in shown)])
+    # With several outputs there is no room for effects.
+    single = effects is not None and coefs.shape[1] == 1 and len(shown) > 0
+    rows = [("(intercept)", facts["intercept"])]
+    table = np.hstack([coefs, effects]) if single and effects is not None else coefs
+    rows += [(str(names[j]), table[j].tolist()) for j in shown]
+    lines = [f"  {'':>{width}}  coefficient       effect"] if single else []
     lines += [f"  {name:>{width}} " + " ".join(f"{value:>12.6g}" for value in values) for name, values in rows]
+    if single:
+        lines.append("  an effect is a coefficient times the standard deviation of its feature")
     if len(order) > MOST_SHOWN:
         lines.append(f"  not shown: {len(order) - MOST_SHOWN} smaller; --json has all coefficients")
     return lines
@@ -121,6 +180,7 @@ def model_facts(model: "SparseModel") -> dict[str, Any]:
         "features": result.coef.shape[0],
         "classes": labels or None,
         "offset": model.learned_.offset,
+        "weight": model.learned_.weight,
         "kappa": list(result.kappa),
         "gamma": float(getattr(model, "gamma_", model.gamma)),
         "objective": result.objective,
@@ -133,6 +193,7 @@ def model_facts(model: "SparseModel") -> dict[str, Any]:
         "blocks": result.blocks,
         "support": support if names is None else [str(names[j]) for j in support],
         "coefficients": result.coef[support].tolist(),
+        "effects": None if result.spreads is None else (result.coef[support] * result.spreads[:, None]).tolist(),
         "constraints": list(result.constraints),
         "intercept": result.intercept.tolist(),
     }

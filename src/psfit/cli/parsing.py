@@ -1,10 +1,12 @@
 """What the values of options mean: text from the command line in, settings out."""
 
 import csv as csv_module
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psfit
+from psfit.common.names import list_names
 
 if TYPE_CHECKING:
     from psfit.comm import Grid
@@ -41,6 +43,21 @@ def file_source(
     """The samples to read: files, target, weights, columns and offsets, and the rules for tables."""
     chosen = None if columns is None else parse_names("--columns", columns)
     return psfit.FileSource(tuple(data), target, weight, chosen, one_hot, memory, offset, **rules)
+
+
+def note_folders(data: list[Path], first: bool) -> None:
+    """Say, on the first rank, which files a folder of data has: it may be one that was not meant."""
+    from psfit.data.io import files_of_path
+
+    for path in data:
+        if first and path.is_dir():
+            names = [file.name for file in files_of_path(path)]
+            files = f"{len(names):,} file{'s' * (len(names) != 1)}"
+            warnings.warn(
+                f"{path} is a folder; what is read are its {files}: {list_names(names, 5)}",
+                psfit.ReadingWarning,
+                stacklevel=2,
+            )
 
 
 def table_rules(

@@ -1,5 +1,6 @@
 """``psfit path``: one fit for all limits; with ``--cv`` or ``--criterion`` the best of them as a model file."""
 
+from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,20 +11,22 @@ import psfit
 from psfit.cli import constraints, options
 from psfit.cli.output import (
     Printer,
-    coefficient_lines,
     exit_if_stopped,
     file_facts,
+    fit_with_progress,
     model_facts,
+    model_lines,
     require_picture,
     save_picture,
     target_lines,
 )
-from psfit.cli.parsing import file_source, parse_gammas, parse_limits, table_rules
+from psfit.cli.parsing import file_source, note_folders, parse_gammas, parse_limits, table_rules
 from psfit.cli.report import write_report
 from psfit.common.output_files import require_writable, write_lines
 from psfit.common.status import Status
 
 if TYPE_CHECKING:
+    from psfit.data.changes import Changes
     from psfit.estimators.selecting import SelectingModel
 
 Criterion = Enum("Criterion", {name: name for name in ("aic", "bic", "ebic", "gic")}, type=str)  # type: ignore[misc]
@@ -131,6 +134,7 @@ def path(
         require_picture("--picture", picture)
         require_page("--report", report)
         printer = Printer(grid, json, quiet)
+        note_folders(data, printer.first)
         rules = table_rules(categories, dates, missing, new_levels, exclude, id, csv)
         constrained = constraints.read_constraints(
             include, exclude_features, count_included, lower, upper, positive, groups, kappa_counts, at_most, heredity
@@ -143,7 +147,6 @@ def path(
             "solver": psfit.BiCADMM(effort=effort.value, time_limit=time_limit, interruptible=True),
             "grid": grid,
             "certify": certify,
-            "verbose": int(printer.for_people),
         } | constrained
         return printer, file_source(data, target, weight, columns, one_hot, memory, offset, **rules), tried, shared
 
@@ -152,12 +155,12 @@ def path(
         how: dict[str, Any] = {"criterion": "cv" if criterion is None else criterion.value, "cv": cv}
         how |= {"scoring": scoring, "one_standard_error": one_standard_error}
         model: Any = make_estimator(loss.value, selecting=True, power=power).set_params(**tried, **how, **shared)
-        model.fit(source)
-        facts, lines = _write_choice(model, printer, out, picture)
+        changes = fit_with_progress(model, source, printer, grid)
+        facts, lines = _write_choice(model, printer, out, picture, changes)
         lines += write_report(model, source, grid, report)
         ended: Status | None = model.result_.status
     else:
-        found = psfit.sparse_path(source, **tried, loss=loss.value, **shared)
+        found = psfit.sparse_path(source, **tried, loss=loss.value, verbose=int(printer.for_people), **shared)
         facts, lines = _write_path(found, printer, out, picture)
         lines += write_report(found, source, grid, report)
         ended = found.ended
@@ -177,15 +180,15 @@ def _require_ending(out: Path | None, chooses: bool) -> None:
     ending = ".psfit" if chooses else ".csv"
     if out is not None and out.suffix != ending:
         kind = "the model that is chosen" if chooses else "the table of the path (a model needs --cv or --criterion)"
-        raise ValueError(f"--out: {kind} needs a file that ends with {ending}")
+        raise ValueError(f"--out: {kind} needs a file that ends with {ending}, and {str(out)!r} does not")
 
 
 def _write_choice(
-    model: "SelectingModel", printer: Printer, out: Path | None, picture: Path | None
+    model: "SelectingModel", printer: Printer, out: Path | None, picture: Path | None, changes: "Changes"
 ) -> tuple[dict[str, Any], list[str]]:
     """Write the model and the picture; return the facts and the lines to print."""
     choice, facts = model.selection_, model_facts(model)
-    lines = coefficient_lines(facts)
+    lines = [*str(choice).splitlines(), *model_lines(model, facts, changes)]
     if printer.first and out is not None:
         psfit.save(model, out)
         lines.append(f"  model      {out}")
@@ -193,7 +196,7 @@ def _write_choice(
         from psfit.reporting.plots import plot_selection
 
         lines.append(save_picture(plot_selection(choice, counted=model.result_.counted), picture))
-    return {"label": choice.label, "table": choice.rows(), "chosen": facts}, lines
+    return {"label": choice.label, "table": choice.rows(), "chosen": facts | asdict(changes)}, lines
 
 
 def _write_path(

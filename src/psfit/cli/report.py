@@ -9,7 +9,7 @@ import typer
 
 import psfit
 from psfit.cli import options
-from psfit.cli.parsing import file_source, parse_csv
+from psfit.cli.parsing import file_source, note_folders, parse_csv
 
 if TYPE_CHECKING:
     from psfit.comm import Grid
@@ -24,8 +24,8 @@ def report(
     ] = None,
     out: Annotated[Path, typer.Option(help="Where to write the page (.html).")] = Path("report.html"),
     target: options.TargetOfFit = None,
-    weight: options.Weight = None,
-    offset: options.Offset = None,
+    weight: options.WeightOfScore = None,
+    offset: options.OffsetOfFit = None,
     memory: options.Memory = None,
     csv: options.Csv = None,
     backend: options.Backend = "auto",
@@ -43,6 +43,7 @@ def report(
     fitted = grid.run_together(lambda: psfit.load(model))
     samples = None
     if data:
+        note_folders(data, grid.world.rank == 0)
         source = file_source(data, target, weight, memory=memory, offset=offset, **parse_csv(csv or []))
         samples = reporting.describe(fitted, source, grid=grid)
     if grid.world.rank == 0:
@@ -63,6 +64,7 @@ def write_report(
     from psfit import reporting
 
     samples = reporting.describe(subject, source, grid=grid)
+    command = shlex.join(["psfit", *sys.argv[1:]])
     if grid.world.rank == 0:
-        reporting.write_page(file, reporting.render_page(subject, samples, shlex.join(["psfit", *sys.argv[1:]])))
+        reporting.write_page(file, reporting.render_page(subject, samples, command, source=source))
     return [f"  report     {file}"]

@@ -1,37 +1,68 @@
 """``psfit score``: how good a model is on samples whose target is known."""
 
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import psfit
 from psfit.cli import options
-from psfit.cli.output import Printer
-from psfit.cli.parsing import file_source, parse_csv
+from psfit.cli.output import Printer, change_lines
+from psfit.cli.parsing import file_source, note_folders, parse_csv
+
+if TYPE_CHECKING:
+    from psfit.estimators.posing import Learned
 
 
 def score(
     model: options.ModelFile,
     data: options.Data,
     target: options.TargetOfFit = None,
-    weight: options.Weight = None,
-    offset: options.Offset = None,
+    weight: options.WeightOfScore = None,
+    offset: options.OffsetOfFit = None,
     csv: options.Csv = None,
     json: options.Json = False,
 ) -> None:
     """Compare predictions with the target of labelled samples, such as those that the fit has not seen."""
-    from psfit.estimators.labelled import read_labelled
+    from psfit.estimators.labelled import count_changes_of, read_labelled
     from psfit.estimators.metrics import score_predictions
     from psfit.estimators.posing import Given
     from psfit.estimators.predictors import add_offset, multiply
 
     fitted: Any = psfit.load(model)
+    learned = fitted.learned_
     grid = psfit.GridSpec(backend="serial", device="cpu").build()
+    printer = Printer(grid, json, False)
+    note_folders(data, printer.for_people)
     source = file_source(data, target, weight, offset=offset, **parse_csv(csv or []))
-    matrix, y, weights, offsets = read_labelled(fitted, fitted.learned_, Given(source), grid)
-    bare = multiply(matrix, fitted.result_.coef, fitted.result_.intercept)
-    predictors = add_offset(bare, fitted.learned_, offsets)
-    scores = score_predictions(fitted.learned_.target, y, predictors, weights)
-    name = target or fitted.learned_.target_name
-    facts = {"model": type(fitted).__name__, "target": name, "samples": len(y), "scores": scores}
-    lines = [f"{len(y):,} samples" + (f", target {name!r}" if name else "")]
+    matrix, y, weights, offsets = read_labelled(fitted, learned, Given(source), grid, strict=True)
+    predictors = add_offset(multiply(matrix, fitted.result_.coef, fitted.result_.intercept), learned, offsets)
+    scores = score_predictions(learned.target, y, predictors, weights, offsets)
+    name, changes = target or learned.target_name, count_changes_of(fitted, source, grid, only_used=True)
+    used = {"weight": weight, "offset": offset or learned.offset or None}
+    facts = {"model": type(fitted).__name__, "target": name, "samples": len(y), "scores": scores} | used
+    lines = [f"{len(y):,} sample{'s' * (len(y) != 1)}" + (f", target {name!r}" if name else "")]
+    lines += _describe_use(learned, weight, offset) + change_lines(changes, fitted)
     shown = {key.replace("_", " "): "not defined here" if one is None else f"{one:.6g}" for key, one in scores.items()}
-    Printer(grid, json, False).print(facts, lines + [f"  {key:<24} {one}" for key, one in shown.items()])
+    lines += [f"  {key:<24} {one}" for key, one in shown.items()]
+    if learned.offset and "D2" in scores:
+        lines.append("  D2 is 0 for a model of an intercept and this offset, and 1 for perfect predictions")
+    printer.print(facts | asdict(changes), lines)
+
+
+def _describe_use(learned: "Learned", weight: str | None, offset: str | None) -> list[str]:
+    """Which weights and offset the scores have, where the fit had some or the user names them."""
+    lines = []
+    if weight is not None:
+        lines.append(f"  weight                   {weight}{_as_in_fit(weight, learned.weight)}")
+    elif learned.weight:
+        name = learned.weight if isinstance(learned.weight, str) else "NAME"
+        lines.append(
+            f"  weight                   none, every sample counts the same; the fit had weights (--weight {name})"
+        )
+    if learned.offset:
+        used = offset or str(learned.offset)
+        lines.append(f"  offset                   {used}{_as_in_fit(used, learned.offset)}")
+    return lines
+
+
+def _as_in_fit(used: str, fitted: bool | str) -> str:
+    return ", as in the fit" if used == fitted else ""

@@ -56,7 +56,11 @@ def describe(value: Any) -> str:
     except ValueError:
         # Python refuses to print integers of thousands of digits.
         text = f"a number of type {type(value).__name__}"
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+    if len(text) <= MOST_SHOWN:
+        return text
+    if isinstance(value, (list, tuple)) and ", " in text[:MOST_SHOWN]:
+        return f"{text[:MOST_SHOWN].rpartition(', ')[0]}, ...{text[-1]}"
+    return f"{text[:MOST_SHOWN]}..."
 
 
 def number(allowed: str, test: Callable[[float], bool]) -> Rule:

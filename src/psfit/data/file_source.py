@@ -53,8 +53,14 @@ class FileSource(SampleSource):
         super().__post_init__()
         if isinstance(self.path, list):
             object.__setattr__(self, "path", tuple(self.path))
+        if isinstance(self.path, tuple) and len(self.path) == 1:
+            object.__setattr__(self, "path", self.path[0])
 
-    def _pieces(self, wanted: ReadRequest, grid: Grid) -> Pieces:
+    @property
+    def place(self) -> str:
+        return f"{self.path}: " if isinstance(self.path, (str, Path)) else super().place
+
+    def pieces(self, wanted: ReadRequest, grid: Grid) -> Pieces:
         """The files that have this rank's samples, each with a range.
 
         If every rank can have its own files, it opens no others: they may be on other machines.

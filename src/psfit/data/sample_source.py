@@ -42,7 +42,7 @@ class Samples:
 
 
 class SampleSource(TableRules):
-    """Samples that are read with rules for the columns of tables; `_pieces` says where they are.
+    """Samples that are read with rules for the columns of tables; `pieces` says where they are.
 
     The classes that say it are dataclasses with these fields.
     """
@@ -67,8 +67,17 @@ class SampleSource(TableRules):
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
             raise ValueError(f"columns names {first_duplicate(self.columns)!r} twice; name each feature once")
 
+    @property
+    def place(self) -> str:
+        """What messages about a column begin with: the file, where there is one."""
+        return ""
+
+    def name_column(self, column: str | int | None, argument: str) -> str:
+        """What messages call a column; without one, the `argument`."""
+        return argument if column is None else f"{self.place}column {column!r}"
+
     @abstractmethod
-    def _pieces(self, wanted: ReadRequest, grid: Grid) -> Pieces:
+    def pieces(self, wanted: ReadRequest, grid: Grid) -> Pieces:
         """The tables or files that have this rank's samples, each with a range."""
 
     def read(
@@ -101,7 +110,7 @@ class SampleSource(TableRules):
             offset=self.offset,
         )
         budget = memory.budget(torch.device("cpu")) if self.memory is None else memory.parse(self.memory)
-        pieces = grid.run_together(lambda: self._pieces(wanted, grid))
+        pieces = grid.run_together(lambda: self.pieces(wanted, grid))
         if grid.world.rank == 0:
             for note in dict.fromkeys(note for file, _, _ in pieces for note in file.notes):
                 warnings.warn(note, ReadingWarning, stacklevel=2)

@@ -49,7 +49,7 @@ class TableSource(SampleSource):
                 f"table: a {type(self.table).__name__} has no named columns; pass a DataFrame or a pyarrow.Table"
             )
 
-    def _pieces(self, wanted: ReadRequest, grid: Grid) -> Pieces:
+    def pieces(self, wanted: ReadRequest, grid: Grid) -> Pieces:
         from psfit.data.io.tables import MemoryTable
 
         table = MemoryTable(to_arrow(self.table), wanted)

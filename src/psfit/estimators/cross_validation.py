@@ -1,7 +1,7 @@
 """Cross-validation: paths on the training samples of folds, and scores of their models on the other samples."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from psfit.data.raw_form import RawForm
 from psfit.estimators.choice import Candidates, Choice
 from psfit.estimators.display import label_round
 from psfit.estimators.folds import Folds
+from psfit.estimators.loss_range import find_losses
 from psfit.estimators.posing import Posed
 from psfit.estimators.results.selection import MEAN_LOSS, Selection
 from psfit.estimators.scores import find_scorer, score_held_out, stack_models
@@ -52,8 +53,9 @@ def cross_validate(
     seconds = [second for one in rounds for second in one.seconds]
     scoring_seconds = sum(one.scoring_seconds for one in rounds) / scores.size
     paths = [path for one in rounds for path in one.paths]
+    selection = _select(candidates, scores, label, one_standard_error)
     return Choice(
-        _select(candidates, scores, label, one_standard_error),
+        replace(selection, losses=find_losses(posed) if scorer is None else None),
         count_unfinished(paths, "folds"),
         _search_results(candidates, scores, np.array(seconds) / scores.shape[1], scoring_seconds),
         rounds[0].whole if posed.gaps is None else None,

@@ -1,25 +1,32 @@
 """Scores of a model's predictions on labelled samples, by name; scikit-learn computes them."""
 
+import warnings
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import UndefinedMetricWarning
 
 from psfit.estimators.targets import Labels, Target
 from psfit.estimators.targets.counts import Counts
 
 
 def score_predictions(
-    target: Target, y: np.ndarray, predictors: np.ndarray, weights: np.ndarray
+    target: Target, y: np.ndarray, predictors: np.ndarray, weights: np.ndarray, offset: np.ndarray | None = None
 ) -> dict[str, float | None]:
-    """The usual scores for such targets; None where a score is not defined for these samples."""
+    """The usual scores for such targets; None where a score is not defined for these samples.
+
+    The `offset` is the part of the predictors that was known before.
+    """
     if isinstance(target, Labels):
         return _score_labels(target, y, predictors, weights)
     from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 
     predicted = target.predict(predictors)
-    first = {"D2": target.score(y, predicted, weights)} if isinstance(target, Counts) else {}
-    if not first:
-        first = {"R2": target.score(y, predicted, weights)}
+    with warnings.catch_warnings():
+        # scikit-learn warns of a single sample in words of its own.
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        explained = target.score(y, predicted, weights, offset)
+    first = {"D2" if isinstance(target, Counts) else "R2": explained}
     errors = {
         "root_mean_squared_error": float(root_mean_squared_error(y, predicted, sample_weight=weights)),
         "mean_absolute_error": float(mean_absolute_error(y, predicted, sample_weight=weights)),

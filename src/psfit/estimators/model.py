@@ -16,6 +16,7 @@ from psfit.comm import Grid, GridSpec
 from psfit.common.arguments import Rule
 from psfit.common.progress import Callback
 from psfit.data.raw_form import RawForm
+from psfit.estimators.concerns import clear_constant, warn_of_targets
 from psfit.estimators.constraints import Constrained
 from psfit.estimators.description import Described
 from psfit.estimators.display import prints, show_progress
@@ -144,6 +145,7 @@ class SparseModel(Constrained, SolverSettings, Described):
             predict, too; of a file it remembers the column.
         """
         posed = self._pose(Given(X, y, sample_weight, target, offset))
+        warn_of_targets(posed)
         result = self._solve(posed.problem, posed, self._start(posed))
         self._keep(posed, result)
         warn(result.concerns, posed.grid)
@@ -177,9 +179,9 @@ class SparseModel(Constrained, SolverSettings, Described):
             result = solve(
                 problem, posed.source, self._make_solver(), posed.grid, start, self.certify, callback, raw, keyboard
             )
-        result = replace(result, constraints=posed.constraints.words)
+        result = clear_constant(replace(result, constraints=posed.constraints.words), posed)
         if prints(self.verbose, posed.grid):
-            print(result.describe(posed.learned.features.names))
+            print(result.describe(posed.learned.features.names, posed.constraints.groups))
         return result
 
     def _start(self, posed: Posed) -> tuple[Tensor, Tensor] | None:

@@ -14,8 +14,8 @@ from psfit.estimators.reading import as_array
 
 # With a log link, offsets that differ by more than this are no logarithms: their exponentials differ by 130 decimals.
 MOST_SPREAD = 300.0
-# What a fit keeps of its offset: whether it had one, or the column of its files that held it.
-KeptOffset = bool | str
+# What a fit keeps of its offset, or of its sample weights: whether it had some, or the column of its files.
+KeptColumn = bool | str
 
 
 def read_offset(offset: Any, rows: int) -> np.ndarray | None:
@@ -67,14 +67,12 @@ def require_logarithms(offset: np.ndarray, fit_intercept: bool, grid: Grid) -> N
         )
 
 
-def keep_offset(offset: Any, source: SampleSource | None) -> KeptOffset:
-    """What a fit keeps of its offset."""
-    if source is not None and source.offset is not None:
-        return source.offset
-    return offset is not None
+def keep_column(given: Any, named: str | None) -> KeptColumn:
+    """What a fit keeps of an offset, or of weights, that were `given`, or `named` as a column of its files."""
+    return given is not None if named is None else named
 
 
-def choose_offset(kept: KeptOffset, offset: Any, source: SampleSource | None) -> Any:
+def choose_offset(kept: KeptColumn, offset: Any, source: SampleSource | None) -> Any:
     """The offset of new samples for a model that has kept this one: what is given, or the column of the same name.
 
     A model with an offset needs one, and others have no use for it: all else would be a wrong prediction.

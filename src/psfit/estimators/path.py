@@ -10,6 +10,7 @@ from psfit.admm.bicadmm import BiCADMM
 from psfit.comm import Grid, GridSpec
 from psfit.common.progress import Callback
 from psfit.common.status import CLOSED_GAP
+from psfit.estimators.concerns import warn_of_targets
 from psfit.estimators.constraints import ConstraintArguments, given_arguments
 from psfit.estimators.display import prints, show_progress
 from psfit.estimators.posing import Given, Posed, pose_samples
@@ -83,6 +84,7 @@ def sparse_path(
         Given(X, y, sample_weight, target, offset),
         start_grid(RULES, problem | arguments | completed, X),
     )
+    warn_of_targets(posed)
     limits = posed.read_limits(kappas)
     ridges = [posed.problem.gamma] if ridges is None else ridges
     problem["standardize"] = posed.problem.standardize
@@ -118,7 +120,7 @@ def _collect(
     return SparsePath(
         kappas=np.array(limits),
         gammas=np.array(gammas),
-        coefs=np.stack([path.coefs for path in paths]),
+        coefs=np.where(posed.constant or False, 0.0, np.stack([path.coefs for path in paths])),
         intercepts=np.stack([path.intercepts for path in paths]),
         objectives=np.stack([path.objectives for path in paths]),
         lower_bounds=np.stack([path.lower_bounds for path in paths]),

@@ -16,9 +16,11 @@ from psfit.comm import Grid
 from psfit.common.environment import environment
 from psfit.data import BlockColumns, DesignMatrix, Samples, SampleSource, Source
 from psfit.data.fills import Gaps, refill
+from psfit.estimators.concerns import find_constant
 from psfit.estimators.constraints import Resolved, resolve
 from psfit.estimators.limits import Limits
-from psfit.estimators.offsets import KeptOffset, keep_offset, read_offset, require_logarithms, spread_offset
+from psfit.estimators.offsets import KeptColumn, keep_column, read_offset, require_logarithms, spread_offset
+from psfit.estimators.output_columns import require_free_names
 from psfit.estimators.reading import (
     Features,
     as_array,
@@ -33,6 +35,7 @@ from psfit.estimators.reading import (
 from psfit.estimators.registry import LOSSES, entry_for
 from psfit.estimators.settings import AUTO, Settings
 from psfit.estimators.targets import Counts, Target
+from psfit.estimators.targets.base import TargetError
 from psfit.losses import Loss, add_offset
 from psfit.problem import Problem
 from psfit.problem.automatic_gamma import automatic_gamma
@@ -56,13 +59,15 @@ class Given:
 class Learned:
     """What a fit knows about its data besides its result: the columns of X, the targets, and where it ran.
 
-    `offset` says whether the predictors had an offset, or is the column of the files that held it.
+    `offset` says whether the predictors had an offset, or is the column of the files that held it; `weight` says the
+    same of sample weights.
     """
 
     features: Features
     target: Target
     surroundings: dict[str, str] | None = None
-    offset: KeptOffset = False
+    offset: KeptColumn = False
+    weight: KeptColumn = False
 
     @property
     def target_name(self) -> str | None:
@@ -76,7 +81,8 @@ class Posed:
     """The problem, this rank's data and the grid; targets and sample weights as they were given, and the offsets
     ``(m, c)`` if there are some.
 
-    The `constraints` are those of the problem, with names.
+    The `constraints` are those of the problem, with names. `constant` says which targets an intercept alone describes
+    exactly, and `name` is what messages call them.
     """
 
     problem: Problem
@@ -88,6 +94,8 @@ class Posed:
     constraints: Resolved
     offset: np.ndarray | None = None
     gaps: Gaps | None = None
+    constant: tuple[bool, ...] = ()
+    name: str = "y"
 
     def fill_again(self, train: np.ndarray) -> "Posed":
         """The same samples with missing values filled as the samples of a mask ``(m,)`` suggest."""
@@ -130,9 +138,13 @@ def pose_samples(settings: Settings, owner: str, given: Given, grid: Grid) -> Po
     _require_same_names({"X": features.names, "y": _names_of(given.y), "offset": _names_of(given.offset)}, grid)
     if not sum_over_nodes(grid, weights.sum(keepdims=True)) > 0:
         raise ValueError("sample_weight is zero everywhere; at least one sample must have a positive weight")
-    found, effective = kind.learn(y, weights, settings.fit_intercept, settings.parameters, grid)
+    try:
+        found, effective = kind.learn(y, weights, settings.fit_intercept, settings.parameters, grid)
+    except TargetError as error:
+        raise error.rename(read.name) from error.__cause__
     loss = entry_for(settings.loss, found).make(settings.parameters)
     codes = found.encode(y, loss)
+    require_free_names(() if features.schema is None else features.schema.ids, found, codes.shape[1])
     matrix = _own_columns(matrix, settings.fit_intercept, grid)
     target = to_tensor(codes, grid, torch.float64)
     if offset is not None:
@@ -148,21 +160,28 @@ def pose_samples(settings: Settings, owner: str, given: Given, grid: Grid) -> Po
     problem, constraints = grid.run_together(lambda: _make_problem(settings, loss, features, source.outputs))
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     surroundings = environment() | {"device": str(grid.device), "ranks": str(grid.world.size), "date": now}
-    learned = Learned(features, found, surroundings, read.kept)
-    return Posed(problem, source, grid, y, weights, learned, constraints, offset, read.gaps)
+    learned = Learned(features, found, surroundings, read.kept, read.weighted)
+    # With an offset features can matter even so.
+    alone = found.numeric and settings.fit_intercept and offset is None
+    constant = tuple(find_constant(y, weights, grid).tolist()) if alone else ()
+    return Posed(problem, source, grid, y, weights, learned, constraints, offset, read.gaps, constant, read.name)
 
 
 @dataclass(frozen=True)
 class Read:
-    """The samples of this rank; `kept` is what the fit keeps of the offsets, `gaps` is where values were missing."""
+    """The samples of this rank; `kept` and `weighted` are what the fit keeps of offsets and of weights, `gaps` is where
+    values were missing, and `name` is what messages call the target.
+    """
 
     matrix: DesignMatrix
     y: np.ndarray
     weights: np.ndarray
     features: Features
     offset: np.ndarray | None
-    kept: KeptOffset
+    kept: KeptColumn
+    weighted: KeptColumn
     gaps: Gaps | None = None
+    name: str = "y"
 
 
 def _read(kind: type[Target], owner: str, given: Given, grid: Grid) -> Read:
@@ -183,20 +202,37 @@ def _read_arrays(kind: type[Target], owner: str, given: Given, grid: Grid) -> Re
     y = kind.read(as_array(given.y), values.shape[0])
     matrix = place(values, grid)
     require_finite(matrix, features.names)
-    return Read(matrix, y, weights, features, offset, keep_offset(given.offset, None))
+    kept, weighted = (keep_column(one, None) for one in (given.offset, given.sample_weight))
+    return Read(matrix, y, weights, features, offset, kept, weighted)
 
 
 def _read_samples(kind: type[Target], samples: Samples, given: Given, source: SampleSource) -> Read:
     rows, count = samples.matrix.shape
     names = None if samples.names is None else np.array(samples.names, dtype=object)
     weight = given.sample_weight
-    weights = read_weights(samples.weight if weight is None or isinstance(weight, str) else weight, rows)
+    named = weight is None or isinstance(weight, str)
+    weights = read_weights(
+        samples.weight if named else weight,
+        rows,
+        source.name_column(source.sample_weight if named else None, "sample_weight"),
+    )
     y = samples.y if given.y is None else given.y
     if y is None:
         raise ValueError("y: the file holds no target; pass y, or say where it is with target")
     offset = read_offset(given.offset if samples.offset is None else samples.offset, rows)
-    features, kept = Features(count, names, samples.schema), keep_offset(given.offset, source)
-    return Read(samples.matrix, kind.read(as_array(y), rows), weights, features, offset, kept, samples.gaps)
+    features = Features(count, names, samples.schema)
+    kept, weighted = keep_column(given.offset, source.offset), keep_column(weight, source.sample_weight)
+    name = source.name_column(None if given.y is not None else samples.schema.target_name, "y")
+    y = read_target(kind, y, rows, name)
+    return Read(samples.matrix, y, weights, features, offset, kept, weighted, samples.gaps, name)
+
+
+def read_target(kind: type[Target] | Target, y: Any, rows: int, name: str) -> np.ndarray:
+    """The targets of this rank's samples, checked; messages call them by their `name`."""
+    try:
+        return kind.read(as_array(y), rows)
+    except TargetError as error:
+        raise error.rename(name) from None
 
 
 def _names_of(values: Any) -> Any:

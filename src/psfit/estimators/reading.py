@@ -164,8 +164,8 @@ def _without_negative_strides(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values) if min(values.strides, default=0) < 0 else values
 
 
-def read_weights(sample_weight: Any, samples: int) -> np.ndarray:
-    """Non-negative weights ``(m,)`` in float64."""
+def read_weights(sample_weight: Any, samples: int, name: str = "sample_weight") -> np.ndarray:
+    """Non-negative weights ``(m,)`` in float64; messages call them by their `name`."""
     if isinstance(sample_weight, str):
         raise TypeError(f"sample_weight={sample_weight!r} names a column of a file; with arrays pass the weights")
     sample_weight = as_array(sample_weight)
@@ -173,7 +173,10 @@ def read_weights(sample_weight: Any, samples: int) -> np.ndarray:
     weights = np.asarray(_check_sample_weight(sample_weight, np.empty((samples, 1)), dtype=np.float64))
     if (weights < 0).any():
         row = int((weights < 0).argmax())
-        raise ValueError(f"sample_weight must not be negative; it is {weights[row]:g} in row {row} (counted from 0)")
+        raise ValueError(
+            f"{name} must not be negative; it is {weights[row]:g} in row {row} (counted from 0); correct such weights, "
+            "or drop their rows"
+        )
     return weights
 
 

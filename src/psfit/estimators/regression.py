@@ -33,9 +33,12 @@ class _Regressor(RegressorMixin, SparseModel):
         One is perfect; zero is as good as predicting the mean of y for all samples. y is not needed if X is a file or
         a table with the target.
         """
-        if y is None:
-            return score_labelled(self, Given(X, sample_weight=sample_weight, offset=offset))
-        return float(self._target.score(as_array(y), self.predict(X, offset=offset), as_array(sample_weight)))
+        # The offset may be a column of a file or a table.
+        named = isinstance(offset, str) or (offset is None and bool(self.learned_.offset))
+        if y is None or named:
+            return score_labelled(self, Given(X, y, sample_weight, offset=offset))
+        predicted = self.predict(X, offset=offset)
+        return float(self._target.score(as_array(y), predicted, as_array(sample_weight), as_array(offset)))
 
     @property
     def coef_(self) -> np.ndarray:
@@ -96,8 +99,8 @@ class _LogLinkRegressor(_Regressor):
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, offset: Any = None) -> float:
         """The share D^2 of the deviance that the model explains, as in scikit-learn's models of such targets.
 
-        One is perfect; zero is as good as predicting the mean of y for all samples. y is not needed if X is a file or
-        a table with the target.
+        One is perfect; zero is as good as predicting the mean of y for all samples, or with an `offset` as good as the
+        best model of an intercept and this offset. y is not needed if X is a file or a table with the target.
         """
         return super().score(X, y, sample_weight, offset=offset)
 

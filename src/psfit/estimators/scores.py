@@ -23,9 +23,8 @@ def find_scorer(scoring: Any) -> Any:
 
     if isinstance(scoring, str) and scoring not in get_scorer_names():
         meant = suggest_name(scoring, get_scorer_names())
-        raise ValueError(
-            f"scoring={scoring!r} is not a scorer of scikit-learn{meant}; sklearn.metrics.get_scorer_names() lists all"
-        )
+        known = ", ".join(get_scorer_names())
+        raise ValueError(f"scoring={scoring!r} is not a scorer of scikit-learn{meant}; it has {known}")
     return check_scoring(None, scoring=scoring)
 
 

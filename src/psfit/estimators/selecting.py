@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 from psfit.common.arguments import BOOLEAN, CALLABLE, NONE, Rule, integer, one_of, satisfying
 from psfit.estimators.choice import Candidates, Choice
+from psfit.estimators.concerns import warn_of_targets
 from psfit.estimators.criteria import CRITERIA
 from psfit.estimators.criterion_choice import choose_by_criterion
 from psfit.estimators.cross_validation import cross_validate, name_of
@@ -114,6 +115,7 @@ class SelectingModel(SparseModel):
             raise ValueError(f"one_standard_error needs folds; criterion={self.criterion!r} has no standard errors")
         given = read_gammas(self.gammas)
         posed = self._pose(Given(X, y, sample_weight, target, offset))
+        warn_of_targets(posed)
         gammas = self._list_gammas(posed) if given is None else given
         kappas = posed.read_limits(self.kappas)
         posed.grid.require_same(

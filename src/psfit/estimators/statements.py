@@ -12,6 +12,7 @@ from psfit.comm import GridSpec
 from psfit.common.notebook import Bar, HtmlTable, render_card
 from psfit.data import DesignMatrix
 from psfit.data.summary import ColumnSummary
+from psfit.estimators.constraints import resolve
 from psfit.estimators.intervals import CAVEAT, split_intervals
 from psfit.estimators.predictors import read_matrix
 from psfit.estimators.results.stability import Stability
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 # Rows of a summary.
 MOST_ROWS = 20
+# What the features of dates mean.
+DATES = {
+    "weekday": "weekday=1 is Monday, weekday=7 is Sunday",
+    "trend": "trend is the number of days since 1970-01-01, so its coefficient is for one day",
+}
 
 
 @dataclass(frozen=True)
@@ -129,11 +135,35 @@ def coefficient_frame(model: "SparseModel", known: Evidence = NOTHING) -> "pd.Da
     return frame
 
 
+def group_names(model: "SparseModel") -> list[str]:
+    """The name of each feature's group, where groups are in or out as a whole; else none."""
+    result = model.result_
+    if result.item != "group":
+        return []
+    return resolve(model.get_params(deep=False), model.learned_.features, result.coef.shape[1]).groups
+
+
+def result_facts(model: "SparseModel") -> list[tuple[str, str]]:
+    """What is known about the answer, with the names of features and groups."""
+    check_is_fitted(model)
+    return model.result_.facts(model.learned_.features.names, group_names(model))
+
+
+def explain_dates(model: "SparseModel") -> list[str]:
+    """What the features of dates mean, for those that the model uses."""
+    names, schema = model.learned_.features.names, model.learned_.features.schema
+    if names is None or schema is None:
+        return []
+    used = {str(names[j]) for j in model.result_.support}
+    parts = {one.part for one in schema.features() if one.name in used}
+    return [text for part, text in DATES.items() if part in parts]
+
+
 def summarise(model: "SparseModel", known: Evidence = NOTHING) -> str:
     """What was fitted, how good it is within its limit, and its coefficients, as text."""
     check_is_fitted(model)
     rows = coefficient_rows(model, known)
-    lines = [model.result_.describe(getattr(model, "feature_names_in_", None))]
+    lines = [model.result_.title, *(f"  {name:<10} {text}" for name, text in result_facts(model))]
     if model.learned_.target_name is not None:
         lines.append(f"  target     {model.learned_.target_name}")
     lines.append("")
@@ -158,8 +188,7 @@ def model_html(model: "SparseModel", parameters: str) -> str:
     ]
     name = model.learned_.target_name
     facts = [("target", name)] if name is not None else []
-    names = getattr(model, "feature_names_in_", None)
-    facts += [*model.result_.facts(names), ("intercept", ", ".join(map(_text, model.result_.intercept.tolist())))]
+    facts += [*result_facts(model), ("intercept", ", ".join(map(_text, model.result_.intercept.tolist())))]
     left = len(rows) - len(cells)
     notes = [f"Not shown: {left} smaller; `coefficients()` has all of them."] if left > 0 else []
     card = render_card(type(model).__name__, facts, HtmlTable(heads, cells), notes=notes)

@@ -18,6 +18,9 @@ REFIT_TOLERANCE = 1e-6
 # Objectives of starts that differ by less than this share are equal.
 SAME = 1e-9
 
+# The most features that a text lists.
+MOST_NAMES = 12
+
 # Losses without a minimum where classes can be separated, and the mean loss below which they are.
 SEPARABLE = ("logistic", "softmax")
 SEPARATED = 1e-6
@@ -76,6 +79,9 @@ class Result:
         What kappa counts, where constraints change that.
     gamma, standardize : float, bool
         The inverse weight of the ridge, and whether it applies to columns divided by their standard deviations.
+    spreads : ndarray (features of the support,) or None
+        The standard deviations of the features of the support in the samples of the fit, with their weights; None
+        where the fit did not need them.
     """
 
     coef: np.ndarray
@@ -105,6 +111,7 @@ class Result:
     counted: str = ""
     gamma: float = 1.0
     standardize: bool = False
+    spreads: np.ndarray | None = field(repr=False, default=None)
 
     @property
     def objective(self) -> float:
@@ -151,9 +158,12 @@ class Result:
         """The certificate in words."""
         if not np.isfinite(self.lower_bound):
             return "none was asked for"
-        text = f"no answer within the limit has an objective below {self.lower_bound:.8g}, gap {self.gap:.2g}"
+        text = f"no model within the limit has an objective below {self.lower_bound:.8g}"
+        # A gap above one means that the bound has the other sign.
+        text += f", {self.gap:.2%} better than this one" if CLOSED_GAP < self.gap <= 1 else ""
+        text += f" (gap {self.gap:.2g})"
         if len(self.kappa) == 1 and self.certain_in >= self.kappa[0]:
-            text += "; no other support is better"
+            text += f"; no other choice of {self.item}s is better"
         elif self.certain_in or self.certain_out:
             text += f"; {self._describe_decided()}"
         if self.tree_nodes:
@@ -171,14 +181,14 @@ class Result:
         return "feature" if self.sparsity == "feature" or self.coef.shape[1] == 1 else "coefficient"
 
     def _describe_decided(self) -> str:
-        """What is proved about better supports: what they have of this one, and what none of them has."""
+        """What is proved about better models: what they have of this one, and what none of them has."""
         inside, outside = self.certain_in, self.certain_out
-        kept = f"every better support has {inside:,} {self.item}{'s' * (inside != 1)} of this one"
+        kept = f"a better one would have {inside:,} of these {self.item}s"
         if not outside:
             return kept
         if inside:
             return f"{kept} and none of {outside:,} others"
-        return f"{outside:,} {self.item}{'s are' if outside != 1 else ' is'} in no better support"
+        return f"{outside:,} {self.item}{'s are' if outside != 1 else ' is'} in no better one"
 
     def _describe_reading(self) -> str:
         """How large data were read; empty for data in memory."""
@@ -214,7 +224,8 @@ class Result:
         return np.flatnonzero(np.any(self.coef != 0, axis=1))
 
     @property
-    def _title(self) -> str:
+    def title(self) -> str:
+        """What was fitted to how many samples."""
         p, c = self.coef.shape
         outputs = f" x {c} outputs" if c > 1 else ""
         return (
@@ -222,21 +233,23 @@ class Result:
             f"{self.nodes} node{'s' * (self.nodes > 1)} x {self.blocks} block{'s' * (self.blocks > 1)}"
         )
 
-    def facts(self, names: Sequence[object] | np.ndarray | None = None) -> list[tuple[str, str]]:
-        """What is known about the answer, in words, each with a name; features by number, or by their `names`."""
-        shown = ", ".join(quote_name(j if names is None else names[j]) for j in self.support[:12])
-        shown += ", ..." if len(self.support) > 12 else ""
+    def facts(
+        self, names: Sequence[object] | np.ndarray | None = None, groups: Sequence[str] = ()
+    ) -> list[tuple[str, str]]:
+        """What is known about the answer, in words, each with a name; features by number, or by their `names`.
+
+        Where groups are in or out as a whole, `groups` has the group of each feature, and the support is one of groups.
+        """
         limit = str(self.kappa[0]) if len(set(self.kappa)) == 1 else str(list(self.kappa))
         several = self.sparsity == "feature" and self.coef.shape[1] > 1
         unit = self.counted or ("rows" if several else "nonzero coefficients")
         unit = unit.removesuffix("s") if limit == "1" and " " not in unit.replace("nonzero ", "") else unit
         each = f" in each of {len(self.kappa)} problems" if len(self.kappa) > 1 else ""
         reading, refit, found = self._describe_reading(), self._describe_refit(), self._describe_starts()
-        count = f"{len(self.support)} feature{'s' * (len(self.support) != 1)}"
         return [
             ("objective", f"{self.objective:.8g}"),
             ("proved", self._describe_proof()),
-            ("support", f"{count}, at most {limit} {unit}{each}: {shown}"),
+            ("support", self._describe_support(f"at most {limit} {unit}{each}", names, groups)),
             *(("subject to", text) for text in self.constraints),
             *([("found by", found)] if found else []),
             ("iterations", f"{self.n_iter} in {self.seconds:.2f} s, local solver {self.local}{reading}"),
@@ -244,12 +257,24 @@ class Result:
             *([("refit", refit)] if refit else []),
         ]
 
+    def _describe_support(self, limit: str, names: Sequence[object] | np.ndarray | None, groups: Sequence[str]) -> str:
+        """The features that are used, or their groups."""
+        if not len(self.support):
+            return f"no feature, {limit}"
+        count = f"{len(self.support)} feature{'s' * (len(self.support) != 1)}"
+        shown = [quote_name(j if names is None else names[j]) for j in self.support]
+        if groups:
+            shown = list(dict.fromkeys(quote_name(groups[j]) for j in self.support))
+            count = f"{len(shown)} group{'s' * (len(shown) != 1)} of {count}"
+        listed = ", ".join(shown[:MOST_NAMES]) + (", ..." if len(shown) > MOST_NAMES else "")
+        return f"{count}, {limit}: {listed}"
+
     def __str__(self) -> str:
         return self.describe()
 
-    def describe(self, names: Sequence[object] | np.ndarray | None = None) -> str:
-        """A title and all facts; features by number, or by their `names`."""
-        return "\n".join([self._title, *(f"  {name:<10} {text}" for name, text in self.facts(names))])
+    def describe(self, names: Sequence[object] | np.ndarray | None = None, groups: Sequence[str] = ()) -> str:
+        """A title and all facts; features by number, or by their `names` and `groups`."""
+        return "\n".join([self.title, *(f"  {name:<10} {text}" for name, text in self.facts(names, groups))])
 
     def _repr_html_(self) -> str:
-        return render_card(self._title, self.facts())
+        return render_card(self.title, self.facts())

@@ -1,5 +1,6 @@
 """`solve`: a problem, the data, a solver and a grid in; a `Result` out."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -100,4 +101,14 @@ def _describe(inst: Instance, outcome: Outcome) -> Result:
         starts=answers.contributions,
         constraints=describe_constraints(problem.constraints),
         counted=describe_count(problem.constraints),
+        spreads=_find_spreads(inst, coef),
     )
+
+
+def _find_spreads(inst: Instance, coef: Tensor) -> np.ndarray | None:
+    """The standard deviations of the features that are used; None where columns were divided by something else."""
+    problem = inst.problem
+    if not problem.fit_intercept or (inst.items.in_groups and not problem.standardize):
+        return None
+    scale = inst.coordinates.scale[(coef != 0).any(dim=1)]
+    return np.asarray(torch.where(scale.isinf(), 0.0, scale).cpu().numpy())

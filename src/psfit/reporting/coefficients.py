@@ -13,6 +13,8 @@ from psfit.reporting.formats import number
 
 # A chart with more rows is hard to read; the table has all of them.
 MOST_ROWS = 40
+# Where spreads come from.
+FIT = "the samples of the fit"
 # A chart with more columns has no room for their names.
 MOST_COLUMNS = 30
 
@@ -40,8 +42,22 @@ def number_cell(value: float, digits: int = 6) -> Cell:
     return Cell(number(value, digits) if value else "0", float(value), value == 0)
 
 
+@dataclass(frozen=True)
+class Spreads:
+    """Standard deviations of the features ``(p,)``, their means if they are known, and of which samples they are."""
+
+    values: np.ndarray
+    means: np.ndarray | None
+    place: str
+
+    @classmethod
+    def of(cls, columns: ColumnSummary, of_fit: bool | None) -> "Spreads":
+        """Those of summarised samples."""
+        return cls(columns.spreads, columns.means, FIT if of_fit else "the samples of the section Data")
+
+
 class Coefficients:
-    """The nonzero rows of ``coef (p, c)``, the largest first; sorted by effect if the columns' spreads are known.
+    """The nonzero rows of ``coef (p, c)``, the largest first; sorted by effect if the `spreads` are known.
 
     The effect of a feature is its coefficient times its standard deviation: how much a typical difference between
     samples changes the predictor.
@@ -54,18 +70,18 @@ class Coefficients:
         names: list[str],
         outputs: list[str],
         ratio: str | None,
-        columns: ColumnSummary | None,
+        spreads: Spreads | None,
     ) -> None:
         self.coef, self.intercept, self.names, self.outputs = coef, intercept, names, outputs
-        self.ratio, self.columns = ratio, columns
+        self.ratio, self.spreads = ratio, spreads
         used = np.flatnonzero((coef != 0).any(axis=1))
-        self.sizes = coef if columns is None else coef * columns.spreads[:, None]
+        self.sizes = coef if spreads is None else coef * spreads.values[:, None]
         self.order = used[np.argsort(-np.abs(self.sizes[used]).max(axis=1, initial=0.0), kind="stable")]
 
     @property
     def measure(self) -> str:
         """What the chart shows."""
-        return "coefficient" if self.columns is None else "effect"
+        return "coefficient" if self.spreads is None else "effect"
 
     def table(self) -> Table:
         """A row for the intercept, then one for each feature that is used."""
@@ -73,14 +89,15 @@ class Coefficients:
         head = [("feature", "")]
         head += [("coefficient", "")] if single else [(name, f"coefficient for {name}") for name in self.outputs]
         if self.ratio is not None:
-            of = "coefficient" if self.columns is None else "effect: the factor for one standard deviation more"
-            name = self.ratio if self.columns is None else f"{self.ratio} per SD"
+            of = "coefficient" if self.spreads is None else "effect: the factor for one standard deviation more"
+            name = self.ratio if self.spreads is None else f"{self.ratio} per SD"
             head.append((name, f"the exponential of the {of}"))
-        if self.columns is not None:
-            head += [("mean", "of the feature"), ("spread", "standard deviation of the feature")]
+        if self.spreads is not None:
+            head += [] if self.spreads.means is None else [("mean", f"of the feature in {self.spreads.place}")]
+            head.append(("spread", f"standard deviation of the feature in {self.spreads.place}"))
             head += [("effect", "coefficient times spread")] if single else []
         rows = [self._row("(intercept)", self.intercept, None), *map(self._feature, self.order)]
-        return Table(head, rows, () if self.columns is None else ("mean", "spread"))
+        return Table(head, rows, () if self.spreads is None else ("mean", "spread"))
 
     def _feature(self, j: int) -> list[Cell]:
         return self._row(self.names[j], self.coef[j], j)
@@ -91,10 +108,11 @@ class Coefficients:
         if self.ratio is not None:
             with np.errstate(over="ignore"):
                 cells.append(empty if j is None else number_cell(float(np.exp(self.sizes[j, 0])), 4))
-        if self.columns is not None:
-            facts: list[float] = [] if j is None else [self.columns.means[j], self.columns.spreads[j]]
-            facts += [] if j is None or len(self.outputs) > 1 else [self.sizes[j, 0]]
-            cells += [number_cell(fact, 4) for fact in facts] or [empty] * (2 + (len(self.outputs) == 1))
+        if self.spreads is not None:
+            single, means = len(self.outputs) == 1, self.spreads.means
+            at = 0 if j is None else j
+            facts = [*([] if means is None else [means[at]]), self.spreads.values[at], *([self.sizes[at, 0]] * single)]
+            cells += [empty if j is None else number_cell(float(fact), 4) for fact in facts]
         return cells
 
     def chart(self) -> dict[str, Any] | None:

@@ -27,6 +27,12 @@ def predictor_in_words(offset: bool | str) -> str:
     return "the predictor \u03b7 = a\u2032x + intercept" + (f" + offset{column}" if offset else "")
 
 
+def explain_weights(weight: bool | str) -> list[tuple[str, str]]:
+    """Where the weights of the samples come from, if the fit had some."""
+    place = f"those of the column {weight}" if isinstance(weight, str) else "given"
+    return [("weights of the samples", f"{place}; they multiply the losses")] if weight else []
+
+
 def explain_parameters(loss: str, parameters: dict[str, Any]) -> list[tuple[str, str]]:
     """The fields of the loss that the estimator sets, each with its meaning."""
     entry = LOSSES[loss]

@@ -8,12 +8,14 @@ import numpy as np
 
 from psfit.common.names import quote_name
 from psfit.common.status import STOP_REASONS
+from psfit.data import SampleSource
 from psfit.estimators.model import SparseModel
 from psfit.estimators.results import NearOptimal, Selection, SparsePath
 from psfit.estimators.selecting import SelectingModel
+from psfit.estimators.statements import explain_dates, group_names
 from psfit.reporting import explanations
 from psfit.reporting.charts import svg_chart
-from psfit.reporting.coefficients import Coefficients, Table, number_cell
+from psfit.reporting.coefficients import FIT, Coefficients, Spreads, Table, number_cell
 from psfit.reporting.formats import join_names, number, percent, plural
 from psfit.reporting.names import class_names, feature_names, output_names
 from psfit.reporting.near_optimal import near_optimal_content
@@ -39,12 +41,15 @@ def render_page(
     data: DataSummary | None = None,
     command: str | None = None,
     close: NearOptimal | None = None,
+    source: SampleSource | None = None,
 ) -> str:
-    """The HTML of a report; `command` is the command line that made the subject, `close` lists models as good."""
+    """The HTML of a report; `command` and `source` are the command line and the samples that made the subject, and
+    `close` lists models as good.
+    """
     if isinstance(subject, SparsePath):
-        content = path_content(subject, None if data is None else data.columns)
+        content = path_content(subject, None if data is None else data.columns, source)
     elif isinstance(subject, SparseModel):
-        content = _model_content(subject, data)
+        content = _model_content(subject, data, source)
     else:
         raise TypeError(
             f"model is a {type(subject).__name__}, but must be a fitted PsFiT model or a SparsePath; print a Result "
@@ -56,7 +61,7 @@ def render_page(
         "target": target,
         "fitted": (learned.surroundings or {}).get("date"),
         "today": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "data": None if data is None else _data_content(data, target or "target"),
+        "data": None if data is None else _data_content(data, target or "target", learned),
         "command": command,
         "close": None if close is None else near_optimal_content(close),
     }
@@ -78,7 +83,16 @@ def _templates() -> "Environment":
     return found
 
 
-def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
+def _find_spreads(result: Any, data: DataSummary | None) -> Spreads | None:
+    """The spreads of the features in the samples of the fit if they are known, else in other samples."""
+    if result.spreads is not None and (data is None or not data.of_fit):
+        values = np.zeros(result.coef.shape[0])
+        values[result.support] = result.spreads
+        return Spreads(values, None, FIT)
+    return None if data is None else Spreads.of(data.columns, data.of_fit)
+
+
+def _model_content(model: Any, data: DataSummary | None, source: SampleSource | None) -> dict[str, Any]:
     if not hasattr(model, "result_"):
         raise ValueError(f"this {type(model).__name__} is not fitted yet; call fit first")
     result = model.result_
@@ -86,9 +100,9 @@ def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
     names = feature_names(getattr(model, "feature_names_in_", None), p)
     outputs = output_names(model, c)
     classes = class_names(getattr(model, "classes_", []))
-    columns = None if data is None else data.columns
+    spreads = _find_spreads(result, data)
     coefficients = Coefficients(
-        result.coef, result.intercept, names, outputs, explanations.ratio_name(result.loss, c), columns
+        result.coef, result.intercept, names, outputs, explanations.ratio_name(result.loss, c), spreads
     )
     what, formula = explanations.loss_in_words(result.loss)
     used = [names[j] for j in result.support]
@@ -106,13 +120,15 @@ def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
             ("gap", gap, "at most, proved" if proof.kind == "fair" else proof.verdict),
             ("status", result.status.name.replace("_", " ").lower(), plural(result.n_iter, "iteration")),
         ],
-        "summary": _summary(used, classes, model),
+        "summary": _summary(used, group_names(model), classes, model),
         "problem": _problem(what, formula, result, model, limit, classes),
         "status": result.status.value,
         "cut_short": result.status in STOP_REASONS,
         "coefficients": coefficients.table(),
         "coefficient_chart": coefficients.chart(),
-        "reading": explanations.coefficient_meaning(result.loss, outputs, classes, data is not None),
+        "reading": explanations.coefficient_meaning(result.loss, outputs, classes, spreads is not None),
+        "spreads_of": None if spreads is None else spreads.place,
+        "dates": explain_dates(model),
         "outputs": outputs,
         "classes": classes,
         "certificate": proof,
@@ -123,12 +139,14 @@ def _model_content(model: Any, data: DataSummary | None) -> dict[str, Any]:
         "path": None,
         "convergence": _convergence(result),
         "result": result,
-        "recipe": model_recipe(model),
+        "recipe": model_recipe(model, source),
         "surroundings": model.learned_.surroundings,
     }
 
 
-def _summary(used: list[str], classes: list[str], model: Any) -> str:
+def _summary(used: list[str], groups: list[str], classes: list[str], model: Any) -> str:
+    if groups:
+        used = list(dict.fromkeys(groups[j] for j in model.result_.support))
     if not used:
         return "The model uses no feature: its prediction is the intercept."
     chosen = " The limit was chosen among several, see below." if isinstance(model, SelectingModel) else ""
@@ -156,6 +174,7 @@ def _problem(what: str, formula: str, result: Any, model: Any, limit: str, class
     weights = getattr(model, "class_weight", None)
     if weights is not None:
         rows.append(("weights of the classes", str(weights)))
+    rows += explanations.explain_weights(model.learned_.weight)
     rows.append(("data", f"{plural(result.samples, 'sample')} by {plural(result.coef.shape[0], 'feature')}"))
     rows.append(("grid", f"{plural(result.nodes, 'node')} by {plural(result.blocks, 'block')} of features"))
     return rows
@@ -213,10 +232,13 @@ def _selection_content(selection: Selection, counted: str) -> dict[str, Any]:
     )
     head = [("kappa", ""), ("gamma", ""), (selection.label, f"{better} is better")]
     head += [] if selection.errors is None else [("standard error", "of the mean over the folds")]
+    known = selection.losses is not None and selection.rows()[0]["explained"] is not None
+    head += [(str(selection.losses[0]), "the share that is explained")] if known and selection.losses else []
     rows, chosen = [], 0
     for place, row in enumerate(selection.rows()):
         cells = [number_cell(row["kappa"]), number_cell(row["gamma"]), number_cell(row["value"])]
         cells += [] if row["standard_error"] is None else [number_cell(row["standard_error"], 2)]
+        cells += [] if row["explained"] is None else [number_cell(row["explained"], 3)]
         rows.append(cells)
         chosen = place if row["chosen"] else chosen
     why = f"kappa = {selection.kappa} and gamma = {number(selection.gamma)} were chosen by {selection.label} "
@@ -231,7 +253,7 @@ def _short(value: float) -> str:
     return number(value, 4) if "e" in text else text
 
 
-def _data_content(data: DataSummary, known: str) -> dict[str, Any]:
+def _data_content(data: DataSummary, known: str, learned: Any) -> dict[str, Any]:
     """Samples, target and scores; `known` is the name of the target."""
     columns = data.columns
     targets = []
@@ -260,6 +282,9 @@ def _data_content(data: DataSummary, known: str) -> dict[str, Any]:
         "classes": [(label, f"{count:,}", part) for (label, count), part in zip(data.classes, shares, strict=True)],
         "scores": [(name, number(value, 4)) for name, value in scores.items()],
         "of_fit": data.of_fit,
+        "weight": data.weight,
+        "offset": bool(learned.offset) and "D\u00b2" in scores,
+        "changes": data.changes.sentences(learned.features.schema) if learned.features.schema is not None else [],
         "charts": performance_content(data, known),
         "confusion": None if confusion is None else confusion.tolist(),
         "labels": [label for label, _ in data.classes],

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from psfit.data import SampleSource
 from psfit.data.summary import ColumnSummary
 from psfit.estimators.results import SparsePath
 from psfit.reporting import explanations
@@ -20,7 +21,7 @@ from psfit.reporting.recipe import path_recipe
 MOST_CHARTS = 6
 
 
-def path_content(path: SparsePath, columns: ColumnSummary | None) -> dict[str, Any]:
+def path_content(path: SparsePath, columns: ColumnSummary | None, source: SampleSource | None = None) -> dict[str, Any]:
     """All that the template needs about a path; with effects if the columns are known."""
     _, _, p, c = path.coefs.shape
     names = feature_names(path.feature_names, p)
@@ -40,7 +41,8 @@ def path_content(path: SparsePath, columns: ColumnSummary | None) -> dict[str, A
         (name, meaning.replace(number(path.gammas[0]), gammas, 1) if name == "gamma" else meaning)
         for name, meaning in settings
     ]
-    problem.append(("data", f"{plural(path.samples, 'sample')} by {plural(p, 'feature')}"))
+    data = ("data", f"{plural(path.samples, 'sample')} by {plural(p, 'feature')}")
+    problem += [*explanations.explain_weights(path.learned.weight), data]
     return {
         "title": f"Path of sparse {what.split(' (')[0].removeprefix('a ')}",
         "kind": "sparse_path",
@@ -58,7 +60,8 @@ def path_content(path: SparsePath, columns: ColumnSummary | None) -> dict[str, A
         "cut_short": path.ended is not None,
         "coefficients": None,
         "coefficient_chart": None,
-        "reading": None,
+        **dict.fromkeys(("reading", "spreads_of")),
+        "dates": [],
         "outputs": outputs,
         "classes": classes,
         "certificate": proof,
@@ -67,7 +70,7 @@ def path_content(path: SparsePath, columns: ColumnSummary | None) -> dict[str, A
         "path": _curves(path, names, outputs, columns),
         "convergence": None,
         "result": None,
-        "recipe": path_recipe(path),
+        "recipe": path_recipe(path, source),
         "surroundings": path.learned.surroundings,
     }
 

@@ -3,11 +3,13 @@
 import inspect
 import math
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from psfit.comm import Grid, GridSpec
+from psfit.data import FileSource, SampleSource
 from psfit.data.table_rules import rules_of
 from psfit.data.table_source import TableSource
 from psfit.estimators.constraints.arguments import as_mapping
@@ -17,8 +19,11 @@ from psfit.estimators.results import SparsePath
 WITHOUT_EFFECT = ("callback", "interruptible", "verbose", "warm_start")
 
 
-def model_recipe(model: Any) -> str:
-    """The imports, the estimator with all arguments that differ from their defaults, and the call of fit."""
+def model_recipe(model: Any, source: SampleSource | None = None) -> str:
+    """The imports, the estimator with all arguments that differ from their defaults, and the call of fit.
+
+    The `source` is that of the fit, if it is known.
+    """
     known = model.get_params(deep=False)
     if isinstance(known["grid"], Grid):
         known["grid"] = known["grid"].spec
@@ -36,24 +41,40 @@ def model_recipe(model: Any) -> str:
         if name in given:
             # The argument may be an iterator that is exhausted; the selection has its values.
             given[name] = getattr(model.selection_, name).tolist()
-    made, samples = _samples(model.learned_)
-    kinds = {type(model), *(type(value) for value in given.values() if is_dataclass(value))}
-    lines = [*_imports(kinds | ({TableSource} if made else set())), "", *made]
+    made, samples, kind = _samples(model.learned_, source)
+    kinds = {type(model), *kind, *(type(value) for value in given.values() if is_dataclass(value))}
+    lines = [*_imports(kinds), "", *made]
     lines += _call_lines(f"model = {type(model).__name__}", given)
     return "\n".join([*lines, f"model.fit({samples})"])
 
 
-def _samples(learned: Any) -> tuple[list[str], str]:
-    """Lines that make a source, if a table has text, dates or missing values; and the samples in a call."""
-    schema, offset = learned.features.schema, learned.offset
-    rules = {} if schema is None else rules_of(schema)
-    if offset is not True and not rules.keys().isdisjoint(("categories", "dates", "missing")):
-        known = {"target": schema.target_name, "offset": offset or None}
-        given = {name: value for name, value in known.items() if value is not None} | rules
-        return _call_lines("source = TableSource", given, "table"), "source" if "target" in given else "source, y"
-    if offset is False:
-        return [], "X, y"
-    return [], f"X, y, offset={offset!r}" if isinstance(offset, str) else "X, y, offset=offset"
+def _samples(learned: Any, source: SampleSource | None) -> tuple[list[str], str, set[type]]:
+    """Lines that make a source, the samples in a call, and the class of the source.
+
+    Files are named if they are known. A table needs a source if it is read with rules, or has weights or offsets.
+    """
+    # Weights and offsets that are no columns are passed as arrays.
+    named = {"sample_weight": learned.weight, "offset": learned.offset}
+    if isinstance(source, FileSource):
+        given = {name: _plain_path(value) for name, value in _nondefault_fields(source).items()}
+        return _call_lines("source = FileSource", given), "source", {FileSource}
+    schema = learned.features.schema
+    is_table = schema is not None and len(schema.columns) > 0
+    columns = {name: one for name, one in named.items() if isinstance(one, str)} if is_table else {}
+    arrays = "".join(f", {name}={name}" for name, one in named.items() if one and name not in columns)
+    rules = rules_of(schema) if is_table else {}
+    if not rules and not columns:
+        return [], f"X, y{arrays}", set()
+    target = {} if schema.target_name is None else {"target": schema.target_name}
+    made = _call_lines("source = TableSource", target | columns | rules, "table")
+    return made, f"source{'' if target else ', y'}{arrays}", {TableSource}
+
+
+def _plain_path(value: Any) -> Any:
+    """A path as text; other values as they are."""
+    if isinstance(value, tuple):
+        return tuple(map(_plain_path, value))
+    return str(value) if isinstance(value, Path) else value
 
 
 def _imports(kinds: set[type]) -> list[str]:
@@ -65,7 +86,7 @@ def _imports(kinds: set[type]) -> list[str]:
     return [f"from {home} import {', '.join(sorted(homes[home], key=str.lower))}" for home in sorted(homes)]
 
 
-def path_recipe(path: SparsePath) -> str:
+def path_recipe(path: SparsePath, source: SampleSource | None = None) -> str:
     """The call that makes the same path, with all arguments that the path has kept."""
     given: dict[str, Any] = {
         "kappas": path.kappas.tolist(),
@@ -74,9 +95,10 @@ def path_recipe(path: SparsePath) -> str:
     } | path.settings
     defaults = {"loss": "squared", "fit_intercept": True, "standardize": False, "sparsity": "element"}
     kept = {name: value for name, value in given.items() if name not in defaults or value != defaults[name]}
-    made, samples = _samples(path.learned)
+    made, samples, kind = _samples(path.learned, source)
     lines = [*made, *_call_lines("path = sparse_path", kept, samples)]
-    return "\n".join([f"from psfit import sparse_path{', TableSource' * bool(made)}", "", *lines])
+    sources = "".join(f", {one.__name__}" for one in kind)
+    return "\n".join([f"from psfit import sparse_path{sources}", "", *lines])
 
 
 def _call_lines(function: str, arguments: dict[str, Any], first: str = "") -> list[str]:

@@ -1,6 +1,6 @@
 """A summary of samples and of a model's scores on them; several ranks exchange only sums."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -8,9 +8,11 @@ import torch
 
 from psfit.comm import Grid
 from psfit.data import DesignMatrix
+from psfit.data.changes import Changes
 from psfit.data.summary import ColumnSummary
-from psfit.estimators.labelled import read_labelled
+from psfit.estimators.labelled import count_changes_of, read_labelled
 from psfit.estimators.model import SparseModel
+from psfit.estimators.offsets import keep_column
 from psfit.estimators.posing import Given
 from psfit.estimators.predictors import add_offset, multiply
 from psfit.estimators.reading import sum_over_nodes
@@ -67,6 +69,10 @@ class DataSummary:
         For numbers, one for each target.
     of_fit : bool or None
         Whether these are the samples, with their weights, that the model was fitted to; None for a path.
+    weight : bool or str
+        Whether the scores have sample weights, or the column that holds them.
+    changes : Changes
+        What the rules of the fit changed in these samples.
     """
 
     columns: ColumnSummary
@@ -78,6 +84,8 @@ class DataSummary:
     calibrations: tuple[Calibration, ...] = ()
     residuals: tuple[Residuals, ...] = ()
     of_fit: bool | None = None
+    weight: bool | str = False
+    changes: Changes = field(default_factory=Changes)
 
 
 def describe(
@@ -92,16 +100,20 @@ def describe(
 ) -> DataSummary:
     """Read samples as `fit` does, and summarise them. All ranks must call this with their own rows."""
     learned = subject.learned if isinstance(subject, SparsePath) else subject.learned_
-    matrix, y, weights, offsets = read_labelled(subject, learned, Given(X, y, sample_weight, target, offset), grid)
-    columns = ColumnSummary.of(matrix, grid)
-    labels = learned.target
+    matrix, y, weights, offsets = read_labelled(
+        subject, learned, Given(X, y, sample_weight, target, offset), grid, True
+    )
+    columns, labels = ColumnSummary.of(matrix, grid), learned.target
+    changes = count_changes_of(subject, X, grid)
+    weight = keep_column(sample_weight, getattr(X, "sample_weight", None))
     if isinstance(labels, Labels):
-        grid.run_together(lambda: labels.require_known(y))
         counts = sum_over_nodes(grid, np.bincount(labels.codes(y), minlength=len(labels.classes)))
-        summary = DataSummary(columns, classes=tuple(zip(class_names(labels.classes), counts.tolist(), strict=True)))
+        classes = tuple(zip(class_names(labels.classes), counts.tolist(), strict=True))
+        summary = DataSummary(columns, classes=classes, weight=weight, changes=changes)
     else:
         outputs = y.reshape(len(y), -1)
-        summary = DataSummary(columns, targets=tuple(_distribution(one, columns.samples, grid) for one in outputs.T))
+        targets = tuple(_distribution(one, columns.samples, grid) for one in outputs.T)
+        summary = DataSummary(columns, targets=targets, weight=weight, changes=changes)
     if isinstance(subject, SparsePath):
         return summary
     return _add_scores(subject, summary, matrix, y, weights, offsets, grid)
@@ -154,7 +166,7 @@ def _add_scores(
         )
     return replace(
         summary,
-        scores=_errors(target, y, predicted, weights, float(weight), grid) | scores,
+        scores=_errors(target, y, predicted, weights, offset, grid) | scores,
         residuals=compare_numbers(y, predicted, weights, grid),
         of_fit=same,
     )
@@ -189,13 +201,19 @@ def _is_of_fit(
 
 
 def _errors(
-    target: Any, y: np.ndarray, predicted: np.ndarray, weights: np.ndarray, weight: float, grid: Grid
+    target: Any, y: np.ndarray, predicted: np.ndarray, weights: np.ndarray, offset: np.ndarray | None, grid: Grid
 ) -> dict[str, float]:
     """Errors of predicted numbers."""
     outputs = y.reshape(len(y), -1)
     predicted = predicted.reshape(outputs.shape)
-    centre = np.broadcast_to(sum_over_nodes(grid, weights @ outputs) / weight, outputs.shape)
-    parts = [target.deviances(outputs, one, weights) for one in (predicted, centre)]
+    if offset is not None:
+        # What is common to all offsets is a part of the intercept.
+        total, rows = sum_over_nodes(grid, np.array([offset.mean(axis=1).sum(), len(offset)]))
+        offset = offset - total / rows
+    sums = sum_over_nodes(grid, target.sum_baseline(outputs, weights, offset))
+    baseline = target.predict_baseline(sums, len(outputs), offset)
+    parts = [target.deviances(outputs, one, weights) for one in (predicted, baseline)]
+    weight = sum_over_nodes(grid, weights.sum(keepdims=True))[0]
     squares, left, all_of_it = sum_over_nodes(grid, np.stack([weights @ (outputs - predicted) ** 2, *parts]))
     errors = {"root mean squared error": float(np.sqrt(squares.mean() / weight))}
     # A constant target has nothing to explain.

@@ -93,6 +93,7 @@ def test_a_loaded_model_is_the_model(name, tmp_path):
     assert str(again.result_) == str(model.result_)
     assert again.history_ == model.history_
     assert again.get_params() == model.get_params()
+    np.testing.assert_array_equal(again.result_.spreads, model.result_.spreads)
     for attribute in ("classes_", "feature_names_in_"):
         if hasattr(model, attribute):
             before, after = getattr(model, attribute), getattr(again, attribute)
@@ -100,6 +101,18 @@ def test_a_loaded_model_is_the_model(name, tmp_path):
             assert before.tolist() == after.tolist()
     predicted = again.predict(X)
     again.fit(X, np.abs(predicted) if "poisson" in name else predicted)
+
+
+def test_weights_of_the_fit_are_known_and_absent_in_older_files(tmp_path, monkeypatch):
+    table = IRIS.data.assign(w=1.0, y=IRIS.target)
+    model = psfit.SparseLinearRegression(1).fit(psfit.TableSource(table, target="y", sample_weight="w"))
+    for weight, name in (("w", "named"), (True, "array"), (False, "none")):
+        monkeypatch.setattr(model, "learned_", replace(model.learned_, weight=weight))
+        psfit.save(model, tmp_path / f"{name}.psfit")
+        assert psfit.load(tmp_path / f"{name}.psfit").learned_.weight == weight
+    monkeypatch.setattr(model, "result_", replace(model.result_, spreads=None))
+    psfit.save(model, tmp_path / "older.psfit")
+    assert psfit.load(tmp_path / "older.psfit").result_.spreads is None
 
 
 @pytest.mark.parametrize("name", SELECTING)

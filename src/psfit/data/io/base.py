@@ -140,6 +140,10 @@ class DataFile(ABC):
         """Those of some columns that have a missing value in a range."""
         return set()
 
+    def count_changes(self, start: int, stop: int, schema: Schema) -> dict[str, tuple[int, Counter[str]]]:
+        """For each column of a range: missing cells, and the levels that are not in the schema with their counts."""
+        return {}
+
     @abstractmethod
     def part(self, start: int, stop: int, schema: Schema, budget: int) -> Part:
         """The samples of a range, read with a schema; features that need more bytes than the budget stay on disk."""

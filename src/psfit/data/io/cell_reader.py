@@ -119,6 +119,19 @@ class CellReader(ABC):
         texts = level_texts(self._cells(batch, column, first)).drop_null()
         return Counter({one["values"]: one["counts"] for one in pc.value_counts(texts).to_pylist()})
 
+    def add_changes(
+        self, columns: dict[str, Column], batches: Iterable[tuple[int, pa.RecordBatch]]
+    ) -> dict[str, tuple[int, Counter[str]]]:
+        """How many cells of each column are missing, and how often each level occurs that the column does not know."""
+        missing = dict.fromkeys(columns, 0)
+        new: dict[str, Counter[str]] = {name: Counter() for name in columns}
+        for first, batch in batches:
+            for name, column in columns.items():
+                missing[name] += self._cells(batch, column, first).null_count
+                levels = self.count_levels(batch, column, first) if column.kind == "category" else {}
+                new[name].update({level: count for level, count in levels.items() if level not in column.levels})
+        return {name: (missing[name], new[name]) for name in columns}
+
     def kind_error(self, name: str, kind: Kind, row: int, value: object) -> CellError:
         """The error of a cell that does not have the kind of its column."""
         what = f"text ({value!r})" if isinstance(value, str) else repr(value)

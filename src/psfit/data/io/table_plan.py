@@ -194,7 +194,7 @@ def _offset_column(path: Path, names: list[str], asked: str) -> tuple[str, bool]
         raise DataFileError(
             f"{path}: offset={asked!r} means the logarithm of a column, but a column has this name; rename it"
         )
-    return _require_column(path, names, "offset", name), is_logarithm
+    return _require_column(path, names, "offset", name, asked), is_logarithm
 
 
 def _asked_ids(names: list[str], wanted: ReadRequest) -> tuple[str, ...]:
@@ -265,9 +265,12 @@ def _source_column(names: list[str], name: str) -> str:
     return name if name in names else next((name[:cut] for cut in cuts if name[:cut] in names), name)
 
 
-def _require_column(path: Path, names: list[str], argument: str, name: str | int) -> str:
+def _require_column(path: Path, names: list[str], argument: str, name: str | int, asked: str | None = None) -> str:
+    """A column that must be there; `asked` is the value of the argument, where it is not only the name."""
     if name not in names:
         meant = suggest_name(name, names)
         known = list_names(map(repr, names))
-        raise DataFileError(f"{path}: {argument}={name!r}: there is no such column{meant}; its columns are {known}")
+        raise DataFileError(
+            f"{path}: {argument}={asked or name!r}: there is no such column{meant}; its columns are {known}"
+        )
     return str(name)

@@ -77,6 +77,10 @@ class TableFile(DataFile):
             found |= {name for name in names if plain_cells(batch, name, True).null_count}
         return found
 
+    def count_changes(self, start: int, stop: int, schema: Schema) -> dict[str, tuple[int, Counter[str]]]:
+        columns = self.plan.columns(schema)
+        return self.plan.add_changes(columns, self.batches_in_range(start, stop, list(columns), HEIGHT))
+
     def part(self, start: int, stop: int, schema: Schema, budget: int) -> Part:
         plan, columns = self.plan, self.plan.columns(schema)
         kept: dict[str, list[np.ndarray]] = {name: [] for name in [*plan.other_columns, *plan.ids]}

@@ -272,6 +272,11 @@ class TextFile(DataFile):
             found |= {name for name in names if batch.column(name).null_count}
         return found
 
+    def count_changes(self, start: int, stop: int, schema: Schema) -> dict[str, tuple[int, Counter[str]]]:
+        columns = self.plan.columns(schema)
+        kinds: dict[str, Kind] = {name: one.kind for name, one in columns.items()}
+        return self.plan.add_changes(columns, self._batches_in_range(start, stop, kinds))
+
     def part(self, start: int, stop: int, schema: Schema, budget: int) -> Part:
         plan, features, columns = self.plan, self.plan.features(schema), self.plan.columns(schema)
         kept: dict[str, list[np.ndarray]] = {name: [] for name in [*plan.other_columns, *plan.ids]}

@@ -30,6 +30,12 @@ class Resolved:
         """The constraints in words, one text for each kind of them."""
         return describe_constraints(self.constraints, self.features.names, self.group_names, self.kind_names)
 
+    @property
+    def groups(self) -> list[str]:
+        """The name of each feature's group; none if there are no groups that are in or out as a whole."""
+        group = self.constraints.group
+        return [] if group is None else [self.group_names[place] for place in group]
+
 
 def resolve(arguments: Mapping[str, Any], columns: Features, outputs: int) -> Resolved:
     """Find the features by name, and refuse what is unknown or contradicts itself.

@@ -61,6 +61,8 @@ def unpack(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         data = Path(path).read_bytes()
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no file {path}") from None
+    except IsADirectoryError:
+        raise ModelFileError(f"{path} is a folder, not a model file; name a file that ends with .psfit") from None
     if not zipfile.is_zipfile(io.BytesIO(data)):
         raise ModelFileError(f"{path} is not a model file, or it was cut short")
     length = len(MARK) + 64

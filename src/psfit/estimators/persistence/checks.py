@@ -26,7 +26,7 @@ from psfit.search.explore import Contribution
 
 SETTINGS: dict[str, type] = {"solver": BiCADMM, "grid": GridSpec}
 # Parts of a result that are stored as arrays, not in the JSON.
-APART = ("coef", "intercept", "objectives", "lower_bounds", "history")
+APART = ("coef", "intercept", "objectives", "lower_bounds", "history", "spreads")
 # A bound may be above its objective by this share, because of rounding.
 SLACK = 1e-6
 # Bytes that a list of texts may take when all have the same length, even if the texts are short.

@@ -1,6 +1,6 @@
 """Model files: a zip of JSON and NumPy arrays with all that prediction and reports need, and no code."""
 
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,8 @@ def save(model: SparseModel, path: str | Path) -> None:
     rows, columns = np.nonzero(result.coef)
     arrays |= {"coef_rows": rows, "coef_columns": columns, "coef_values": result.coef[rows, columns]}
     arrays |= {name: getattr(result, name) for name in ("intercept", "objectives", "lower_bounds")}
+    if result.spreads is not None:
+        arrays["spreads"] = result.spreads
     for field in fields(Record):
         values = [getattr(record, field.name) for record in result.history]
         arrays[f"history_{field.name}"] = np.array([np.nan if value is None else value for value in values])
@@ -111,6 +113,11 @@ def _make_model(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> Spars
     # Files of earlier versions say nothing about the ridge of the fit: it was that of the parameters, or of the choice.
     ridge = {"gamma": content["learned"].get("gamma_", model.gamma), "standardize": model.standardize}
     model.result_ = checks.check_result(model, content["result"], ridge, shape, arrays)
+    if "spreads" in arrays:
+        spreads = arrays.pop("spreads")
+        fits = spreads.shape == model.result_.support.shape and spreads.dtype.kind == "f" and bool((spreads >= 0).all())
+        checks.require(fits, "the spreads of its features are not a number from zero for each of them")
+        model.result_ = replace(model.result_, spreads=spreads)
     checks.require(
         ("selection" in content) == isinstance(model, SelectingModel),
         "it has a choice of the limit that its model does not have, or the other way round",
@@ -128,10 +135,10 @@ def _make_learned(model: Any, content: dict[str, Any], p: int, c: int) -> Learne
     known = {"n_features_in_", "feature_names_in_", "classes_" if labels else "_single"}
     known |= {"kappa_"} if isinstance(model, SelectingModel) else set()
     # Files of earlier versions have the gamma that was chosen here, not in the result.
-    known |= {"offset", "gamma_"}
+    known |= {"offset", "weight", "gamma_"}
     checks.require(isinstance(learned, dict), "what it has learned is not an object")
-    # Files of earlier versions say nothing about offsets.
-    odd = (known - {"feature_names_in_", "offset", "gamma_"} - learned.keys()) | (learned.keys() - known)
+    # Files of earlier versions say nothing about offsets and weights.
+    odd = (known - {"feature_names_in_", "offset", "weight", "gamma_"} - learned.keys()) | (learned.keys() - known)
     checks.require(not odd, f"a {type(model).__name__} that lacks or adds {sorted(odd)}")
     checks.require(learned["n_features_in_"] == p, f"its number of features is not {p}")
     names, table = learned.get("feature_names_in_"), content.get("schema")
@@ -143,10 +150,11 @@ def _make_learned(model: Any, content: dict[str, Any], p: int, c: int) -> Learne
         model.kappa_ = learned["kappa_"]
     texts = around is None or (isinstance(around, dict) and all(map(checks.is_text, around.values())))
     checks.require(texts, "its environment is not text")
-    offset = learned.get("offset", False)
+    offset, weight = learned.get("offset", False), learned.get("weight", False)
     checks.require(isinstance(offset, (bool, str)), "its offset is neither a column nor absent")
+    checks.require(isinstance(weight, (bool, str)), "its weights are neither a column nor absent")
     features = Features(p, names, None if table is None else check_table(table, names))
-    return Learned(features, target, around, offset)
+    return Learned(features, target, around, offset, weight)
 
 
 def _make_target(model: Any, learned: dict[str, Any], c: int) -> Target:
@@ -169,7 +177,16 @@ def _set_selection(model: SelectingModel, chosen: Any, arrays: dict[str, np.ndar
     checks.require(isinstance(chosen, dict) and chosen.keys() <= {"choice", "params"}, "its choice is malformed")
     choice = chosen["choice"]
     names = {"label", "kappa", "gamma", "best_kappa", "best_gamma"}
-    checks.require(isinstance(choice, dict) and choice.keys() == names, "its choice is malformed")
+    # Files of earlier versions, and choices by other scores, have no losses to compare with.
+    checks.require(isinstance(choice, dict) and choice.keys() - {"losses"} == names, "its choice is malformed")
+    losses = choice.pop("losses", None)
+    if losses is not None:
+        numbers = (
+            isinstance(losses, list)
+            and len(losses) == 3
+            and all(checks.is_number(one) and np.isfinite(one) for one in losses[1:])
+        )
+        checks.require(numbers and losses[0] in ("R2", "D2"), "the losses of its choice are malformed")
     kappas, gammas, scores = (arrays.pop(f"selection_{name}") for name in ("kappas", "gammas", "scores"))
     errors = arrays.pop("selection_errors", None)
     table = (len(gammas), len(kappas))
@@ -185,7 +202,9 @@ def _set_selection(model: SelectingModel, chosen: Any, arrays: dict[str, np.ndar
         and set(model.result_.kappa) == {model.kappa_},
         "it was fitted with a limit that it did not choose",
     )
-    model.selection_ = Selection(kappas, gammas, scores, errors, **choice)
+    model.selection_ = Selection(
+        kappas, gammas, scores, errors, **choice, losses=None if losses is None else tuple(losses)
+    )
     if "params" in chosen:
         model.cv_results_ = _cv_results(chosen["params"], kappas, gammas, arrays)
 
@@ -235,7 +254,8 @@ def _learned_content(model: Any) -> dict[str, Any]:
     target, names = model.learned_.target, model.learned_.features.names
     found = {"n_features_in_": model.n_features_in_} | ({} if names is None else {"feature_names_in_": names})
     found |= {"classes_": target.classes} if isinstance(target, Labels) else {"_single": target.single}
-    found |= {"offset": model.learned_.offset} if model.learned_.offset else {}
+    kept = {"offset": model.learned_.offset, "weight": model.learned_.weight}
+    found |= {name: one for name, one in kept.items() if one}
     if isinstance(model, SelectingModel):
         found |= {"kappa_": model.kappa_}
     return {name: _array_as_list(value) for name, value in found.items()}
@@ -257,6 +277,7 @@ def _selection_content(model: SelectingModel) -> tuple[dict[str, Any], dict[str,
     if choice.errors is not None:
         arrays["selection_errors"] = choice.errors
     small = {name: getattr(choice, name) for name in ("label", "kappa", "gamma", "best_kappa", "best_gamma")}
+    small |= {} if choice.losses is None else {"losses": list(choice.losses)}
     content: dict[str, Any] = {"choice": small}
     results = getattr(model, "cv_results_", None)
     if results is not None:

@@ -33,6 +33,9 @@ class Selection:
     best_kappa, best_gamma : int, float
         The values with the best score. The choice may be a simpler model whose score is within one standard error,
         or one with a stronger ridge and nearly the same score.
+    losses : tuple of (str, float, float) or None
+        How a mean loss is read as a share that is explained: the name of the share, "R2" or "D2", and the mean losses
+        of the best constant and of perfect predictions.
     """
 
     kappas: np.ndarray
@@ -44,6 +47,7 @@ class Selection:
     gamma: float
     best_kappa: int
     best_gamma: float
+    losses: tuple[str, float, float] | None = None
 
     @property
     def smaller_is_better(self) -> bool:
@@ -59,11 +63,19 @@ class Selection:
                 "kappa": int(kappa),
                 "value": sign * float(self.scores[g, k]),
                 "standard_error": None if self.errors is None else float(self.errors[g, k]),
+                "explained": self._explain(sign * float(self.scores[g, k])),
                 "chosen": bool(gamma == self.gamma and kappa == self.kappa),
             }
             for g, gamma in enumerate(self.gammas)
             for k, kappa in enumerate(self.kappas)
         ]
+
+    def _explain(self, loss: float) -> float | None:
+        """The share that a mean loss explains, if that is known."""
+        if self.losses is None or self.label != MEAN_LOSS:
+            return None
+        _, constant, perfect = self.losses
+        return (constant - loss) / (constant - perfect)
 
     @property
     def summary(self) -> str:
@@ -106,9 +118,13 @@ class Selection:
 
     def __str__(self) -> str:
         lines = [self._title]
-        lines.append(f"{'gamma':>10} {'kappa':>7} {'value':>14}" + ("" if self.errors is None else f" {'+-':>9}"))
-        for row in self.rows():
+        rows = self.rows()
+        share = f" {self.losses[0]:>8}" if self.losses is not None and rows[0]["explained"] is not None else ""
+        error = "" if self.errors is None else f" {'+-':>9}"
+        lines.append(f"{'gamma':>10} {'kappa':>7} {'value':>14}{error}{share}")
+        for row in rows:
             error = "" if row["standard_error"] is None else f" {row['standard_error']:>9.2g}"
+            error += "" if row["explained"] is None else f" {row['explained']:>8.3f}"
             mark = "  <- chosen" if row["chosen"] else ""
             lines.append(f"{row['gamma']:>10.4g} {row['kappa']:>7} {row['value']:>14.6g}{error}{mark}")
         lines += [self.reason] if self.reason else []

@@ -8,6 +8,7 @@ import numpy as np
 
 from psfit.comm import Grid
 from psfit.estimators.reading import sum_over_nodes
+from psfit.estimators.targets.base import TargetError
 from psfit.estimators.targets.counts import Counts
 from psfit.losses import Loss
 
@@ -26,9 +27,10 @@ class Amounts(Counts):
     def read(cls, y: Any, rows: int) -> np.ndarray:
         target = super().read(y, rows)
         if (target == 0).any():
-            raise ValueError(
-                f"y must be positive for the gamma loss; entry {int((target == 0).argmax())} is zero. The tweedie loss "
-                "(SparseTweedieRegression) takes zeros"
+            row = int((target == 0).argmax())
+            raise TargetError(
+                f"must be positive for the gamma loss, but it is 0 in row {row} (counted from 0); use "
+                "SparseTweedieRegression, which takes zeros"
             )
         return target
 
@@ -63,7 +65,7 @@ class Totals(Counts):
         found, effective = super().learn(y, weights, fit_intercept, parameters, grid)
         zeros = int(sum_over_nodes(grid, np.array([(y == 0).sum()]))[0])
         if found.exponent == 2 and zeros:
-            raise ValueError(f"y must be positive with power=2, but {zeros} entries are zero; use a power below 2")
+            raise TargetError(f"must be positive with power=2, but {zeros} entries are zero; use a power below 2")
         return found, effective
 
     def to_sklearn(self, coef: np.ndarray, intercept: np.ndarray) -> Any:

@@ -11,6 +11,18 @@ from psfit.comm import Grid
 from psfit.losses import Loss
 
 
+class TargetError(ValueError):
+    """What is wrong with the targets; the message begins with what they are called."""
+
+    def __init__(self, problem: str, name: str = "y") -> None:
+        super().__init__(f"{name} {problem}")
+        self.problem = problem
+
+    def rename(self, name: str) -> "TargetError":
+        """The same error for targets that users know by another name, such as that of a column."""
+        return TargetError(self.problem, name)
+
+
 @dataclass(frozen=True)
 class Target(ABC):
     """The targets of a fit: facts about y on all ranks. Predictors are ``(m, c)`` everywhere."""
@@ -44,8 +56,8 @@ class Target(ABC):
         """Predicted targets, shaped like y was."""
 
     @abstractmethod
-    def score(self, y: Any, predicted: np.ndarray, sample_weight: Any = None) -> float:
-        """How good predictions are: one is perfect."""
+    def score(self, y: Any, predicted: np.ndarray, sample_weight: Any = None, offset: Any = None) -> float:
+        """How good predictions are: one is perfect. Their offsets matter with a log link."""
 
     def needs(self, y: np.ndarray, fit_intercept: bool) -> np.ndarray:
         """Columns ``(m, k)`` whose sum over the training samples of every split must be positive."""

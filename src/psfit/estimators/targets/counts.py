@@ -1,5 +1,6 @@
 """Targets that are counts: predictors are logarithms of expected counts."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -10,6 +11,7 @@ from sklearn.utils import column_or_1d
 from psfit.comm import Grid
 from psfit.estimators.kinds import require_numbers
 from psfit.estimators.reading import sum_over_nodes
+from psfit.estimators.targets.base import TargetError
 from psfit.estimators.targets.numbers import Numbers
 
 
@@ -30,7 +32,11 @@ class Counts(Numbers):
         require_numbers(y, "y")
         target = super().read(column_or_1d(y, warn=True), rows)
         if (target < 0).any():
-            raise ValueError(f"y must not be negative with a log link; entry {int((target < 0).argmax())} is")
+            row = int((target < 0).argmax())
+            raise TargetError(
+                f"must not be negative with a log link, but it is {target[row]:g} in row {row} (counted from 0); "
+                "correct such rows, or use SparseLinearRegression"
+            )
         return target
 
     @classmethod
@@ -38,17 +44,40 @@ class Counts(Numbers):
         cls, y: np.ndarray, weights: np.ndarray, fit_intercept: bool, parameters: Mapping[str, Any], grid: Grid
     ) -> tuple[Self, np.ndarray]:
         if fit_intercept and not sum_over_nodes(grid, (weights @ y).reshape(1)) > 0:
-            raise ValueError("y is zero for every sample with a positive weight: the intercept has no finite optimum")
+            raise TargetError("is zero for every sample with a positive weight: the intercept has no finite optimum")
         return super().learn(y, weights, fit_intercept, parameters, grid)
 
     def predict(self, predictors: np.ndarray) -> np.ndarray:
         return np.asarray(np.exp(super().predict(predictors)))
 
-    def score(self, y: Any, predicted: np.ndarray, sample_weight: Any = None) -> float:
-        """The share of the deviance that the predictions explain, D^2."""
+    def score(self, y: Any, predicted: np.ndarray, sample_weight: Any = None, offset: Any = None) -> float:
+        """The share of the deviance that the predictions explain, D^2.
+
+        With an offset it is compared with the best model of an intercept and this offset.
+        """
         from sklearn.metrics import d2_tweedie_score
 
-        return float(d2_tweedie_score(y, _positive(predicted), power=self.power, sample_weight=sample_weight))
+        if offset is None:
+            return float(d2_tweedie_score(y, _positive(predicted), power=self.power, sample_weight=sample_weight))
+        y = np.asarray(y, dtype=float).reshape(-1, 1)
+        weights = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        shift = np.asarray(offset, dtype=float).reshape(len(y), 1)
+        # What is common to all offsets is a part of the intercept.
+        shift = shift - shift.mean()
+        baseline = self.predict_baseline(self.sum_baseline(y, weights, shift), len(y), shift)
+        left, whole = (self.deviances(y, one.reshape(-1, 1), weights)[0] for one in (predicted, baseline))
+        return float(1 - left / whole) if whole > 0 else math.nan
+
+    def sum_baseline(self, y: np.ndarray, weights: np.ndarray, offset: np.ndarray | None) -> np.ndarray:
+        if offset is None:
+            return super().sum_baseline(y, weights, offset)
+        # The deviance of exp(c + offset) has its minimum where the weighted sum of (y - mean) mean^(1 - power) is zero.
+        tops = weights @ (y * np.exp((1 - self.power) * offset))
+        return np.stack([tops, weights @ np.exp((2 - self.power) * offset)])
+
+    def predict_baseline(self, sums: np.ndarray, rows: int, offset: np.ndarray | None) -> np.ndarray:
+        baseline = super().predict_baseline(sums, rows, offset)
+        return baseline if offset is None else np.asarray(baseline * np.exp(offset))
 
     def deviances(self, y: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> np.ndarray:
         from sklearn.metrics import mean_tweedie_deviance

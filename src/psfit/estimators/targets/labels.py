@@ -10,10 +10,11 @@ from sklearn.utils import check_consistent_length, column_or_1d, compute_class_w
 from sklearn.utils.multiclass import check_classification_targets
 
 from psfit.comm import Grid
+from psfit.common.names import list_names
 from psfit.data.schema import EXACT
 from psfit.estimators.kinds import require_labels
 from psfit.estimators.reading import sum_over_nodes
-from psfit.estimators.targets.base import Target
+from psfit.estimators.targets.base import Target, TargetError
 from psfit.estimators.targets.classes import gather_classes
 from psfit.losses import Loss
 
@@ -48,8 +49,8 @@ class Labels(Target):
         present = sum_over_nodes(grid, count) > 0
         if present.sum() < 2:
             found = ", ".join(map(repr, target.classes[present].tolist()))
-            raise ValueError(
-                f"y holds only one class ({found}) among the samples whose weight is not zero; two or more are needed"
+            raise TargetError(
+                f"holds only one class ({found}) among the samples whose weight is not zero; two or more are needed"
             )
         return target, weights
 
@@ -64,13 +65,15 @@ class Labels(Target):
         """The numbers of the samples' classes; all labels must be known."""
         return np.searchsorted(self.classes, y)
 
-    def require_known(self, y: np.ndarray) -> None:
-        """Refuse labels that were not in the fit."""
+    def require_known(self, y: np.ndarray, name: str = "y") -> None:
+        """Refuse labels that were not in the fit; messages call them by their `name`."""
         known = np.isin(y, self.classes)
         if not known.all():
-            raise ValueError(
-                f"y holds the label {str(y[~known][0])!r}, which the model has not seen; it knows "
-                f"{', '.join(map(str, self.classes[:10]))}{', ...' if len(self.classes) > 10 else ''}"
+            row = int((~known).argmax())
+            raise TargetError(
+                f"holds the label {str(y[row])!r} in row {row} (counted from 0), which the model has not seen; it "
+                f"knows {list_names(map(repr, self.classes.tolist()), 10)}",
+                name,
             )
 
     def encode(self, y: np.ndarray, loss: Loss) -> np.ndarray:
@@ -97,7 +100,7 @@ class Labels(Target):
         decision = self.decide(predictors)
         return self.classes[(decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(axis=1)]
 
-    def score(self, y: Any, predicted: np.ndarray, sample_weight: Any = None) -> float:
+    def score(self, y: Any, predicted: np.ndarray, sample_weight: Any = None, offset: Any = None) -> float:
         """The share of labels that are predicted."""
         from sklearn.metrics import accuracy_score
 
@@ -155,7 +158,7 @@ class LogitLabels(Labels):
 def _require_classes(y: np.ndarray) -> None:
     """Refuse targets that are no classes, in the words of scikit-learn, with a remedy."""
     if y.dtype.kind == "O" and len({isinstance(label, str) for label in y.ravel()}) > 1:
-        raise ValueError("y holds labels that are text and labels that are not; write all of them as text")
+        raise TargetError("holds labels that are text and labels that are not; write all of them as text")
     try:
         check_classification_targets(y)
     except ValueError as error:
@@ -165,12 +168,12 @@ def _require_classes(y: np.ndarray) -> None:
 def _require_names(classes: np.ndarray) -> None:
     """Refuse numbers that are probably not labels, or that floating point cannot distinguish."""
     if classes.dtype.kind in "iuf" and len(classes) > MOST_NUMBERS:
-        raise ValueError(
-            f"y holds {len(classes)} different numbers, which looks like regression: use the squared loss "
-            "(SparseLinearRegression); so many classes must be text"
+        raise TargetError(
+            f"holds {len(classes)} different numbers, which looks like regression: use SparseLinearRegression; so many "
+            "classes must be text"
         )
     if classes.dtype.kind == "f" and (np.abs(classes) >= EXACT).any():
-        raise ValueError(
-            f"y holds the label {classes[np.abs(classes).argmax()]:.0f}; floating point cannot distinguish such "
+        raise TargetError(
+            f"holds the label {classes[np.abs(classes).argmax()]:.0f}; floating point cannot distinguish such "
             "whole numbers: write labels as text"
         )

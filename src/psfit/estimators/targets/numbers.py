@@ -48,11 +48,19 @@ class Numbers(Target):
     def predict(self, predictors: np.ndarray) -> np.ndarray:
         return predictors[:, 0] if self.single else predictors
 
-    def score(self, y: Any, predicted: np.ndarray, sample_weight: Any = None) -> float:
+    def score(self, y: Any, predicted: np.ndarray, sample_weight: Any = None, offset: Any = None) -> float:
         """The share of the variance that the predictions explain, R^2."""
         from sklearn.metrics import r2_score
 
         return float(r2_score(y, predicted, sample_weight=sample_weight))
+
+    def sum_baseline(self, y: np.ndarray, weights: np.ndarray, offset: np.ndarray | None) -> np.ndarray:
+        """Sums ``(2, targets)`` over samples, from which `predict_baseline` makes a prediction without features."""
+        return np.stack([weights @ y, np.full(y.shape[1], weights.sum())])
+
+    def predict_baseline(self, sums: np.ndarray, rows: int, offset: np.ndarray | None) -> np.ndarray:
+        """The best prediction without features ``(rows, targets)``, from the `sums` over all samples: the mean."""
+        return np.broadcast_to(sums[0] / sums[1], (rows, sums.shape[1]))
 
     def deviances(self, y: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """The weighted sum over samples, for each output, of what the predictions leave unexplained."""

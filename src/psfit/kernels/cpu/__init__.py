@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 # Modules of this package; `compile_kernels` of each calls every compiled function once, with tiny arrays.
 KERNELS = [
@@ -41,8 +42,11 @@ def prepare(names: Iterable[str], announce: Callable[[], None]) -> None:
 
 
 def _is_kept(name: str) -> bool:
-    """Whether compiled functions of a module are on the disk."""
-    return any(next(Path(folder).glob(f"{name}.*.nbi"), None) for folder in _folders([name]))
+    """Whether the compiled functions that a module uses are on the disk; some modules only use those of others."""
+    used = {(one.py_func.__module__.rpartition(".")[2], one.stats.cache_path) for one in _functions([name])}
+    # Functions that are inserted into others have no file, and where no folder can be written, none has one.
+    kept = {(home, folder) for home, folder in used if folder is not None}
+    return bool(kept) and all(next(Path(folder).glob(f"{home}.*.nbi"), None) for home, folder in kept)
 
 
 def compile_all(report: Callable[[str], None]) -> None:
@@ -61,9 +65,13 @@ def cache_folders() -> list[str]:
 
 
 def _folders(names: Iterable[str]) -> list[str]:
+    found = {function.stats.cache_path for function in _functions(names)}
+    return sorted(folder for folder in found if folder is not None)
+
+
+def _functions(names: Iterable[str]) -> list[Any]:
+    """The functions of some modules that Numba compiles."""
     from numba.core.dispatcher import Dispatcher
 
     modules = [import_module(f"{__name__}.{name}") for name in names]
-    functions = [value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)]
-    found = {function.stats.cache_path for function in functions}
-    return sorted(folder for folder in found if folder is not None)
+    return [value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)]
