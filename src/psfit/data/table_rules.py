@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from psfit.common.arguments import NONE, Rule, one_of
@@ -139,6 +139,13 @@ def rules_of(schema: Schema) -> dict[str, Any]:
         "ids": list(schema.ids),
     }
     return {name: value for name, value in found.items() if value}
+
+
+def text_rules_of(schema: Schema, given: Iterable[str] = ()) -> dict[str, Any]:
+    """The rules that say how the text files of a fit were written, where that is known; they yield to given ones."""
+    signs = {"decimal", "thousands"}
+    barred = signs if signs & set(given) else set()
+    return {name: value for name, value in asdict(schema.text).items() if value and name not in barred}
 
 
 def split_offset(offset: str) -> tuple[str, bool]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from psfit.data.io.dialect import Dialect
 from psfit.data.schema import Kind, Schema
 from psfit.data.streamed import RowReader
 from psfit.data.table_rules import TableRules
@@ -127,6 +128,11 @@ class DataFile(ABC):
     def notes(self) -> tuple[str, ...]:
         """What was guessed about how the file is written, for the user."""
         return ()
+
+    @property
+    def numbers(self) -> Dialect | None:
+        """How numbers are written in a text file; None for other formats."""
+        return None
 
     def possible_kinds(self, start: int, stop: int) -> PossibleKinds | None:
         """The kinds that the cells of a range allow; None if columns have no kinds."""

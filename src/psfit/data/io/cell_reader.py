@@ -20,7 +20,6 @@ from psfit.data.io.cells import (
     read_dates,
     suggest_date_formats,
 )
-from psfit.data.io.free_text import suggest_meaning
 from psfit.data.schema import Column, Feature, Kind
 from psfit.data.table_rules import option
 
@@ -45,12 +44,12 @@ class CellReader(ABC):
         """Whether a column of this kind may hold dates, and users can say how they are written: in a text file."""
 
     @abstractmethod
-    def is_feature(self, name: str) -> bool:
-        """Whether features are made of a column."""
-
-    @abstractmethod
     def suggest_remedy(self, name: str) -> str:
         """What to do about a cell of a column that is not of its kind."""
+
+    @abstractmethod
+    def suggest_meaning(self, text: str) -> str | None:
+        """What to do about a text that is probably a number or a missing value; None for other texts."""
 
     @abstractmethod
     def suggest_fill(self, name: str) -> str:
@@ -123,7 +122,7 @@ class CellReader(ABC):
         """The error of a cell that does not have the kind of its column."""
         what = f"text ({value!r})" if isinstance(value, str) else repr(value)
         remedy = self.suggest_remedy(name)
-        meaning = suggest_meaning(self.path, value) if isinstance(value, str) and self.is_feature(name) else None
+        meaning = self.suggest_meaning(value) if isinstance(value, str) else None
         if meaning is not None:
             remedy = f"{meaning}; {remedy}"
         formats = guess_date_formats(pa.array([value])) if isinstance(value, str) and self.takes_dates(kind) else ()

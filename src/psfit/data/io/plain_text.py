@@ -43,7 +43,7 @@ class PlainText:
         notes: tuple[str, ...] = ()
         if encoding is None:
             encoding, guessed = _find_encoding(head)
-            notes = (f"it is not in UTF-8, so it is read as {encoding}",) if guessed else ()
+            notes = (f"not in UTF-8, so read as {encoding}",) if guessed else ()
         else:
             encoding = _require_encoding(path, encoding)
         if encoding == "utf-8" and path.suffix.lower() not in COMPRESSIONS:

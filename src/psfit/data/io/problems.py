@@ -6,7 +6,7 @@ from pathlib import Path
 
 from psfit.data.io.base import DataFile, DataFileError, ReadRequest
 from psfit.data.io.column_profile import ColumnProfile
-from psfit.data.io.free_text import Texts, explain_free_text, suggest_meaning
+from psfit.data.io.free_text import Texts, explain_free_text
 from psfit.data.io.profile import TableProfile, profile_table
 from psfit.data.io.table_plan import TablePlan
 from psfit.data.schema import Column, Kind
@@ -32,7 +32,10 @@ def list_problems(file: DataFile) -> list[Problem]:
     plan: TablePlan | None = getattr(file, "plan", None)
     if plan is None:
         return []
-    request = ReadRequest(labelled=False, rules=plan.wanted.rules, lenient=True)
+    rules = plan.wanted.rules
+    if file.numbers is not None:
+        rules = replace(rules, decimal=file.numbers.decimal, thousands=file.numbers.thousands)
+    request = ReadRequest(labelled=False, rules=rules, lenient=True)
     again = file if isinstance(file, MemoryTable) else open_file(file.path, request)
     found = profile_table([again], plan.target or "")
     return sorted(_find(found, plan), key=lambda problem: -problem.rows)
@@ -137,7 +140,7 @@ def _problems_of_kind(column: ColumnProfile, wanted: Kind | None, said: str, pla
 
 def _suggest(column: ColumnProfile, text: str, wanted: Kind | None, plan: TablePlan) -> str:
     """What to do about a column of which `text` is the first cell that is no number."""
-    meaning = suggest_meaning(plan.path, text)
+    meaning = plan.suggest_meaning(text)
     if wanted is not None or column.is_mixed:
         remedy = plan.suggest_remedy(column.name)
         return remedy if meaning is None else f"{meaning}; {remedy}"

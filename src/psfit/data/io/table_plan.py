@@ -12,7 +12,8 @@ from psfit.common.names import list_names, suggest_name
 from psfit.data.io.base import CellError, DataFileError, PossibleKinds, ReadRequest
 from psfit.data.io.cell_reader import CellReader
 from psfit.data.io.cells import is_date, is_text, kinds_of_type
-from psfit.data.io.free_text import is_text_file
+from psfit.data.io.free_text import NUMBER, is_text_file, suggest_meaning
+from psfit.data.io.number_signs import OTHER, WORDS
 from psfit.data.schema import Column, Feature, Kind, Schema, first_duplicate
 from psfit.data.table_rules import option, split_offset
 
@@ -147,9 +148,6 @@ class TablePlan(CellReader):
     def takes_dates(self, kind: Kind) -> bool:
         return is_text_file(self.path) and (kind == "date" or not self.wanted.fitted)
 
-    def is_feature(self, name: str) -> bool:
-        return name in self.sources
-
     def suggest_remedy(self, name: str) -> str:
         if name == self.weight:
             return "sample weights must be numbers"
@@ -164,6 +162,16 @@ class TablePlan(CellReader):
         if self.wanted.rules.categories:
             return "write the column in the same way in all rows and files"
         return f"correct such cells, use {option('exclude', name)} or {option('categories', 'group')}"
+
+    def suggest_meaning(self, text: str) -> str | None:
+        known = None if self.wanted.schema is None else self.wanted.schema.text.decimal
+        if known is None or self.wanted.rules.decimal is not None or not NUMBER.fullmatch(text):
+            return suggest_meaning(self.path, text)
+        other = OTHER[known]
+        return (
+            f"the files of the fit had a decimal {WORDS[known]}; if this one has a {WORDS[other]}, use --csv "
+            f"decimal={other} (decimal={other!r})"
+        )
 
     def suggest_fill(self, name: str) -> str:
         if name in self.other_columns:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
@@ -91,6 +92,16 @@ class TableFile(DataFile):
         y, weight, offset = (known.get(name or "") for name in (plan.target, plan.weight, plan.offset))
         return Part(rows, y, weight, names, ids=ids, offset=offset)
 
+    def _remove_marks(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The same rows without the texts that mean a missing value; ids are left as they are."""
+        marks = self.plan.wanted.rules.missing_marks
+        texts = [field.name for field in batch.schema if is_text(field.type)] if marks else []
+        for name in set(texts) - set(self.plan.ids):
+            cells = plain_cells(batch, name, False).cast(pa.string())
+            known = pc.if_else(pc.is_in(cells, value_set=pa.array(marks, pa.string())), None, cells)
+            batch = batch.set_column(batch.schema.get_field_index(name), name, known)
+        return batch
+
     def batches_in_range(
         self, start: int, stop: int, columns: list[str], height: int
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -99,7 +110,7 @@ class TableFile(DataFile):
             for first, batch in self.batches(start, columns, height):
                 low, high = max(start - first, 0), min(stop - first, batch.num_rows)
                 if high > low:
-                    yield first + low, batch.slice(low, high - low)
+                    yield first + low, self._remove_marks(batch.slice(low, high - low))
                 if first + batch.num_rows >= stop:
                     return
         except (pa.ArrowException, OSError) as error:

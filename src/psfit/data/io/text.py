@@ -14,7 +14,8 @@ import pyarrow.csv as csv
 
 from psfit.data.io.archives import inner_name
 from psfit.data.io.base import CellError, DataFile, DataFileError, Part, PossibleKinds, ReadRequest
-from psfit.data.io.cells import DATE_FORMATS, first_of_other_kind, to_integers, widen_type
+from psfit.data.io.cells import first_of_other_kind, to_integers, widen_type
+from psfit.data.io.csv_options import READ_AS, TYPES, convert_options
 from psfit.data.io.dialect import Dialect, DialectError, find_dialect
 from psfit.data.io.header import looks_like_data, make_distinct, memory_stream
 from psfit.data.io.lines import Lines, line_range
@@ -22,26 +23,16 @@ from psfit.data.io.plain_text import HEAD, PlainText
 from psfit.data.io.spool import Spool
 from psfit.data.io.table_plan import TablePlan
 from psfit.data.io.thousands import are_grouped, read_grouped
-from psfit.data.schema import Kind, Schema
+from psfit.data.schema import Kind, Schema, TextFormat
 
 BLOCK = 8 << 20
 # The most letters of a cell that a message shows.
 MOST_LETTERS = 100
 NO_ROWS = "needs a header and at least one row below it"
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
-# The type in which the cells of each kind are read.
-TYPES: dict[Kind, pa.DataType] = {
-    "number": pa.float64(),
-    "boolean": pa.bool_(),
-    "date": pa.timestamp("us"),
-    "category": pa.string(),
-}
-READ_AS: dict[str, Kind] = {"double": "number", "bool": "boolean", "timestamp": "date"}
 CONVERSION = re.compile(
     r"In CSV column #(\d+): Row #(\d+): CSV conversion error to (\w+)[^:]*: invalid value '(.*)'", re.S
 )
-# Texts that mean a missing value.
-MISSING_MARKS = csv.ConvertOptions().null_values
 
 
 class TextFile(DataFile):
@@ -49,6 +40,7 @@ class TextFile(DataFile):
 
     def __init__(self, path: Path, wanted: ReadRequest) -> None:
         self.path, self.rules = path, wanted.rules
+        known = TextFormat() if wanted.schema is None else wanted.schema.text
         self.plain = PlainText.of(path, wanted.rules.encoding)
         with self.plain.path.open("rb") as file:
             file.seek(self.plain.start)
@@ -59,7 +51,9 @@ class TextFile(DataFile):
         self.block = max(BLOCK, 16 * len(self.header))
         if self.length <= 0:
             raise self.error(NO_ROWS)
-        self.dialect = self._find_dialect()
+        self.dialect = self._find_dialect(known)
+        # Whether the user or the fit has named the mark that separates thousands.
+        self.is_marked = self.dialect.thousands in {known.thousands, self.rules.thousands} - {None}
         self.parse = csv.ParseOptions(delimiter=self.dialect.separator)
         # Rows that were left out because they have another number of cells, if that is allowed.
         self.ragged: list[csv.InvalidRow] = []
@@ -78,15 +72,20 @@ class TextFile(DataFile):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        said = self.dialect if self.grouped else replace(self.dialect, thousands=None)
-        return tuple(f"{self.path}: {note}" for note in self.plain.notes + said.notes)
+        said = self.plain.notes + self.numbers.notes
+        return (f"{self.path}: {'; '.join(said)}",) if said else ()
 
-    def _find_dialect(self) -> Dialect:
+    @property
+    def numbers(self) -> Dialect:
+        """How numbers are written; a mark that separates no thousands is left out."""
+        return self.dialect if self.grouped or self.is_marked else replace(self.dialect, thousands=None)
+
+    def _find_dialect(self, known: TextFormat) -> Dialect:
         with self.plain.path.open("rb") as file:
             file.seek(self.plain.start)
             head = file.read(max(HEAD, 2 * len(self.header))).decode(errors="replace")
         try:
-            return find_dialect(head, DELIMITERS[Path(inner_name(self.path)).suffix.lower()], self.rules)
+            return find_dialect(head, DELIMITERS[Path(inner_name(self.path)).suffix.lower()], self.rules, known)
         except DialectError as error:
             raise self.error(error) from None
 
@@ -124,25 +123,9 @@ class TextFile(DataFile):
         interpreter has ended.
         """
         names = {"column_names": self.names} if hasattr(self, "names") else {}
-        wanted = {"include_columns": list(types)} if types else {}
-        own_format = [self.rules.date_format] if self.rules.date_format else []
-        return iter(
-            csv.open_csv(
-                stream,
-                read_options=csv.ReadOptions(block_size=self.block, use_threads=False, **names),
-                parse_options=self.parse,
-                # An empty cell is a gap, also in a column of text.
-                convert_options=csv.ConvertOptions(
-                    column_types=types,
-                    strings_can_be_null=True,
-                    quoted_strings_can_be_null=self.dialect.quoted_gaps,
-                    null_values=[*MISSING_MARKS, *self.rules.missing_marks],
-                    decimal_point=self.dialect.decimal,
-                    timestamp_parsers=[*own_format, csv.ISO8601, *DATE_FORMATS],
-                    **wanted,
-                ),
-            )
-        )
+        reading = csv.ReadOptions(block_size=self.block, use_threads=False, **names)
+        converting = convert_options(types, self.dialect, self.rules)
+        return iter(csv.open_csv(stream, read_options=reading, parse_options=self.parse, convert_options=converting))
 
     def _batches(self, begin: int, end: int, types: dict[str, pa.DataType], start: int = 0) -> Iterator[pa.RecordBatch]:
         """The rows between two bytes of the file; `start` is the beginning of their range, counted below the header."""
@@ -161,8 +144,8 @@ class TextFile(DataFile):
             raise self._parse_error(str(error).splitlines()[0][:300], start) from None
 
     def _thousands(self, types: dict[str, pa.DataType]) -> Collection[str]:
-        """The columns whose numbers may have separated thousands: all of them if the user has named the mark."""
-        return types if self.rules.thousands is not None else self.grouped
+        """The columns whose numbers may have separated thousands: all of them if the mark is known."""
+        return types if self.is_marked else self.grouped
 
     def _read_grouped(self, batch: pa.RecordBatch, names: list[str], first: int) -> pa.RecordBatch:
         """The same batch with the texts of some columns read as numbers whose thousands are separated."""
