@@ -631,7 +631,7 @@ def test_a_table_without_columns_is_refused(tmp_path):
         (b"a,b", "needs a header and at least one row"),
         (b"a,b\n\n\r\n", "needs a header and at least one row"),
         (b"\n1,2\n", "not a header in UTF-8"),
-        (b"a,b\n1,2\n3\n", "row 1 (counted from 0): Expected 2 columns, got 1"),
+        (b"a,b\n1,2\n3\n", "row 1 (counted from 0), line 3: Expected 2 columns, got 1"),
         (b"a,b\n1,2\n\n3,4,5\n", "row 1 (counted from 0): Expected 2 columns, got 3"),
         (b"a:b\n1:2\n", "no column left for features besides 'a:b'"),
         (b"5.1,3.5,0\n4.9,3.0,0\n", "first line holds numbers (5.1, ...); write the columns' names above it"),
@@ -653,7 +653,7 @@ def test_names_may_be_numbers(header, tmp_path):
     ("last", "said"),
     [
         (b"1,x\n", "column 'b' holds text ('x') in place of a number, first in row 200 (counted from 0)"),
-        (b"1\n", "row 200 (counted from 0): Expected 2 columns, got 1"),
+        (b"1\n", "row 200 (counted from 0), line 202: Expected 2 columns, got 1"),
         (b"1,\n", "column 'b' has a missing value, first in row 200 (counted from 0)"),
     ],
 )

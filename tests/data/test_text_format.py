@@ -81,7 +81,7 @@ def test_a_point_of_the_fit_stays_a_point(fit, tmp_path):
 def test_what_contradicts_the_fit_or_is_unclear_is_refused_and_can_be_said(fitted, cells, said, fit, tmp_path):
     model, path = fit(fitted), tmp_path / "new.csv"
     path.write_text(f"area;rate\n1000;8\n{';'.join(cells)}\n")
-    with pytest.raises(ValueError, match="say which|if that is right") as raised:
+    with pytest.raises(ValueError, match=r"say which|if that is right") as raised:
         model.predict(path)
     assert said in str(raised.value)
     assert "--csv decimal=" in str(raised.value)
@@ -93,7 +93,7 @@ def test_what_contradicts_the_fit_or_is_unclear_is_refused_and_can_be_said(fitte
 
 def test_a_cell_in_the_other_format_is_refused_with_its_place_and_the_remedy(fit, tmp_path):
     (tmp_path / "new.csv").write_text("area;rate\n1.000;8,5\n1.179;9.75\n")
-    with pytest.raises(ValueError, match="column 'rate' holds text \\('9.75'\\)") as raised:
+    with pytest.raises(ValueError, match=r"column 'rate' holds text \('9.75'\)") as raised:
         fit(GERMAN).predict(tmp_path / "new.csv")
     assert "row 1" in str(raised.value)
     assert "the files of the fit had a decimal comma; if this one has a point, use --csv decimal=." in str(raised.value)

@@ -69,6 +69,7 @@ def _begin(command: Callable[..., None]) -> Callable[..., None]:
         with warnings.catch_warnings():
             warnings.simplefilter("always", ConvergenceWarning)
             warnings.simplefilter("always", psfit.ReadingWarning)
+            warnings.simplefilter("always", psfit.DataWarning)
             warnings.showwarning = _Warnings(bool(given.get("quiet")))
             try:
                 command(**given)

@@ -13,7 +13,7 @@ from psfit.comm import Grid
 from psfit.data import memory
 from psfit.data.fills import FilledRows, Gaps, learn_fills
 from psfit.data.io import DataFileError, Part, Pieces, ReadRequest, learn_schema
-from psfit.data.io.base import ReadingWarning
+from psfit.data.io.base import DataWarning, ReadingWarning
 from psfit.data.io.common_dialect import common_format, find_missed_sign, gather_dialects
 from psfit.data.matrix import DesignMatrix
 from psfit.data.parts import join_parts, require_rows, require_same, widen
@@ -105,6 +105,8 @@ class SampleSource(TableRules):
         if grid.world.rank == 0:
             for note in dict.fromkeys(note for file, _, _ in pieces for note in file.notes):
                 warnings.warn(note, ReadingWarning, stacklevel=2)
+            for doubt in () if fitted else dict.fromkeys(doubt for file, _, _ in pieces for doubt in file.doubts):
+                warnings.warn(doubt, DataWarning, stacklevel=2)
         try:
             return self._read_pieces(pieces, schema, text, wanted, features, budget, grid)
         except DataFileError as error:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from psfit.common.arguments import NONE, Rule, one_of
+from psfit.common.names import quote_for_list
 from psfit.data.schema import DATE_PARTS, MISSING, NEW_LEVELS, UNUSED, Schema
 
 CATEGORIES = ("group", "columns")
@@ -158,6 +159,6 @@ def option(name: str, value: str) -> str:
     """A rule as a message suggests it, for the command line and for Python."""
     shown = value.split(",") if name == "dates" else [value] if name in ("exclude", "ids") else value
     # A name with a comma is quoted for the option, and anything unusual for the shell.
-    typed = f'"{value}"' if name in ("exclude", "ids") and "," in value else value
+    typed = quote_for_list(value) if name in ("exclude", "ids") else value
     flag = "id" if name == "ids" else name.replace("_", "-")
     return f"--{flag} {shlex.quote(typed) if NOT_PLAIN.search(typed) else typed} ({name}={shown!r})"

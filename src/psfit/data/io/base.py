@@ -23,20 +23,35 @@ class ReadingWarning(UserWarning):
     """Something was guessed about how a file is written."""
 
 
+class DataWarning(UserWarning):
+    """A table can be read, but something in it is probably a mistake."""
+
+
 class DataFileError(ValueError):
     """A data file cannot be used; the message has the reason and the remedy."""
+
+
+class ColumnError(DataFileError):
+    """A column cannot be used as it is; the message has the remedy."""
 
 
 class CellError(DataFileError):
     """A cell cannot be used; the message has its place and the remedy."""
 
-    def __init__(self, path: Path, column: str | int, row: int, problem: str, remedy: str) -> None:
-        super().__init__(f"{path}: column {column!r} {problem}, first in row {row} (counted from 0); {remedy}")
+    def __init__(
+        self, path: Path, column: str | int, row: int, problem: str, remedy: str, line: int | None = None
+    ) -> None:
+        place = f"row {row} (counted from 0)" if line is None else f"row {row} (counted from 0), line {line}"
+        super().__init__(f"{path}: column {column!r} {problem}, first in {place}; {remedy}")
         self.path, self.column, self.row, self.problem, self.remedy = path, column, row, problem, remedy
 
     def shift(self, rows: int) -> "CellError":
         """The same error with the row of the whole file, for a part that begins after `rows` rows."""
         return CellError(self.path, self.column, self.row + rows, self.problem, self.remedy)
+
+    def with_line(self, line: int | None) -> "CellError":
+        """The same error with the line of a text file."""
+        return CellError(self.path, self.column, self.row, self.problem, self.remedy, line)
 
 
 class MissingError(CellError):
@@ -130,8 +145,17 @@ class DataFile(ABC):
         return ()
 
     @property
+    def doubts(self) -> tuple[str, ...]:
+        """What is probably wrong with the file, for the user."""
+        return ()
+
+    @property
     def numbers(self) -> Dialect | None:
         """How numbers are written in a text file; None for other formats."""
+        return None
+
+    def find_line(self, row: int) -> int | None:
+        """The line of a row in a text file, counted from 1; None if it is not known exactly, or there are no lines."""
         return None
 
     def possible_kinds(self, start: int, stop: int) -> PossibleKinds | None:

@@ -55,7 +55,7 @@ def profile_table(files: Sequence[DataFile], target: str | None) -> TableProfile
     leaks = _Leaks(names)
     for file in files:
         if isinstance(file, TextFile):
-            found.dialect, found.notes = file.dialect, (*found.notes, *file.notes)
+            found.dialect, found.notes = file.dialect, (*found.notes, *file.notes, *file.doubts)
         for batch in _batches(file, found):
             _count(batch, found, leaks)
     _add_warnings(found, leaks)
@@ -201,7 +201,7 @@ def _add_warnings(found: TableProfile, leaks: _Leaks) -> None:
     strong = leaks.list_warnings(found)
     seen: dict[bytes, str] = {}
     for name, column in found.columns.items():
-        said = column.list_warnings()
+        said = column.list_warnings(found.path, name == found.target)
         first = seen.setdefault(column.digest.digest(), name)
         if first != name and column.present:
             said.append(f"the same as {first!r}")

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,8 @@ from psfit.data.io.base import CellError, DataFile, DataFileError, Part, Possibl
 from psfit.data.io.cells import first_of_other_kind, to_integers, widen_type
 from psfit.data.io.csv_options import READ_AS, TYPES, convert_options
 from psfit.data.io.dialect import Dialect, DialectError, find_dialect
-from psfit.data.io.header import looks_like_data, make_distinct, memory_stream
-from psfit.data.io.lines import Lines, line_range
+from psfit.data.io.header import are_mostly_numbers, looks_like_data, make_distinct, memory_stream
+from psfit.data.io.lines import Lines, count_plain_lines, line_range
 from psfit.data.io.plain_text import HEAD, PlainText
 from psfit.data.io.spool import Spool
 from psfit.data.io.table_plan import TablePlan
@@ -50,7 +51,8 @@ class TextFile(DataFile):
         # A row must fit in a block, and a row of numbers can be many times longer than the header.
         self.block = max(BLOCK, 16 * len(self.header))
         if self.length <= 0:
-            raise self.error(NO_ROWS)
+            held = "has a header, but no row below it" if self.header.strip() else "is empty"
+            raise self.error(f"{held}; a table {NO_ROWS}")
         self.dialect = self._find_dialect(known)
         # Whether the user or the fit has named the mark that separates thousands.
         self.is_marked = self.dialect.thousands in {known.thousands, self.rules.thousands} - {None}
@@ -74,6 +76,16 @@ class TextFile(DataFile):
     def notes(self) -> tuple[str, ...]:
         said = self.plain.notes + self.numbers.notes
         return (f"{self.path}: {'; '.join(said)}",) if said else ()
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        if not are_mostly_numbers(self.names):
+            return ()
+        shown = ", ".join(self.names[:3])
+        return (
+            f"{self.path}: its first line is mostly numbers ({shown}, ...), so it is probably a row; write the names of "
+            "the columns above it",
+        )
 
     @property
     def numbers(self) -> Dialect:
@@ -111,7 +123,7 @@ class TextFile(DataFile):
             head = head[: head.rfind(b"\n") + 1]
         batches = list(self._batches(self.body, self.body + len(head), {}))
         if not batches:
-            raise self.error(NO_ROWS)
+            raise self.error(f"has a header, but no row below it; a table {NO_ROWS}")
         if self.dialect.thousands is not None:
             texts = [place for place, field in enumerate(batches[0].schema) if pa.types.is_string(field.type)]
             self.grouped = frozenset(self.names[k] for k in texts if are_grouped(batches[0].column(k), self.dialect))
@@ -162,11 +174,13 @@ class TextFile(DataFile):
         """Arrow's message about a part, with the names of columns and the rows of the whole file."""
         reason = re.sub(r"In CSV column #(\d+)", lambda found: f"column {self.names[int(found[1])]!r}", reason)
         reason = re.sub(
-            r"Row #(\d+)",
-            lambda found: f"row {self._rows_before(start) + int(found[1]) - 1} (counted from 0)",
-            reason,
+            r"Row #(\d+)", lambda found: self._name_row(self._rows_before(start) + int(found[1]) - 1), reason
         )
-        return self.error(f"{reason}; every row needs a cell for each name in the header, of one kind in each column")
+        return self.error(f"{reason}; every row needs a cell for each name in the header")
+
+    def _name_row(self, row: int) -> str:
+        line = self.find_line(row)
+        return f"row {row} (counted from 0)" + ("" if line is None else f", line {line}")
 
     def _batches_in_range(
         self, start: int, stop: int, kinds: Mapping[str, Kind]
@@ -202,6 +216,14 @@ class TextFile(DataFile):
     def _rows_before(self, start: int) -> int:
         with io.BufferedReader(Lines(self.plain.path, self.body, self.body + start)) as lines:
             return sum(1 for line in lines if line.strip(b"\r\n") or not self.parse.ignore_empty_lines)
+
+    @cached_property
+    def _plain_lines(self) -> int:
+        return count_plain_lines(self.plain.path, self.body, not self.parse.ignore_empty_lines)
+
+    def find_line(self, row: int) -> int | None:
+        # The first line has the names.
+        return row + 2 if row < self._plain_lines else None
 
     def possible_kinds(self, start: int, stop: int) -> PossibleKinds:
         found, rules = self.plan.possible_kinds(), self.plan.wanted.rules
