@@ -44,8 +44,17 @@ def test_the_profile_names_what_looks_wrong(call, tmp_path):
     said = {"key": "id-like", "one": "constant", "twin": "the same as 'age'", "leak": "tells the target"}
     for name, warning in said.items():
         assert warning in columns[name]["warnings"][0]
-    assert columns["mixed"]["warnings"] == ["1 cell(s) are no numbers, first 'unknown'"]
-    assert columns["age"]["warnings"] == columns["size"]["warnings"] == []
+    assert columns["mixed"]["warnings"] == [
+        "1 cell(s) are no numbers, first 'unknown'",
+        "if 'unknown' means a missing value, use --csv missing=unknown (missing_marks=['unknown'])",
+        "needs --categories",
+    ]
+    assert columns["age"]["warnings"] == []
+    # What a fit would refuse.
+    needs = {"size": ["needs --missing"], "when": ["needs --dates"], "new": ["needs --missing"]}
+    assert {name: columns[name]["warnings"] for name in needs} == needs
+    assert columns["city"]["warnings"][-2:] == ["needs --categories", "needs --missing"]
+    assert columns["key"]["warnings"] == ["id-like", "needs --id or --exclude"]
     assert columns["size"]["missing"] == int(frame["size"].isna().sum())
     assert columns["size"]["mean"] == pytest.approx(frame["size"].mean())
     assert columns["city"]["levels"] == frame["city"].value_counts().to_dict()
@@ -107,7 +116,11 @@ def test_levels_that_are_not_shown_are_counted(call, tmp_path):
 def test_rare_levels_are_counted(call, tmp_path):
     cells = ["a"] * 50 + ["b"] * 56 + ["c"] * 4 + ["d"]
     pd.DataFrame({"x": cells, "y": range(111)}).to_csv(tmp_path / "data.csv", index=False)
-    assert call("inspect", tmp_path / "data.csv")[1].splitlines()[2].endswith("  2 of 4 levels in fewer than 5 rows")
+    assert (
+        call("inspect", tmp_path / "data.csv")[1]
+        .splitlines()[2]
+        .endswith("  2 of 4 levels in fewer than 5 rows, needs --categories")
+    )
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -129,13 +142,14 @@ def test_the_profile_finds_what_tells_a_target_of_text(ending, call, tmp_path):
     columns = {row["name"]: row for row in json.loads(call("inspect", path, "--json")[1])["columns"]}
     # A target of text counts as 1 where it is the same as in the first row.
     sign = 1 if left[0] else -1
-    assert [columns[name]["warnings"] for name in ("code", "words", "reason")] == [
-        [f"tells the target (correlation {sign:.4f})"],
-        ["tells the target (correlation 1.0000)"],
-        ["its missing values tell the target"],
+    assert [columns[name]["warnings"][0] for name in ("code", "words", "reason")] == [
+        f"tells the target (correlation {sign:.4f})",
+        "tells the target (correlation 1.0000)",
+        "its missing values tell the target",
     ]
-    assert columns["state"]["warnings"] == ["tells the target (each of its texts has one)"]
-    assert columns["colour"]["warnings"] == columns["when"]["warnings"] == columns["left"]["warnings"] == []
+    assert columns["state"]["warnings"] == ["tells the target (each of its texts has one)", "needs --categories"]
+    rest = {name: columns[name]["warnings"] for name in ("colour", "when", "left")}
+    assert rest == {"colour": ["needs --categories"], "when": ["needs --dates"], "left": []}
     assert columns["when"]["last"] == str(table["when"].max().date())
     shown = call("inspect", path)[1]
     assert f"{table['income'].max():,.0f}, mean" in shown
@@ -153,10 +167,11 @@ def test_columns_of_any_type_are_profiled(call, tmp_path):
         "many": [float(k) for k in range(60)],
     })  # fmt: skip
     pq.write_table(rows, tmp_path / "data.parquet")
-    for target, said in (("sure", ["tells the target (each of its texts has one)"]), ("many", []), ("parts", [])):
+    tells = "tells the target (each of its texts has one)"
+    for target, said in (("sure", [tells]), ("many", []), ("parts", [])):
         code, out, _ = call("inspect", tmp_path / "data.parquet", "--target", target, "--json")
         columns = {row["name"]: row for row in json.loads(out)["columns"]}
-        assert (code, columns["state"]["warnings"]) == (0, said)
+        assert (code, columns["state"]["warnings"]) == (0, [*said, "needs --categories"])
         assert columns["parts"]["warnings"] == ["nested (list<element: int64>): no fit can use it"]
 
 

@@ -148,7 +148,7 @@ BAD = [
         "target.csv",
         b"a,b,y\n1,2,\n4,5,6\n",
         ["--missing", "fill"],
-        ["column 'y' has a missing value", "drop such rows"],
+        ["the target 'y' has 1 missing value(s) (50%), first in row 0 (line 2); correct", "--missing-target drop"],
     ),
     ("dates.csv", b"a,b,y\n1,2020-01-01,3\n4,2020-01-02,6\n", [], ["column 'b' holds dates", "--dates", "--exclude b"]),
     ("empty.csv", b"a,b,y\n1,,3\n4,,6\n", ["--missing", "fill"], ["column 'b' has no value at all", "--exclude"]),

@@ -51,9 +51,10 @@ def table_rules(
     exclude: str | None = None,
     ids: str | None = None,
     csv: list[str] | None = None,
+    missing_target: Any = None,
 ) -> dict[str, Any]:
     """The rules for tables, from the values of their options."""
-    words = {"categories": categories, "missing": missing, "new_levels": new_levels}
+    words = {"categories": categories, "missing": missing, "new_levels": new_levels, "missing_target": missing_target}
     found: dict[str, Any] = {name: word.value for name, word in words.items() if word is not None}
     if dates is not None:
         found["dates"] = DATE_PARTS if dates == "all" else parse_names("--dates", dates)

@@ -5,7 +5,7 @@ from typing import Any
 import psfit
 from psfit.cli import options
 from psfit.cli.output import Printer
-from psfit.cli.parsing import file_source, parse_csv
+from psfit.cli.parsing import file_source, table_rules
 
 
 def score(
@@ -14,6 +14,7 @@ def score(
     target: options.TargetOfFit = None,
     weight: options.Weight = None,
     offset: options.Offset = None,
+    missing_target: options.MissingTargetOption = None,
     csv: options.Csv = None,
     json: options.Json = False,
 ) -> None:
@@ -25,7 +26,7 @@ def score(
 
     fitted: Any = psfit.load(model)
     grid = psfit.GridSpec(backend="serial", device="cpu").build()
-    source = file_source(data, target, weight, offset=offset, **parse_csv(csv or []))
+    source = file_source(data, target, weight, offset=offset, **table_rules(csv=csv, missing_target=missing_target))
     matrix, y, weights, offsets = read_labelled(fitted, fitted.learned_, Given(source), grid)
     bare = multiply(matrix, fitted.result_.coef, fitted.result_.intercept)
     predictors = add_offset(bare, fitted.learned_, offsets)

@@ -2,12 +2,15 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import scipy.sparse
+import torch
 
 from psfit.comm import Grid
 from psfit.data.io import FILES_DIFFER, DataFileError, JoinedRows, Part
+from psfit.data.io.base import SomeRows
 
 
 def join_parts(parts: list[Part]) -> Part:
@@ -26,6 +29,23 @@ def join_parts(parts: list[Part]) -> Part:
     weight, offset = (_join([getattr(part, name) for part in parts]) for name in ("weight", "offset"))
     ids = {name: np.concatenate([part.ids[name] for part in parts]) for name in first.ids}
     return Part(features, y, weight, first.names, first.open_ended, ids, offset)
+
+
+def drop_rows_without_target(part: Part) -> Part:
+    """The same samples without those that have no target, if these are to be left out."""
+    if part.present is None or part.present.all():
+        return part
+    rows = np.flatnonzero(part.present)
+    y, weight, offset = (None if one is None else one[rows] for one in (part.y, part.weight, part.offset))
+    ids = {name: values[rows] for name, values in part.ids.items()}
+    features = SomeRows(part.features, rows)
+    return replace(part, features=features, y=y, weight=weight, offset=offset, ids=ids)
+
+
+def count_left_out(parts: list[Part], grid: Grid) -> int:
+    """How many rows of all ranks have no target. All ranks must call this."""
+    here = sum(int((~part.present).sum()) for part in parts if part.present is not None)
+    return int(grid.nodes.total(torch.tensor([float(here)], dtype=torch.float64)))
 
 
 def _join(several: list[np.ndarray | None]) -> np.ndarray | None:

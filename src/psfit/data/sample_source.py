@@ -16,7 +16,7 @@ from psfit.data.io import DataFileError, Part, Pieces, ReadRequest, learn_schema
 from psfit.data.io.base import DataWarning, ReadingWarning
 from psfit.data.io.common_dialect import common_format, find_missed_sign, gather_dialects
 from psfit.data.matrix import DesignMatrix
-from psfit.data.parts import join_parts, require_rows, require_same, widen
+from psfit.data.parts import count_left_out, drop_rows_without_target, join_parts, require_rows, require_same, widen
 from psfit.data.schema import Schema, TextFormat, first_duplicate
 from psfit.data.sparse import Sparse
 from psfit.data.streamed import RowReader, Streamed
@@ -142,7 +142,10 @@ class SampleSource(TableRules):
     ) -> Samples:
         """Agree on the schema, read the parts and join them."""
         found = _agree_on_schema(pieces, schema, text, wanted.labelled, grid, self.rules)
-        part = grid.run_together(lambda: join_parts([file.part(a, b, found, budget) for file, a, b in pieces]))
+        parts = grid.run_together(lambda: [file.part(a, b, found, budget) for file, a, b in pieces])
+        if wanted.rules.missing_target == "drop":
+            found = replace(found, left_out=_note_left_out(count_left_out(parts, grid), grid))
+        part = grid.run_together(lambda: join_parts([drop_rows_without_target(one) for one in parts]))
         grid.run_together(lambda: require_rows(part, grid))
         require_same(part, grid)
         if not scipy.sparse.issparse(part.features):
@@ -168,7 +171,7 @@ class SampleSource(TableRules):
         if known is not None:
             given["missing_marks"] = tuple(dict.fromkeys((*self.missing_marks, *known.text.missing_marks)))
             given["date_format"] = self.date_format or known.text.date_format
-        return TableRules(ids=self.ids, **given)
+        return TableRules(ids=self.ids, missing_target=self.missing_target, **given)
 
     def _place(self, rows: RowReader, grid: Grid) -> DesignMatrix:
         """The rows in the device's memory if there is room, else a matrix that reads them in every pass."""
@@ -181,6 +184,13 @@ class SampleSource(TableRules):
         if bool(grid.world.all_reduce(torch.tensor([float(not fits)])) > 0):
             return matrix
         return grid.run_together(matrix.load)
+
+
+def _note_left_out(rows: int, grid: Grid) -> int:
+    """Say how many rows have no target."""
+    if rows and grid.world.rank == 0:
+        warnings.warn(f"{rows:,} row(s) without a target are left out", ReadingWarning, stacklevel=2)
+    return rows
 
 
 def _fill(part: Part, schema: Schema, fitted: bool, budget: int, grid: Grid) -> tuple[RowReader, Schema, Gaps | None]:

@@ -16,6 +16,8 @@ PART_LEVELS = {"month": tuple(map(str, range(1, 13))), "weekday": tuple(map(str,
 # What happens to missing values, and to levels that the fit did not see.
 MISSING = ("refuse", "fill", "indicator")
 NEW_LEVELS = ("refuse", "zero")
+# What happens to rows without a target.
+MISSING_TARGET = ("refuse", "drop")
 # Larger whole numbers are not exact in floating point.
 EXACT = 2.0**53
 
@@ -151,6 +153,8 @@ class Schema:
         The column of the target; other tables are read with the same one, unless another is named.
     text : TextFormat
         How text files write numbers, missing values and dates.
+    left_out : int
+        Rows without a target, which the fit has left out.
     """
 
     columns: tuple[Column, ...] = ()
@@ -158,6 +162,7 @@ class Schema:
     first_index: int | None = None
     target_name: str | None = None
     text: TextFormat = TextFormat()
+    left_out: int = 0
 
     def __post_init__(self) -> None:
         names = [feature.name for column in self.columns for feature in column.features]
@@ -220,9 +225,11 @@ class Schema:
     def from_dict(cls, found: dict[str, Any]) -> "Schema":
         """The schema from what `to_dict` returned."""
         columns = tuple(Column(**_with_tuples(one)) for one in found["columns"])
-        # Files of earlier versions do not say how text was written.
+        # Files of earlier versions do not say how text was written, and left no rows out.
         text = TextFormat(**_with_tuples(found.get("text", {})))
-        return cls(columns, found["target"], found["first_index"], found.get("target_name"), text)
+        return cls(
+            columns, found["target"], found["first_index"], found.get("target_name"), text, found.get("left_out", 0)
+        )
 
 
 def _with_tuples(found: dict[str, Any]) -> dict[str, Any]:

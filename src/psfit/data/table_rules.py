@@ -8,7 +8,7 @@ from typing import Any
 
 from psfit.common.arguments import NONE, Rule, one_of
 from psfit.common.names import quote_for_list
-from psfit.data.schema import DATE_PARTS, MISSING, NEW_LEVELS, UNUSED, Schema
+from psfit.data.schema import DATE_PARTS, MISSING, MISSING_TARGET, NEW_LEVELS, UNUSED, Schema
 
 CATEGORIES = ("group", "columns")
 # Characters that a shell does not take as they are.
@@ -50,6 +50,7 @@ RULES: dict[str, Rule] = {
     "categories": one_of(*CATEGORIES) | NONE,
     "dates": Rule(f"'all' or a sequence of {', '.join(DATE_PARTS)}", _read_parts),
     "missing": one_of(*MISSING),
+    "missing_target": one_of(*MISSING_TARGET),
     "new_levels": one_of(*NEW_LEVELS),
     "exclude": NAMES,
     "ids": NAMES,
@@ -83,6 +84,8 @@ class TableRules:
         "fill" replaces missing numbers by the median of their column, missing levels and booleans by the most frequent
         one, as the fit has seen them. "indicator" adds a feature ``column:missing`` for each column where the fit has
         seen missing values.
+    missing_target : {"refuse", "drop"}
+        "drop" leaves out the rows of a table that have no target.
     new_levels : {"refuse", "zero"}
         At prediction, a text that the fit has not seen is refused, or has none of the levels.
     exclude : sequence of str
@@ -102,6 +105,7 @@ class TableRules:
     categories: str | None = None
     dates: tuple[str, ...] = ()
     missing: str = "refuse"
+    missing_target: str = "refuse"
     new_levels: str = "refuse"
     exclude: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
@@ -135,6 +139,7 @@ def rules_of(schema: Schema) -> dict[str, Any]:
         "categories": ("columns" if any(column.single for column in categories) else "group") if categories else None,
         "dates": next((list(column.parts) for column in used if column.kind == "date"), []),
         "missing": next((rule for rule in ("indicator", "fill") if rule in asked), None),
+        "missing_target": "drop" if schema.left_out else None,
         "new_levels": "zero" if any(column.new_levels == "zero" for column in used) else None,
         "exclude": [column.name for column in schema.columns if column.kind == "ignored"],
         "ids": list(schema.ids),

@@ -177,8 +177,8 @@ class ColumnProfile:
             return None
         return suggest_date_formats(self.date_formats)
 
-    def list_warnings(self, path: Path, is_target: bool) -> list[str]:
-        """What looks wrong with the column alone, and what a fit would refuse unless a rule is given."""
+    def list_warnings(self, path: Path) -> list[str]:
+        """What looks wrong with the column alone."""
         found = [] if self.suggested_dates is None else [f"dates? then use {self.suggested_dates}"]
         if self.kind == "empty":
             found.append("empty")
@@ -200,7 +200,7 @@ class ColumnProfile:
             found.append(f"{rare:,} of {len(self.values):,} levels in fewer than {RARE} rows")
         if self.infinite:
             found.append(f"{self.infinite:,} infinite")
-        return found + (self._needs_of_target() if is_target else self._needs())
+        return found
 
     def _suggest_marks(self, path: Path) -> list[str]:
         """What to do about texts that probably mean missing values."""
@@ -210,13 +210,10 @@ class ColumnProfile:
         marks = texts.marks if texts.is_mixed else [text for text in self.values if MARK.fullmatch(text)]
         return [suggest_marks(path, marks[:MOST_MARKS])] if marks else []
 
-    def _needs_of_target(self) -> list[str]:
-        if not self.missing:
-            return []
-        return [f"{self.missing:,} row(s) have no target: a fit needs --missing-target drop"]
-
-    def _needs(self) -> list[str]:
-        """The options that a fit needs to use the column."""
+    def list_needs(self, is_target: bool) -> list[str]:
+        """What a fit would refuse, and the options with which it does not."""
+        if is_target:
+            return [f"{self.missing:,} row(s) without a target: needs --missing-target drop"] if self.missing else []
         options = {"date": "--dates", "category": "--categories", "text": "--id or --exclude", "empty": "--exclude"}
         option = "--dates" if self.suggested_dates is not None else options.get(self.kind)
         found = [] if option is None or self.nested is not None else [f"needs {option}"]

@@ -28,6 +28,10 @@ def looks_like_data(names: list[str]) -> bool:
     return not all(number.is_integer() for number in numbers)
 
 
+# What is said of a first line of which most names are numbers.
+DOUBT = "its first line is mostly numbers ({}, ...), so it is probably a row; write the names of the columns above it"
+
+
 def are_mostly_numbers(names: list[str]) -> bool:
     """Whether half of a header's names or more are numbers and dates, as in a row of data.
 

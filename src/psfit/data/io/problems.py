@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from psfit.data.io.base import CellError, ColumnError, DataFile, DataFileError, ReadRequest
+from psfit.data.io.base import CellError, ColumnError, DataFile, DataFileError, MissingError, ReadRequest
 from psfit.data.io.column_profile import ColumnProfile
 from psfit.data.io.free_text import Texts, explain_no_category, suggest_marks
 from psfit.data.io.profile import TableProfile, profile_table
@@ -46,14 +46,15 @@ def explain(file: DataFile, error: DataFileError) -> DataFileError:
     """An error that lists all problems of the file, if there is more than the one that was met first."""
     from psfit.data.io.text import TextFile
 
+    of_target = isinstance(error, MissingError)
     if isinstance(error, CellError):
         error = error.with_line(file.find_line(error.row))
     try:
         found = list_problems(file)
     except (ValueError, OSError):
         return error
-    if len(found) == 1 and isinstance(error, ColumnError):
-        # The list says where the first cell is.
+    if len(found) == 1 and (isinstance(error, ColumnError) or (of_target and found[0].of_target)):
+        # The list says how many cells there are, and where the first is.
         return DataFileError(f"{file.path}: {found[0].said}")
     if len(found) < 2:
         return error
@@ -114,7 +115,7 @@ class _Finder:
         missing = plan.wanted.rules.missing if known is None else known.missing
         if not column.present and feature and known is None:
             yield Problem(column.missing, f"{said} has no value at all; use {option('exclude', name)}")
-        elif column.missing and (missing == "refuse" or not feature):
+        elif column.missing and (missing == "refuse" if feature else name != plan.target or not plan.drops_rows):
             share = f" ({column.missing / column.rows:.0%})" if column.missing >= 0.01 * column.rows else ""
             yield Problem(
                 column.missing,

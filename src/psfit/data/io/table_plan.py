@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from psfit.common.names import list_names, suggest_name
 from psfit.data.io.base import CellError, DataFileError, PossibleKinds, ReadRequest
-from psfit.data.io.cell_reader import CellReader
+from psfit.data.io.cell_reader import CellReader, plain_cells
 from psfit.data.io.cells import is_date, is_text, kinds_of_type
 from psfit.data.io.free_text import NUMBER, is_text_file, suggest_meaning
 from psfit.data.io.number_signs import OTHER, WORDS
@@ -98,6 +98,20 @@ class TablePlan(CellReader):
             use = "use numbers or text"
         raise DataFileError(f"{self.path}: column {name!r} holds {what}; {use}")
 
+    @property
+    def drops_rows(self) -> bool:
+        """Whether rows without a target are left out."""
+        return self.target is not None and self.wanted.rules.missing_target == "drop"
+
+    def present(self, batch: pa.RecordBatch) -> np.ndarray | None:
+        if not self.drops_rows:
+            return None
+        return np.asarray(plain_cells(batch, str(self.target), True).is_valid().to_numpy(zero_copy_only=False))
+
+    def with_target(self, names: Iterable[str]) -> list[str]:
+        """Some columns, and the target if rows without it are left out."""
+        return list(dict.fromkeys([*names, *([str(self.target)] if self.drops_rows else [])]))
+
     def features(self, schema: Schema) -> list[Feature]:
         """The features to read, in the order of the request."""
         return schema.features(self.asked, exact=self.wanted.fitted)
@@ -107,7 +121,8 @@ class TablePlan(CellReader):
         known = {column.name: column for column in schema.columns}
         found = {name: known[name] for name in self.sources}
         if self.target is not None:
-            found[self.target] = Column(self.target, schema.target or "number")
+            missing = "fill" if self.drops_rows else "refuse"
+            found[self.target] = Column(self.target, schema.target or "number", missing=missing)
         for name in (self.weight, self.offset):
             if name is not None:
                 boolean = pa.types.is_boolean(self.types.field(name).type)
@@ -174,6 +189,8 @@ class TablePlan(CellReader):
         )
 
     def suggest_fill(self, name: str) -> str:
+        if name == self.target:
+            return f"correct such rows, or use {option('missing_target', 'drop')} to leave them out"
         if name in self.other_columns:
             return "drop such rows"
         if self.wanted.fitted:

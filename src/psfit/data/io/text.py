@@ -15,10 +15,11 @@ import pyarrow.csv as csv
 
 from psfit.data.io.archives import inner_name
 from psfit.data.io.base import CellError, DataFile, DataFileError, Part, PossibleKinds, ReadRequest
+from psfit.data.io.cell_reader import join_marks, keep_present
 from psfit.data.io.cells import first_of_other_kind, to_integers, widen_type
 from psfit.data.io.csv_options import READ_AS, TYPES, convert_options
 from psfit.data.io.dialect import Dialect, DialectError, find_dialect
-from psfit.data.io.header import are_mostly_numbers, looks_like_data, make_distinct, memory_stream
+from psfit.data.io.header import DOUBT, are_mostly_numbers, looks_like_data, make_distinct, memory_stream
 from psfit.data.io.lines import Lines, count_plain_lines, line_range
 from psfit.data.io.plain_text import HEAD, PlainText
 from psfit.data.io.spool import Spool
@@ -79,13 +80,7 @@ class TextFile(DataFile):
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        if not are_mostly_numbers(self.names):
-            return ()
-        shown = ", ".join(self.names[:3])
-        return (
-            f"{self.path}: its first line is mostly numbers ({shown}, ...), so it is probably a row; write the names of "
-            "the columns above it",
-        )
+        return (f"{self.path}: {DOUBT.format(', '.join(self.names[:3]))}",) if are_mostly_numbers(self.names) else ()
 
     @property
     def numbers(self) -> Dialect:
@@ -174,13 +169,9 @@ class TextFile(DataFile):
         """Arrow's message about a part, with the names of columns and the rows of the whole file."""
         reason = re.sub(r"In CSV column #(\d+)", lambda found: f"column {self.names[int(found[1])]!r}", reason)
         reason = re.sub(
-            r"Row #(\d+)", lambda found: self._name_row(self._rows_before(start) + int(found[1]) - 1), reason
+            r"Row #(\d+)", lambda found: self.name_row(self._rows_before(start) + int(found[1]) - 1), reason
         )
         return self.error(f"{reason}; every row needs a cell for each name in the header")
-
-    def _name_row(self, row: int) -> str:
-        line = self.find_line(row)
-        return f"row {row} (counted from 0)" + ("" if line is None else f", line {line}")
 
     def _batches_in_range(
         self, start: int, stop: int, kinds: Mapping[str, Kind]
@@ -266,15 +257,20 @@ class TextFile(DataFile):
     def count_levels(self, start: int, stop: int, names: list[str]) -> dict[str, Counter[str]]:
         found: dict[str, Counter[str]] = {name: Counter() for name in names}
         with self._rows_of_the_file(start):
-            for first, batch in self._batches_in_range(start, stop, dict.fromkeys(names, "category")):
+            for first, batch in self._batches_in_range(start, stop, self._as_texts(names)):
                 for name in names:
                     found[name].update(self.plan.count_levels(batch, self.plan.category(name), first))
         return found
 
+    def _as_texts(self, names: list[str]) -> dict[str, Kind]:
+        """Some columns, to be read as text, with the target if rows without it are left out."""
+        return dict.fromkeys(self.plan.with_target(names), "category")
+
     def columns_with_gaps(self, start: int, stop: int, names: list[str]) -> set[str]:
         found: set[str] = set()
-        for _, batch in self._batches_in_range(start, stop, dict.fromkeys(names, "category")):
-            found |= {name for name in names if batch.column(name).null_count}
+        for _, batch in self._batches_in_range(start, stop, self._as_texts(names)):
+            kept = keep_present(batch, self.plan.present(batch))
+            found |= {name for name in names if kept.column(name).null_count}
         return found
 
     def part(self, start: int, stop: int, schema: Schema, budget: int) -> Part:
@@ -282,9 +278,11 @@ class TextFile(DataFile):
         kept: dict[str, list[np.ndarray]] = {name: [] for name in [*plan.other_columns, *plan.ids]}
         kinds: dict[str, Kind] = {name: one.kind for name, one in columns.items()}
         spool = Spool(len(features), plan.dtype, budget)
+        present: list[np.ndarray | None] = []
         with self._rows_of_the_file(start):
             for first, batch in self._batches_in_range(start, stop, kinds | dict.fromkeys(plan.ids, "category")):
                 spool.add(plan.block(batch, features, columns, first))
+                present.append(plan.present(batch))
                 for name, parts in kept.items():
                     is_id = name in plan.ids
                     parts.append(plan.id_values(batch, name) if is_id else plan.values(batch, columns[name], first))
@@ -294,4 +292,4 @@ class TextFile(DataFile):
         names = tuple(feature.name for feature in features)
         ids = {name: known[name] for name in plan.ids}
         y, weight, offset = (known.get(name or "") for name in (plan.target, plan.weight, plan.offset))
-        return Part(spool.all_rows(), y, weight, names, ids=ids, offset=offset)
+        return Part(spool.all_rows(), y, weight, names, ids=ids, offset=offset, present=join_marks(present))
