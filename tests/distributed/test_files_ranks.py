@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from launch import BACKENDS, HERE, command, run
 
+import psfit
 from psfit import BiCADMM, SparseLinearRegression
 
 ROWS, RANKS = 90, 3

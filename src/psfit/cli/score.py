@@ -19,17 +19,14 @@ def score(
     json: options.Json = False,
 ) -> None:
     """Compare predictions with the target of labelled samples, such as those that the fit has not seen."""
-    from psfit.estimators.labelled import read_labelled
+    from psfit.estimators.labelled import predict_labelled
     from psfit.estimators.metrics import score_predictions
     from psfit.estimators.posing import Given
-    from psfit.estimators.predictors import add_offset, multiply
 
     fitted: Any = psfit.load(model)
     grid = psfit.GridSpec(backend="serial", device="cpu").build()
     source = file_source(data, target, weight, offset=offset, **table_rules(csv=csv, missing_target=missing_target))
-    matrix, y, weights, offsets = read_labelled(fitted, fitted.learned_, Given(source), grid)
-    bare = multiply(matrix, fitted.result_.coef, fitted.result_.intercept)
-    predictors = add_offset(bare, fitted.learned_, offsets)
+    y, predictors, weights = predict_labelled(fitted, Given(source), grid)
     scores = score_predictions(fitted.learned_.target, y, predictors, weights)
     name = target or fitted.learned_.target_name
     facts = {"model": type(fitted).__name__, "target": name, "samples": len(y), "scores": scores}

@@ -27,9 +27,17 @@ if TYPE_CHECKING:
 Read = tuple[DesignMatrix, np.ndarray, np.ndarray, np.ndarray | None]
 
 
-def read_labelled(subject: Fitted, learned: Learned, given: Given, grid: Grid) -> Read:
-    """Labelled samples of this rank for a fitted model. All ranks must call this with their own rows."""
+def read_labelled(
+    subject: Fitted, learned: Learned, given: Given, grid: Grid, support: np.ndarray | None = None
+) -> Read:
+    """Labelled samples of this rank for a fitted model. All ranks must call this with their own rows.
+
+    Of a file or a table whose columns have names, only the features of the `support` are read, if one is given.
+    """
     features, y, weight = learned.features, given.y, given.sample_weight
+    names = features.names
+    if names is not None and support is not None and len(support) > 0:
+        names = names[support]
     source = grid.run_together(lambda: as_known_source(given.X, features, y, weight, given.target, given.offset))
     offset = grid.run_together(lambda: choose_offset(learned.offset, given.offset, source))
     if source is None:
@@ -37,7 +45,7 @@ def read_labelled(subject: Fitted, learned: Learned, given: Given, grid: Grid) -
     weight = None if weight is None or isinstance(weight, str) else weight
     found = source.change(offset=offset if isinstance(offset, str) else None).read(
         grid,
-        None if features.names is None else tuple(features.names),
+        None if names is None else tuple(names),
         labelled=y is None,
         features=features.count,
         schema=features.schema,
@@ -50,6 +58,7 @@ def read_labelled(subject: Fitted, learned: Learned, given: Given, grid: Grid) -
             found.y if y is None else y,
             found.weight if weight is None else weight,
             offset if found.offset is None else found.offset,
+            features.count if names is None else len(names),
         )
     )
 
@@ -57,22 +66,30 @@ def read_labelled(subject: Fitted, learned: Learned, given: Given, grid: Grid) -
 def _read_arrays(subject: Fitted, learned: Learned, given: Given, offset: Any, grid: Grid) -> Read:
     matrix = place(read_known(given.X, subject), grid)
     require_finite(matrix, learned.features.names)
-    return _check_shapes(learned, matrix, given.y, given.sample_weight, offset)
+    return _check_shapes(learned, matrix, given.y, given.sample_weight, offset, learned.features.count)
 
 
-def _check_shapes(learned: Learned, matrix: DesignMatrix, y: Any, weight: Any, offset: Any) -> Read:
+def _check_shapes(learned: Learned, matrix: DesignMatrix, y: Any, weight: Any, offset: Any, count: int) -> Read:
     rows, p = matrix.shape
-    if p != learned.features.count:
-        raise ValueError(f"X has {p} features, but the model was fitted with {learned.features.count}")
+    if p != count:
+        raise ValueError(f"X has {p} features, but the model was fitted with {count}")
     if y is None:
         raise ValueError("y: the samples have no target; pass y, or say where it is with target")
     return matrix, learned.target.read(as_array(y), rows), read_weights(weight, rows), read_offset(offset, rows)
 
 
+def predict_labelled(model: "SparseModel", given: Given, grid: Grid) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Targets, predictors and weights of labelled samples; of a file or a table only the used features are read."""
+    learned, result = model.learned_, model.result_
+    matrix, y, weights, offset = read_labelled(model, learned, given, grid, result.support)
+    # Arrays have all features.
+    coef = result.coef if matrix.shape[1] == len(result.coef) else result.coef[result.support]
+    return y, add_offset(multiply(matrix, coef, result.intercept), learned, offset), weights
+
+
 def score_labelled(model: "SparseModel", given: Given) -> float:
     """The score of a model on a file or a table that has its target itself."""
     check_is_fitted(model)
-    grid, learned, result = GridSpec(backend="serial", device="cpu").build(), model.learned_, model.result_
-    matrix, y, weights, offset = read_labelled(model, learned, given, grid)
-    predictors = add_offset(multiply(matrix, result.coef, result.intercept), learned, offset)
-    return float(learned.target.score(y, learned.target.predict(predictors), weights))
+    y, predictors, weights = predict_labelled(model, given, GridSpec(backend="serial", device="cpu").build())
+    target = model.learned_.target
+    return float(target.score(y, target.predict(predictors), weights))
