@@ -65,10 +65,15 @@ def table_rules(
     return found | parse_csv(csv or [])
 
 
+def split_list(text: str, separator: str = ",") -> list[str]:
+    """The parts of a text; one that begins with a quote may have separators in it."""
+    return [part.strip() for part in next(csv_module.reader([text], delimiter=separator, skipinitialspace=True))]
+
+
 def parse_names(option: str, text: str) -> tuple[str, ...]:
     """Names separated by commas, with quotes where a name has a comma; or ``@file`` with a name in every line."""
     if not text.startswith("@"):
-        return tuple(name.strip() for name in next(csv_module.reader([text], skipinitialspace=True)))
+        return tuple(split_list(text))
     try:
         lines = Path(text[1:]).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
