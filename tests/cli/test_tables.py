@@ -47,7 +47,6 @@ def test_the_profile_names_what_looks_wrong(call, tmp_path):
     assert columns["mixed"]["warnings"] == [
         "1 cell(s) are no numbers, first 'unknown'",
         "if 'unknown' means a missing value, use --csv missing=unknown (missing_marks=['unknown'])",
-        "needs --categories",
     ]
     assert columns["age"]["warnings"] == []
     # What a fit would refuse.

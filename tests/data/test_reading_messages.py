@@ -21,7 +21,7 @@ WRONG = {
     ),
     "zip": (b"PK\x03\x04\x14\x00 data.csv", "a zip archive; let its name end with .csv.zip"),
     "xlsx": (b"PK\x03\x04\x14\x00 [Content_Types].xml", "a workbook of Excel or LibreOffice; save the sheet as .csv"),
-    "zero bytes": (b"a,y\n\x00\x01,2\n", "it holds zero bytes, so it is no text"),
+    "zero bytes": (b"a,y\n\x00\x01,2\n", "it holds many zero bytes, so it is no text"),
     "UTF-16": ("a,y\n1,2\n".encode("utf-16-le"), "if it is UTF-16, say so (--csv encoding=utf-16-le)"),
 }
 

@@ -96,7 +96,8 @@ def test_a_cell_in_the_other_format_is_refused_with_its_place_and_the_remedy(fit
     with pytest.raises(ValueError, match=r"column 'rate' holds text \('9.75'\)") as raised:
         fit(GERMAN).predict(tmp_path / "new.csv")
     assert "row 1" in str(raised.value)
-    assert "the files of the fit had a decimal comma; if this one has a point, use --csv decimal=." in str(raised.value)
+    remedy = "if this one has a point, use --csv decimal=point (decimal='.')"
+    assert f"the files of the fit had a decimal comma; {remedy}" in str(raised.value)
 
 
 def test_a_zero_does_not_begin_thousands():

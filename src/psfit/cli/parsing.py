@@ -25,7 +25,7 @@ CSV_KEYS = {
     "dates": "date_format",
 }
 # Characters that are hard to write in a shell.
-CHARACTERS = {"tab": "\t", "space": " ", "comma": ",", "semicolon": ";"}
+CHARACTERS = {"tab": "\t", "space": " ", "comma": ",", "point": ".", "semicolon": ";"}
 
 
 def file_source(

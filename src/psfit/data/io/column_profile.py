@@ -216,7 +216,8 @@ class ColumnProfile:
             return [f"{self.missing:,} row(s) without a target: needs --missing-target drop"] if self.missing else []
         options = {"date": "--dates", "category": "--categories", "text": "--id or --exclude", "empty": "--exclude"}
         option = "--dates" if self.suggested_dates is not None else options.get(self.kind)
-        found = [] if option is None or self.nested is not None else [f"needs {option}"]
+        # Numbers with a few texts need no option, but other cells.
+        found = [] if option is None or self.nested is not None or self.is_mixed else [f"needs {option}"]
         return found + (["needs --missing"] if self.missing and self.present else [])
 
     def facts(self) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def _require_known_sign(signs: Signs, known: TextFormat) -> None:
     if other in signs.shown and decimal not in signs.shown:
         raise DialectError(
             f"{signs.shown[other]} has a decimal {WORDS[other]}, but {fit}; if that is right, use --csv "
-            f"decimal={other}, else --csv decimal={decimal}"
+            f"decimal={WORDS[other]}, else --csv decimal={WORDS[decimal]}"
         )
     if other in signs.unclear and known.thousands is None and not signs.shown:
         raise DialectError(

@@ -20,6 +20,8 @@ SIGNATURES = (
     (b"SQLite format 3", "a SQLite database", "write the table as .csv"),
     (b"%PDF", "a PDF", "save the table as .csv"),
 )
+# The largest share of zero bytes in a text.
+MOST_ZEROS = 0.1
 # What the zip archives of workbooks begin with.
 WORKBOOKS = (b"[Content_Types].xml", b"xl/", b"opendocument.spreadsheet")
 
@@ -32,7 +34,7 @@ def require_text(path: Path, head: bytes, encoding: str | None) -> None:
                 what, remedy = "a workbook of Excel or LibreOffice", "save the sheet as .csv"
             raise DataFileError(f"{path}: it is no text, but {what}; {remedy}")
     marked = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    if b"\0" in head and encoding is None and not marked:
+    if head.count(0) > MOST_ZEROS * len(head) and encoding is None and not marked:
         raise DataFileError(
-            f"{path}: it holds zero bytes, so it is no text; if it is UTF-16, say so (--csv encoding=utf-16-le)"
+            f"{path}: it holds many zero bytes, so it is no text; if it is UTF-16, say so (--csv encoding=utf-16-le)"
         )

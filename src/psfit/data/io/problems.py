@@ -90,7 +90,7 @@ class _Finder:
         found, plan = self.found, self.plan
         if found.ragged:
             number, cells = found.ragged[0]
-            place = "" if number is None else f", first {self._place(number - 1)}"
+            place = "" if number is None else f", first {self.file.name_row(number - 1)}"
             yield Problem(
                 len(found.ragged),
                 f"{len(found.ragged):,} row(s) have another number of cells than the header ({cells} in place of "

@@ -185,7 +185,7 @@ class TablePlan(CellReader):
         other = OTHER[known]
         return (
             f"the files of the fit had a decimal {WORDS[known]}; if this one has a {WORDS[other]}, use --csv "
-            f"decimal={other} (decimal={other!r})"
+            f"decimal={WORDS[other]} (decimal={other!r})"
         )
 
     def suggest_fill(self, name: str) -> str:
