@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from psfit.comm import GridSpec, PeerLostError, RemoteError
     from psfit.common.progress import Progress
     from psfit.common.status import Status
-    from psfit.data import Dense, FileSource, ReadingWarning, Source, TableSource
+    from psfit.data import DataWarning, Dense, FileSource, ReadingWarning, Source, TableSource
     from psfit.estimators import (
         Interactions,
         NearOptimal,
@@ -65,6 +65,7 @@ PLACES = {
     "Problem": "psfit.problem",
     "Progress": "psfit.common.progress",
     "Record": "psfit.admm.record",
+    "DataWarning": "psfit.data",
     "ReadingWarning": "psfit.data",
     "RemoteError": "psfit.comm",
     "Result": "psfit.pipeline.result",
@@ -100,6 +101,7 @@ PLACES = {
 __all__ = [
     "BiCADMM",
     "CheckpointError",
+    "DataWarning",
     "Dense",
     "FileSource",
     "GridSpec",

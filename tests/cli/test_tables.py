@@ -44,8 +44,16 @@ def test_the_profile_names_what_looks_wrong(call, tmp_path):
     said = {"key": "id-like", "one": "constant", "twin": "the same as 'age'", "leak": "tells the target"}
     for name, warning in said.items():
         assert warning in columns[name]["warnings"][0]
-    assert columns["mixed"]["warnings"] == ["1 cell(s) are no numbers, first 'unknown'"]
-    assert columns["age"]["warnings"] == columns["size"]["warnings"] == []
+    assert columns["mixed"]["warnings"] == [
+        "1 cell(s) are no numbers, first 'unknown'",
+        "if 'unknown' means a missing value, use --csv missing=unknown (missing_marks=['unknown'])",
+    ]
+    assert columns["age"]["warnings"] == []
+    # What a fit would refuse.
+    needs = {"size": ["needs --missing"], "when": ["needs --dates"], "new": ["needs --missing"]}
+    assert {name: columns[name]["warnings"] for name in needs} == needs
+    assert columns["city"]["warnings"][-2:] == ["needs --categories", "needs --missing"]
+    assert columns["key"]["warnings"] == ["id-like", "needs --id or --exclude"]
     assert columns["size"]["missing"] == int(frame["size"].isna().sum())
     assert columns["size"]["mean"] == pytest.approx(frame["size"].mean())
     assert columns["city"]["levels"] == frame["city"].value_counts().to_dict()
@@ -55,23 +63,48 @@ def test_the_profile_names_what_looks_wrong(call, tmp_path):
     assert [line.split()[0] for line in out.splitlines()[1:]] == ["column", "age"]
 
 
-def test_a_category_of_numbers_is_noted_unless_quiet(call, tmp_path):
-    cells = ["-" if k % 10 == 0 else k % 7 for k in range(60)]
-    pd.DataFrame({"size": cells, "y": np.arange(60.0)}).to_csv(tmp_path / "data.csv", index=False)
-    command = ["fit", tmp_path / "data.csv", "--categories", "group", "--kappa", 1, "--no-certify"]
-    code, _, err = call(*command)
-    assert code == 0
-    assert "psfit: note: " in err
-    assert "column 'size' is used as a category of 8 levels: 6 of its 60 cells are no numbers, such as '-'" in err
-    assert "use --csv missing=- (missing_marks=['-'])" in err
-    code, _, err = call(*command, "--quiet")
-    assert (code, err) == (0, "")
-    # Codes of a few levels are no mistake; one word among many numbers probably is.
-    for count, noted in ((5, False), (30, True)):
-        cells = ["X" if k == 9 else k % count for k in range(120)]
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_column_of_numbers_with_a_few_texts_is_no_category(ending, call, tmp_path):
+    """The message has the count and the first place; repeated texts may be marks, others are mistakes."""
+    cells = [str(k % 37) for k in range(100)]
+    cells[7] = cells[50] = cells[80] = "n.b."
+    path = tmp_path / f"data.{ending}"
+
+    def fit(cells, *options):
+        frame = pd.DataFrame({"size": cells, "y": np.arange(100.0)})
+        frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+        return call("fit", path, "--categories", "group", "--kappa", 1, "--no-certify", "-q", *options)
+
+    code, _, err = fit(cells)
+    assert code == 1
+    place = "row 7 (line 9)" if ending == "csv" else "row 7"
+    assert (
+        "column 'size' is no category: it holds 38 different texts in 100 cells, and 3 of its 100 cells are no " in err
+    )
+    assert f"numbers, first 'n.b.' in {place}; if 'n.b.' means a missing value, " in err
+    remedy = "use --csv missing=n.b. (missing_marks=['n.b.'])" if ending == "csv" else "write it as one"
+    assert f"{remedy}, else correct them, or use --exclude size" in err
+    if ending == "csv":
+        assert fit(cells, "--csv", "missing=n.b.", "--missing", "fill")[0] == 0
+    for row, mistake in ((7, "21.7 kg"), (50, "9 kg"), (80, "1 mm")):
+        cells[row] = mistake
+    code, _, err = fit(cells)
+    assert (code, "missing value" in err) == (1, False)
+    assert f"first '21.7 kg' in {place}; correct them if they are mistakes, or use --exclude size" in err
+
+
+def test_a_category_that_is_perhaps_numbers_is_warned_of_also_if_quiet(call, tmp_path):
+    def fit(cells):
         pd.DataFrame({"size": cells, "y": np.arange(120.0)}).to_csv(tmp_path / "data.csv", index=False)
-        code, _, err = call(*command)
-        assert (code, "such as 'X'; correct them if they are mistakes" in err) == (0, noted)
+        return call("fit", tmp_path / "data.csv", "--categories", "group", "--kappa", 1, "--no-certify", "--quiet")
+
+    code, _, err = fit(["-" if k % 3 == 0 else k % 7 for k in range(120)])
+    assert (code, err.count("\n")) == (0, 1)
+    said = "column 'size' is used as a category of 8 levels: 40 of its 120 cells are no numbers, such as '-'; if '-' "
+    assert err.startswith("psfit: warning: ")
+    assert f"{said}means a missing value, use --csv missing=- (missing_marks=['-'])" in err
+    # Codes of a few levels are no mistake.
+    assert fit(["X" if k == 9 else k % 5 for k in range(120)])[::2] == (0, "")
 
 
 def test_levels_that_are_not_shown_are_counted(call, tmp_path):
@@ -82,7 +115,11 @@ def test_levels_that_are_not_shown_are_counted(call, tmp_path):
 def test_rare_levels_are_counted(call, tmp_path):
     cells = ["a"] * 50 + ["b"] * 56 + ["c"] * 4 + ["d"]
     pd.DataFrame({"x": cells, "y": range(111)}).to_csv(tmp_path / "data.csv", index=False)
-    assert call("inspect", tmp_path / "data.csv")[1].splitlines()[2].endswith("  2 of 4 levels in fewer than 5 rows")
+    assert (
+        call("inspect", tmp_path / "data.csv")[1]
+        .splitlines()[2]
+        .endswith("  2 of 4 levels in fewer than 5 rows, needs --categories")
+    )
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -104,13 +141,14 @@ def test_the_profile_finds_what_tells_a_target_of_text(ending, call, tmp_path):
     columns = {row["name"]: row for row in json.loads(call("inspect", path, "--json")[1])["columns"]}
     # A target of text counts as 1 where it is the same as in the first row.
     sign = 1 if left[0] else -1
-    assert [columns[name]["warnings"] for name in ("code", "words", "reason")] == [
-        [f"tells the target (correlation {sign:.4f})"],
-        ["tells the target (correlation 1.0000)"],
-        ["its missing values tell the target"],
+    assert [columns[name]["warnings"][0] for name in ("code", "words", "reason")] == [
+        f"tells the target (correlation {sign:.4f})",
+        "tells the target (correlation 1.0000)",
+        "its missing values tell the target",
     ]
-    assert columns["state"]["warnings"] == ["tells the target (each of its texts has one)"]
-    assert columns["colour"]["warnings"] == columns["when"]["warnings"] == columns["left"]["warnings"] == []
+    assert columns["state"]["warnings"] == ["tells the target (each of its texts has one)", "needs --categories"]
+    rest = {name: columns[name]["warnings"] for name in ("colour", "when", "left")}
+    assert rest == {"colour": ["needs --categories"], "when": ["needs --dates"], "left": []}
     assert columns["when"]["last"] == str(table["when"].max().date())
     shown = call("inspect", path)[1]
     assert f"{table['income'].max():,.0f}, mean" in shown
@@ -128,10 +166,11 @@ def test_columns_of_any_type_are_profiled(call, tmp_path):
         "many": [float(k) for k in range(60)],
     })  # fmt: skip
     pq.write_table(rows, tmp_path / "data.parquet")
-    for target, said in (("sure", ["tells the target (each of its texts has one)"]), ("many", []), ("parts", [])):
+    tells = "tells the target (each of its texts has one)"
+    for target, said in (("sure", [tells]), ("many", []), ("parts", [])):
         code, out, _ = call("inspect", tmp_path / "data.parquet", "--target", target, "--json")
         columns = {row["name"]: row for row in json.loads(out)["columns"]}
-        assert (code, columns["state"]["warnings"]) == (0, said)
+        assert (code, columns["state"]["warnings"]) == (0, [*said, "needs --categories"])
         assert columns["parts"]["warnings"] == ["nested (list<element: int64>): no fit can use it"]
 
 

@@ -138,7 +138,7 @@ def good_cases():
 
 # The file, what reads it, and what its refusal must say.
 BAD = [
-    ("ragged.csv", b"a,b,y\n1,2,3\n4,5\n6,7,8\n", [], ["row 1 (counted from 0): Expected 3 columns, got 2"]),
+    ("ragged.csv", b"a,b,y\n1,2,3\n4,5\n6,7,8\n", [], ["row 1 (counted from 0), line 3: Expected 3 columns, got 2"]),
     ("word.csv", b"a,b,y\n1,2,3\n4,five,6\n7,8,9\n", [], ["column 'b' holds text ('five')", "row 1", "--exclude b"]),
     ("unclear.csv", b"a;b;y\n1,234;2;3\n5,678;3;4\n", [], ["'1,234' can be a number", "--csv decimal=,"]),
     ("header.csv", b"a,b,y\n", [], ["needs a header and at least one row"]),
@@ -148,7 +148,7 @@ BAD = [
         "target.csv",
         b"a,b,y\n1,2,\n4,5,6\n",
         ["--missing", "fill"],
-        ["column 'y' has a missing value", "drop such rows"],
+        ["the target 'y' has 1 missing value(s) (50%), first in row 0 (line 2); correct", "--missing-target drop"],
     ),
     ("dates.csv", b"a,b,y\n1,2020-01-01,3\n4,2020-01-02,6\n", [], ["column 'b' holds dates", "--dates", "--exclude b"]),
     ("empty.csv", b"a,b,y\n1,,3\n4,,6\n", ["--missing", "fill"], ["column 'b' has no value at all", "--exclude"]),
@@ -158,7 +158,7 @@ BAD = [
         ["--missing", "fill"],
         [
             "column 'b' has no value at all; use --exclude b",
-            "the target 'y' holds text in 2 row(s), first 'no' in row 0; for classes use --loss logistic",
+            "the target 'y' holds text in 2 row(s), first 'no' in row 0 (line 2); for classes use --loss logistic",
         ],
     ),
     (
@@ -190,7 +190,7 @@ BAD = [
         ["--categories", "columns"],
         [
             "column 'b' is no category",
-            "1 of its 60 cells are no numbers, such as '?'",
+            "1 of its 60 cells are no numbers, first '?' in row 3 (line 5)",
             "--csv 'missing=?' (missing_marks",
         ],
     ),

@@ -498,7 +498,11 @@ def test_the_place_of_a_bad_entry_is_told(ending, row, column, entry, kind, tmp_
     frame = FRAME.astype({"b": float})
     frame.loc[row, column] = entry
     path = write_table(tmp_path / f"data{ending}", frame)
-    refused([path.name, f"column '{column}' has {kind}, first in row {row} "], path, target="y", sample_weight="w")
+    said = [f"column '{column}' has {kind}, first in row {row} "]
+    if column == "y":
+        # All rows without a target are counted.
+        said = [f"the target 'y' has 1 {'missing' if entry is None else 'infinite'} value(s)", f"first in row {row}"]
+    refused([path.name, *said], path, target="y", sample_weight="w")
 
 
 @every_table
@@ -507,7 +511,7 @@ def test_a_missing_text_is_told(ending, tmp_path):
     frame.loc[17, "colour"] = None
     path = write_table(tmp_path / f"data{ending}", frame)
     refused(["'colour' has a missing value, first in row 17 "], path, one_hot=True)
-    refused(["'colour' has a missing value, first in row 17 "], path, columns=["size"], target="colour")
+    refused(["'colour' has 1 missing value(s)", "first in row 17"], path, columns=["size"], target="colour")
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".arrow", ".npy", ".svm"])
@@ -632,7 +636,7 @@ def test_a_table_without_columns_is_refused(tmp_path):
         (b"a,b", "needs a header and at least one row"),
         (b"a,b\n\n\r\n", "needs a header and at least one row"),
         (b"\n1,2\n", "not a header in UTF-8"),
-        (b"a,b\n1,2\n3\n", "row 1 (counted from 0): Expected 2 columns, got 1"),
+        (b"a,b\n1,2\n3\n", "row 1 (counted from 0), line 3: Expected 2 columns, got 1"),
         (b"a,b\n1,2\n\n3,4,5\n", "row 1 (counted from 0): Expected 2 columns, got 3"),
         (b"a:b\n1:2\n", "no column left for features besides 'a:b'"),
         (b"5.1,3.5,0\n4.9,3.0,0\n", "first line holds numbers (5.1, ...); write the columns' names above it"),
@@ -654,7 +658,7 @@ def test_names_may_be_numbers(header, tmp_path):
     ("last", "said"),
     [
         (b"1,x\n", "column 'b' holds text ('x') in place of a number, first in row 200 (counted from 0)"),
-        (b"1\n", "row 200 (counted from 0): Expected 2 columns, got 1"),
+        (b"1\n", "row 200 (counted from 0), line 202: Expected 2 columns, got 1"),
         (b"1,\n", "column 'b' has a missing value, first in row 200 (counted from 0)"),
     ],
 )

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from launch import BACKENDS, HERE, command, run
 
+import psfit
 from psfit import BiCADMM, SparseLinearRegression
 
 ROWS, RANKS = 90, 3
@@ -186,6 +187,31 @@ def test_what_one_rank_cannot_read_all_refuse(tmp_path):
         if alone is not None:
             remote = [f"RemoteError: rank {alone} failed" in error for error in errors]
             assert remote == [rank != alone for rank in range(RANKS)], (name, errors)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_every_rank_leaves_out_its_rows_without_a_target(ending, tmp_path):
+    """With weights, offsets and ids; the last rank has most of these rows."""
+    X, y = numbers()
+    frame = pd.DataFrame(X, columns=NAMES).assign(key=range(len(y)), w=1 + np.arange(len(y)) % 3, e=0.5, y=y)
+    without = [0, 1, 31, *range(70, 85)]
+    holes = frame.assign(y=np.where(np.isin(np.arange(len(y)), without), np.nan, y))
+    rest = frame.drop(index=without)
+    for name, rows in (("holes", holes), ("rest", rest)):
+        path = tmp_path / f"{name}{ending}"
+        rows.to_csv(path, index=False) if ending == ".csv" else rows.to_parquet(path, row_group_size=7)
+    options = ["--weight", "w", "--offset", "e", "--id", "key", "--kappa", "2", "--gamma", "1", "--device", "cpu"]
+    models = []
+    for name, more, ranks in (("holes", ["--missing-target", "drop"], RANKS), ("rest", [], 1)):
+        out = str(tmp_path / f"{name}.psfit")
+        program = ["-m", "psfit", "fit", str(tmp_path / f"{name}{ending}"), *options, *more, "--out", out]
+        done = run(command("torch", ranks, *program), timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("18 row(s) without a target are left out") == (name == "holes")
+        models.append(psfit.load(out))
+    assert [model.learned_.features.schema.left_out for model in models] == [18, 0]
+    assert [model.result_.samples for model in models] == [72, 72]
+    np.testing.assert_allclose(models[0].coef_, models[1].coef_, rtol=1e-5)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from psfit.cli.parsing import split_list
+
 PANEL = "Constraints on coefficients"
 Heredity = Enum("Heredity", {name: name for name in ("strong", "weak")}, type=str)  # type: ignore[misc]
 Counted = Enum("Counted", {name: name for name in ("groups", "features")}, type=str)  # type: ignore[misc]
@@ -88,7 +90,7 @@ def read_constraints(
 
 def _split(option: str, text: str, separator: str = ",") -> list[str]:
     """The parts of a text, or the lines of a file; empty ones are left out."""
-    parts = _read_lines(option, text[1:]) if text.startswith("@") else text.split(separator)
+    parts = _read_lines(option, text[1:]) if text.startswith("@") else split_list(text, separator)
     found = [part.strip() for part in parts]
     return [part for part in found if part]
 
@@ -133,5 +135,5 @@ def _read_groups(text: str) -> Any:
             raise ValueError(f"--groups: {part!r} is not a group, such as size=width,height; or use categories or none")
         if label in found:
             raise ValueError(f"--groups: {label!r} is given twice; give every group once")
-        found[label] = [name.strip() for name in names.split(",") if name.strip()]
+        found[label] = [name for name in split_list(names) if name]
     return found

@@ -42,6 +42,7 @@ def fit(
     categories: options.CategoriesOption = None,
     dates: options.Dates = None,
     missing: options.MissingOption = options.Missing.refuse,  # type: ignore[attr-defined]
+    missing_target: options.MissingTargetOption = None,
     new_levels: options.NewLevelsOption = options.NewLevels.refuse,  # type: ignore[attr-defined]
     csv: options.Csv = None,
     memory: options.Memory = None,
@@ -106,7 +107,7 @@ def fit(
         require_page("--report", report)
         printer = Printer(grid, json, quiet)
         note_folders(data, printer.first)
-        rules = table_rules(categories, dates, missing, new_levels, exclude, id, csv)
+        rules = table_rules(categories, dates, missing, new_levels, exclude, id, csv, missing_target)
         solver = psfit.BiCADMM(
             effort=effort.value,
             exact=exact,

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+# The kind of a file that cannot be read.
+UNREADABLE = "unreadable"
+
+
 def inspect(
     file: Annotated[Path, typer.Argument(help="A model file, a data file or folder, or a folder of checkpoints.")],
     target: Target = None,
@@ -43,6 +47,8 @@ def inspect(
         hidden = None if exclude is None else parse_names("--exclude", exclude)
         facts, lines = _data(file, target, shown, hidden, parse_csv(csv or []))
     print(formats.dumps(json_values(facts), indent=1) if json else "\n".join(lines))
+    if facts["kind"] == UNREADABLE:
+        raise typer.Exit(1)
 
 
 def _last_bytes(file: Path) -> bytes:
@@ -88,7 +94,7 @@ def _data(
         wanted = ReadRequest(labelled=False, rules=TableRules(**csv), lenient=True)
         profile = profile_facts([open_file(one, wanted) for one in files], target, columns, exclude)
     except DataFileError as error:
-        return {"kind": "unreadable", "problem": str(error)}, [f"{file}: cannot be read", f"  {error}"]
+        return {"kind": UNREADABLE, "problem": str(error)}, [f"{file}: cannot be read", f"  {error}"]
     return profile, profile_lines(file, profile)
 
 

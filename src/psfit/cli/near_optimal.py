@@ -28,6 +28,7 @@ def near_optimal(
     categories: options.CategoriesOption = None,
     dates: options.Dates = None,
     missing: options.MissingOption = options.Missing.refuse,  # type: ignore[attr-defined]
+    missing_target: options.MissingTargetOption = None,
     new_levels: options.NewLevelsOption = options.NewLevels.refuse,  # type: ignore[attr-defined]
     csv: options.Csv = None,
     out: Annotated[Path | None, typer.Option(help="Where to write the list (.csv).")] = None,
@@ -40,13 +41,14 @@ def near_optimal(
     require_writable("--out", out, (".csv",))
     require_picture("--picture", picture)
     fitted: Any = psfit.load(model)
-    asked = table_rules(categories, dates, missing, new_levels, exclude, id, csv)
+    asked = table_rules(categories, dates, missing, new_levels, exclude, id, csv, missing_target)
     schema, known = fitted.learned_.features.schema, fitted.learned_.offset
     if schema is not None and columns is None and not one_hot:
-        from psfit.data.table_rules import rules_of
+        from psfit.data.table_rules import rules_of, text_rules_of
 
         # The model knows how the table of its fit was read.
-        asked = rules_of(schema) | {name: rule for name, rule in asked.items() if rule != "refuse"}
+        asked = {name: rule for name, rule in asked.items() if rule != "refuse"}
+        asked = rules_of(schema) | text_rules_of(schema, asked) | asked
         target = schema.target_name if target is None else target
     offset = known if offset is None and isinstance(known, str) else offset
     source = file_source(data, target, weight, columns, one_hot, offset=offset, **asked)

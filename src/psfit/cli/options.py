@@ -14,6 +14,7 @@ Effort = Enum("Effort", {name: name for name in ("low", "medium", "high")}, type
 Sparsity = Enum("Sparsity", {name: name for name in ("element", "feature")}, type=str)  # type: ignore[misc]
 Categories = Enum("Categories", {name: name for name in ("group", "columns")}, type=str)  # type: ignore[misc]
 Missing = Enum("Missing", {name: name for name in ("refuse", "fill", "indicator")}, type=str)  # type: ignore[misc]
+MissingTarget = Enum("MissingTarget", {name: name for name in ("refuse", "drop")}, type=str)  # type: ignore[misc]
 NewLevels = Enum("NewLevels", {name: name for name in ("refuse", "zero")}, type=str)  # type: ignore[misc]
 # Headings under which the help lists the options.
 DATA_PANEL, GRID_PANEL, SEARCH_PANEL, OUTPUT_PANEL = "Data", "Nodes and devices", "Search", "Output"
@@ -118,6 +119,12 @@ MissingOption = Annotated[
     typer.Option(
         help="Missing values: refuse them, fill them (median, or most frequent text), or also add an indicator column.",
         rich_help_panel=DATA_PANEL,
+    ),
+]
+MissingTargetOption = Annotated[
+    MissingTarget | None,
+    typer.Option(
+        help="Rows of a table that have no target: refuse them, or leave them out.", rich_help_panel=DATA_PANEL
     ),
 ]
 NewLevelsOption = Annotated[

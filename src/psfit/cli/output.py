@@ -177,6 +177,7 @@ def model_facts(model: "SparseModel") -> dict[str, Any]:
         "target": model.learned_.target_name,
         "loss": result.loss,
         "samples": result.samples,
+        "left_out": 0 if model.learned_.features.schema is None else model.learned_.features.schema.left_out,
         "features": result.coef.shape[0],
         "classes": labels or None,
         "offset": model.learned_.offset,

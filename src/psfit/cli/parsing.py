@@ -27,7 +27,7 @@ CSV_KEYS = {
     "dates": "date_format",
 }
 # Characters that are hard to write in a shell.
-CHARACTERS = {"tab": "\t", "space": " ", "comma": ",", "semicolon": ";"}
+CHARACTERS = {"tab": "\t", "space": " ", "comma": ",", "point": ".", "semicolon": ";"}
 
 
 def file_source(
@@ -68,9 +68,10 @@ def table_rules(
     exclude: str | None = None,
     ids: str | None = None,
     csv: list[str] | None = None,
+    missing_target: Any = None,
 ) -> dict[str, Any]:
     """The rules for tables, from the values of their options."""
-    words = {"categories": categories, "missing": missing, "new_levels": new_levels}
+    words = {"categories": categories, "missing": missing, "new_levels": new_levels, "missing_target": missing_target}
     found: dict[str, Any] = {name: word.value for name, word in words.items() if word is not None}
     if dates is not None:
         found["dates"] = DATE_PARTS if dates == "all" else parse_names("--dates", dates)
@@ -81,10 +82,15 @@ def table_rules(
     return found | parse_csv(csv or [])
 
 
+def split_list(text: str, separator: str = ",") -> list[str]:
+    """The parts of a text; one that begins with a quote may have separators in it."""
+    return [part.strip() for part in next(csv_module.reader([text], delimiter=separator, skipinitialspace=True))]
+
+
 def parse_names(option: str, text: str) -> tuple[str, ...]:
     """Names separated by commas, with quotes where a name has a comma; or ``@file`` with a name in every line."""
     if not text.startswith("@"):
-        return tuple(name.strip() for name in next(csv_module.reader([text], skipinitialspace=True)))
+        return tuple(split_list(text))
     try:
         lines = Path(text[1:]).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -79,6 +79,7 @@ def path(
     categories: options.CategoriesOption = None,
     dates: options.Dates = None,
     missing: options.MissingOption = options.Missing.refuse,  # type: ignore[attr-defined]
+    missing_target: options.MissingTargetOption = None,
     new_levels: options.NewLevelsOption = options.NewLevels.refuse,  # type: ignore[attr-defined]
     csv: options.Csv = None,
     memory: options.Memory = None,
@@ -135,7 +136,7 @@ def path(
         require_page("--report", report)
         printer = Printer(grid, json, quiet)
         note_folders(data, printer.first)
-        rules = table_rules(categories, dates, missing, new_levels, exclude, id, csv)
+        rules = table_rules(categories, dates, missing, new_levels, exclude, id, csv, missing_target)
         constrained = constraints.read_constraints(
             include, exclude_features, count_included, lower, upper, positive, groups, kappa_counts, at_most, heredity
         )

@@ -4,6 +4,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from psfit.common.names import suggest_name
+
 if TYPE_CHECKING:
     from psfit.data.io import DataFile
 
@@ -20,7 +22,8 @@ def profile_facts(
     facts = profile_table(files, target).facts()
     named = [row["name"] for row in facts["columns"]]
     if target is not None and target not in named:
-        facts["problem"] = f"there is no column {target!r}; its columns are {', '.join(map(repr, named))}"
+        meant = suggest_name(target, named)
+        facts["problem"] = f"there is no column {target!r}{meant}; its columns are {', '.join(map(repr, named))}"
     facts["columns"] = [row for row in facts["columns"] if _is_wanted(row["name"], columns, exclude)]
     return facts
 

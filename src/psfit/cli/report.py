@@ -9,7 +9,7 @@ import typer
 
 import psfit
 from psfit.cli import options
-from psfit.cli.parsing import file_source, note_folders, parse_csv
+from psfit.cli.parsing import file_source, note_folders, table_rules
 
 if TYPE_CHECKING:
     from psfit.comm import Grid
@@ -27,6 +27,7 @@ def report(
     weight: options.WeightOfScore = None,
     offset: options.OffsetOfFit = None,
     memory: options.Memory = None,
+    missing_target: options.MissingTargetOption = None,
     csv: options.Csv = None,
     backend: options.Backend = "auto",
     device: options.Device = "cpu",
@@ -44,7 +45,9 @@ def report(
     samples = None
     if data:
         note_folders(data, grid.world.rank == 0)
-        source = file_source(data, target, weight, memory=memory, offset=offset, **parse_csv(csv or []))
+        source = file_source(
+            data, target, weight, memory=memory, offset=offset, **table_rules(csv=csv, missing_target=missing_target)
+        )
         samples = reporting.describe(fitted, source, grid=grid)
     if grid.world.rank == 0:
         reporting.write_page(out, reporting.render_page(fitted, samples))

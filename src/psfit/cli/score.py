@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import psfit
 from psfit.cli import options
 from psfit.cli.output import Printer, change_lines
-from psfit.cli.parsing import file_source, note_folders, parse_csv
+from psfit.cli.parsing import file_source, note_folders, table_rules
 
 if TYPE_CHECKING:
     from psfit.estimators.posing import Learned
@@ -18,23 +18,22 @@ def score(
     target: options.TargetOfFit = None,
     weight: options.WeightOfScore = None,
     offset: options.OffsetOfFit = None,
+    missing_target: options.MissingTargetOption = None,
     csv: options.Csv = None,
     json: options.Json = False,
 ) -> None:
     """Compare predictions with the target of labelled samples, such as those that the fit has not seen."""
-    from psfit.estimators.labelled import count_changes_of, read_labelled
+    from psfit.estimators.labelled import count_changes_of, predict_labelled
     from psfit.estimators.metrics import score_predictions
     from psfit.estimators.posing import Given
-    from psfit.estimators.predictors import add_offset, multiply
 
     fitted: Any = psfit.load(model)
     learned = fitted.learned_
     grid = psfit.GridSpec(backend="serial", device="cpu").build()
     printer = Printer(grid, json, False)
     note_folders(data, printer.for_people)
-    source = file_source(data, target, weight, offset=offset, **parse_csv(csv or []))
-    matrix, y, weights, offsets = read_labelled(fitted, learned, Given(source), grid, strict=True)
-    predictors = add_offset(multiply(matrix, fitted.result_.coef, fitted.result_.intercept), learned, offsets)
+    source = file_source(data, target, weight, offset=offset, **table_rules(csv=csv, missing_target=missing_target))
+    y, predictors, weights, offsets = predict_labelled(fitted, Given(source), grid, strict=True)
     scores = score_predictions(learned.target, y, predictors, weights, offsets)
     name, changes = target or learned.target_name, count_changes_of(fitted, source, grid, only_used=True)
     used = {"weight": weight, "offset": offset or learned.offset or None}

@@ -2,7 +2,7 @@
 
 from psfit.data.block_columns import BlockColumns
 from psfit.data.file_source import FileSource
-from psfit.data.io.base import ReadingWarning
+from psfit.data.io.base import DataWarning, ReadingWarning
 from psfit.data.matrix import Affine, Dense, DesignMatrix
 from psfit.data.sample_source import Samples, SampleSource
 from psfit.data.source import NodeSplit, Source
@@ -14,6 +14,7 @@ from psfit.data.table_source import TableSource
 __all__ = [
     "Affine",
     "BlockColumns",
+    "DataWarning",
     "Dense",
     "DenseStrip",
     "DesignMatrix",

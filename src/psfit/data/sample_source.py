@@ -1,7 +1,5 @@
 """Samples from tables and other files: what is read, and how the parts of several files and ranks fit together."""
 
-import hashlib
-import json
 import warnings
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
@@ -14,10 +12,12 @@ import torch
 from psfit.comm import Grid
 from psfit.data import memory
 from psfit.data.fills import FilledRows, Gaps, learn_fills
-from psfit.data.io import FILES_DIFFER, DataFileError, JoinedRows, Part, Pieces, ReadRequest, learn_schema
-from psfit.data.io.base import ReadingWarning
+from psfit.data.io import DataFileError, Part, Pieces, ReadRequest, learn_schema
+from psfit.data.io.base import DataWarning, ReadingWarning
+from psfit.data.io.common_dialect import common_format, find_missed_sign, gather_dialects
 from psfit.data.matrix import DesignMatrix
-from psfit.data.schema import Schema, first_duplicate
+from psfit.data.parts import count_left_out, drop_rows_without_target, join_parts, require_rows, require_same, widen
+from psfit.data.schema import Schema, TextFormat, first_duplicate
 from psfit.data.sparse import Sparse
 from psfit.data.streamed import RowReader, Streamed
 from psfit.data.table_rules import TEXT_RULES, TableRules
@@ -102,7 +102,7 @@ class SampleSource(TableRules):
             target=self.target,
             weight=self.sample_weight,
             columns=names or self.columns,
-            rules=self._rules(fitted),
+            rules=self._rules(known, fitted),
             labelled=labelled,
             numeric=numeric,
             schema=known,
@@ -110,12 +110,14 @@ class SampleSource(TableRules):
             offset=self.offset,
         )
         budget = memory.budget(torch.device("cpu")) if self.memory is None else memory.parse(self.memory)
-        pieces = grid.run_together(lambda: self.pieces(wanted, grid))
+        pieces, text = self._open_pieces(wanted, grid)
         if grid.world.rank == 0:
             for note in dict.fromkeys(note for file, _, _ in pieces for note in file.notes):
                 warnings.warn(note, ReadingWarning, stacklevel=2)
+            for doubt in () if fitted else dict.fromkeys(doubt for file, _, _ in pieces for doubt in file.doubts):
+                warnings.warn(doubt, DataWarning, stacklevel=2)
         try:
-            return self._read_pieces(pieces, schema, wanted, features, budget, grid)
+            return self._read_pieces(pieces, schema, text, wanted, features, budget, grid)
         except DataFileError as error:
             from psfit.data.io.problems import explain
 
@@ -123,20 +125,38 @@ class SampleSource(TableRules):
             named = [file for file, _, _ in pieces if str(error).startswith(f"{file.path}:")]
             raise (explain(named[0], error) if named else error) from error.__cause__
 
+    def _open_pieces(self, wanted: ReadRequest, grid: Grid) -> tuple[Pieces, TextFormat]:
+        """The parts of this rank, and how the text files of all ranks are written.
+
+        Files that do not show what begins decimals are opened again if others do.
+        """
+        pieces = grid.run_together(lambda: self.pieces(wanted, grid))
+        found = gather_dialects(pieces, grid)
+        missed = find_missed_sign(found)
+        if missed is not None:
+            again = replace(wanted, rules=replace(wanted.rules, decimal=missed))
+            pieces = grid.run_together(lambda: self.pieces(again, grid))
+            found = gather_dialects(pieces, grid)
+        return pieces, common_format(found, wanted.rules)
+
     def _read_pieces(
         self,
         pieces: Pieces,
         schema: Schema | None,
+        text: TextFormat,
         wanted: ReadRequest,
         features: int | None,
         budget: int,
         grid: Grid,
     ) -> Samples:
         """Agree on the schema, read the parts and join them."""
-        found = _agree_on_schema(pieces, schema, wanted.labelled, grid, self.rules)
-        part = grid.run_together(lambda: _join_parts([file.part(a, b, found, budget) for file, a, b in pieces]))
-        grid.run_together(lambda: _require_rows(part, grid))
-        _require_same(part, grid)
+        found = _agree_on_schema(pieces, schema, text, wanted.labelled, grid, self.rules)
+        parts = grid.run_together(lambda: [file.part(a, b, found, budget) for file, a, b in pieces])
+        if wanted.rules.missing_target == "drop":
+            found = replace(found, left_out=_note_left_out(count_left_out(parts, grid), grid))
+        part = grid.run_together(lambda: join_parts([drop_rows_without_target(one) for one in parts]))
+        grid.run_together(lambda: require_rows(part, grid))
+        require_same(part, grid)
         if not scipy.sparse.issparse(part.features):
             rows, found, gaps = _fill(part, found, wanted.fitted, budget, grid)
             matrix = self._place(rows, grid)
@@ -149,11 +169,18 @@ class SampleSource(TableRules):
         """The same source with other fields."""
         return replace(self, **fields)
 
-    def _rules(self, fitted: bool) -> TableRules:
-        """The rules that apply: a fitted model has its own for everything but the text of files."""
+    def _rules(self, known: Schema | None, fitted: bool) -> TableRules:
+        """The rules that apply: a fitted model has its own for everything but the text of files.
+
+        It knows dates and missing values as the files of its fit had them; what the source says comes first.
+        """
         if not fitted:
             return self.rules
-        return TableRules(ids=self.ids, **{name: getattr(self, name) for name in TEXT_RULES})
+        given = {name: getattr(self, name) for name in TEXT_RULES}
+        if known is not None:
+            given["missing_marks"] = tuple(dict.fromkeys((*self.missing_marks, *known.text.missing_marks)))
+            given["date_format"] = self.date_format or known.text.date_format
+        return TableRules(ids=self.ids, missing_target=self.missing_target, **given)
 
     def _place(self, rows: RowReader, grid: Grid) -> DesignMatrix:
         """The rows in the device's memory if there is room, else a matrix that reads them in every pass."""
@@ -168,6 +195,13 @@ class SampleSource(TableRules):
         return grid.run_together(matrix.load)
 
 
+def _note_left_out(rows: int, grid: Grid) -> int:
+    """Say how many rows have no target."""
+    if rows and grid.world.rank == 0:
+        warnings.warn(f"{rows:,} row(s) without a target are left out", ReadingWarning, stacklevel=2)
+    return rows
+
+
 def _fill(part: Part, schema: Schema, fitted: bool, budget: int, grid: Grid) -> tuple[RowReader, Schema, Gaps | None]:
     """The rows with missing values filled; for samples to fit, the values that fill them are learned first."""
     names, gaps = part.names or (), None
@@ -178,72 +212,16 @@ def _fill(part: Part, schema: Schema, fitted: bool, budget: int, grid: Grid) -> 
     return FilledRows(part.features, np.array(schema.fills(names))), schema, gaps
 
 
-def _agree_on_schema(pieces: Pieces, known: Schema | None, labelled: bool, grid: Grid, rules: TableRules) -> Schema:
+def _agree_on_schema(
+    pieces: Pieces, known: Schema | None, text: TextFormat, labelled: bool, grid: Grid, rules: TableRules
+) -> Schema:
     """The schema that the model knows, or else the one learned from all files of all ranks."""
     if known is not None and known.columns and (known.target is not None or not labelled):
         return known
     found = learn_schema(pieces, grid, rules)
     if known is None:
-        return found
+        return replace(found, text=text) if found.columns else found
     return replace(found, columns=known.columns or found.columns, first_index=known.first_index)
-
-
-def _join_parts(parts: list[Part]) -> Part:
-    """Join the parts of several files."""
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    if any(_outline(part) != _outline(first) for part in parts):
-        raise DataFileError(FILES_DIFFER)
-    if scipy.sparse.issparse(first.features):
-        width = max(part.features.shape[1] for part in parts)
-        features = scipy.sparse.vstack([_widen(part.features, width) for part in parts], format="csr")
-    else:
-        features = JoinedRows([part.features for part in parts])
-    y = None if first.y is None else _join_targets([part.y for part in parts if part.y is not None])
-    weight, offset = (_join([getattr(part, name) for part in parts]) for name in ("weight", "offset"))
-    ids = {name: np.concatenate([part.ids[name] for part in parts]) for name in first.ids}
-    return Part(features, y, weight, first.names, first.open_ended, ids, offset)
-
-
-def _join(several: list[np.ndarray | None]) -> np.ndarray | None:
-    """Join the weights or the offsets of several files; None if they have none."""
-    known = [values for values in several if values is not None]
-    return np.concatenate(known) if known else None
-
-
-def _join_targets(several: list[np.ndarray]) -> np.ndarray:
-    """Join the targets of several files. Text and numbers cannot be joined: 1 and 1.0 would be different texts."""
-    if len({target.dtype.kind in "biuf" for target in several}) > 1:
-        raise DataFileError(
-            "path: the targets are text in some files and numbers in others; write all as text or all as numbers"
-        )
-    return np.concatenate(several)
-
-
-def _outline(part: Part) -> list[object]:
-    """What must be the same in all files."""
-    width = None if part.open_ended else part.features.shape[1]
-    kind = scipy.sparse.issparse(part.features)
-    absent = [getattr(part, name) is None for name in ("y", "weight", "offset")]
-    return [width, part.names, kind, *absent, list(part.ids)]
-
-
-def _require_same(part: Part, grid: Grid) -> None:
-    """Refuse files that differ from those of another rank."""
-    mine = hashlib.sha256(json.dumps(_outline(part)).encode()).digest()
-    if len(set(grid.world.all_gather(mine))) > 1:
-        raise DataFileError(FILES_DIFFER)
-
-
-def _require_rows(part: Part, grid: Grid) -> None:
-    if part.features.shape[0] == 0 and grid.world.size == grid.nodes.size == 1:
-        raise DataFileError("the data have no rows; at least one is needed")
-    if part.features.shape[0] < len(grid.nodes.hosted):
-        raise DataFileError(
-            f"{part.features.shape[0]} row(s) are left for rank {grid.world.rank}, which hosts "
-            f"{len(grid.nodes.hosted)} node(s); use fewer ranks or nodes, or more data"
-        )
 
 
 def _first_index(part: Part, grid: Grid, known: int | None, features: int | None) -> int:
@@ -272,11 +250,7 @@ def _make_sparse(part: Part, grid: Grid, first_index: int | None, features: int)
     csr = part.features
     if first_index is not None:
         width = int(grid.world.all_reduce(torch.tensor([csr.shape[1]], dtype=torch.float64), "max"))
-        csr = _widen(csr, max(width, features + first_index))[:, first_index:]
+        csr = widen(csr, max(width, features + first_index))[:, first_index:]
     if not csr.shape[1]:
         raise DataFileError("path: the files have labels, but no feature; write index:value pairs after them")
     return Sparse.of(csr, grid.device, grid.dtype, grid.transfers)
-
-
-def _widen(csr: scipy.sparse.csr_matrix, width: int) -> scipy.sparse.csr_matrix:
-    return scipy.sparse.csr_matrix((csr.data, csr.indices, csr.indptr), shape=(csr.shape[0], width))

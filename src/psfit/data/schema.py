@@ -16,6 +16,8 @@ PART_LEVELS = {"month": tuple(map(str, range(1, 13))), "weekday": tuple(map(str,
 # What happens to missing values, and to levels that the fit did not see.
 MISSING = ("refuse", "fill", "indicator")
 NEW_LEVELS = ("refuse", "zero")
+# What happens to rows without a target.
+MISSING_TARGET = ("refuse", "drop")
 # Larger whole numbers are not exact in floating point.
 EXACT = 2.0**53
 
@@ -114,6 +116,28 @@ def _date_features(name: str, part: str) -> list[Feature]:
 
 
 @dataclass(frozen=True)
+class TextFormat:
+    """How the text files of a fit were written; new ones are read in the same way, unless the user says otherwise.
+
+    Parameters
+    ----------
+    decimal : {".", ","} or None
+        What begins decimals; None if the files do not show it, or are no text.
+    thousands : str or None
+        What separates thousands, if something does.
+    missing_marks : tuple of str
+        The texts that meant a missing value besides those that always do.
+    date_format : str or None
+        How dates were written, if the user has said it.
+    """
+
+    decimal: str | None = None
+    thousands: str | None = None
+    missing_marks: tuple[str, ...] = ()
+    date_format: str | None = None
+
+
+@dataclass(frozen=True)
 class Schema:
     """How the table of a fit was read; tables for prediction are read in the same way, by name.
 
@@ -127,12 +151,18 @@ class Schema:
         The number of the first column in svmlight files; None for other formats.
     target_name : str or None
         The column of the target; other tables are read with the same one, unless another is named.
+    text : TextFormat
+        How text files write numbers, missing values and dates.
+    left_out : int
+        Rows without a target, which the fit has left out.
     """
 
     columns: tuple[Column, ...] = ()
     target: Kind | None = None
     first_index: int | None = None
     target_name: str | None = None
+    text: TextFormat = TextFormat()
+    left_out: int = 0
 
     def __post_init__(self) -> None:
         names = [feature.name for column in self.columns for feature in column.features]
@@ -194,10 +224,14 @@ class Schema:
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> "Schema":
         """The schema from what `to_dict` returned."""
-        columns = tuple(_column_from_dict(one) for one in found["columns"])
-        return cls(columns, found["target"], found["first_index"], found.get("target_name"))
+        columns = tuple(Column(**_with_tuples(one)) for one in found["columns"])
+        # Files of earlier versions do not say how text was written, and left no rows out.
+        text = TextFormat(**_with_tuples(found.get("text", {})))
+        return cls(
+            columns, found["target"], found["first_index"], found.get("target_name"), text, found.get("left_out", 0)
+        )
 
 
-def _column_from_dict(found: dict[str, Any]) -> Column:
-    values: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in found.items()}
-    return Column(**values)
+def _with_tuples(found: dict[str, Any]) -> dict[str, Any]:
+    """The same values; what JSON holds as a list is a tuple."""
+    return {key: tuple(one) if isinstance(one, list) else one for key, one in found.items()}

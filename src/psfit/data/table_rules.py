@@ -3,11 +3,12 @@
 import re
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from psfit.common.arguments import NONE, Rule, one_of
-from psfit.data.schema import DATE_PARTS, MISSING, NEW_LEVELS, UNUSED, Schema
+from psfit.common.names import quote_for_list
+from psfit.data.schema import DATE_PARTS, MISSING, MISSING_TARGET, NEW_LEVELS, UNUSED, Schema
 
 CATEGORIES = ("group", "columns")
 # Characters that a shell does not take as they are.
@@ -49,6 +50,7 @@ RULES: dict[str, Rule] = {
     "categories": one_of(*CATEGORIES) | NONE,
     "dates": Rule(f"'all' or a sequence of {', '.join(DATE_PARTS)}", _read_parts),
     "missing": one_of(*MISSING),
+    "missing_target": one_of(*MISSING_TARGET),
     "new_levels": one_of(*NEW_LEVELS),
     "exclude": NAMES,
     "ids": NAMES,
@@ -82,6 +84,8 @@ class TableRules:
         "fill" replaces missing numbers by the median of their column, missing levels and booleans by the most frequent
         one, as the fit has seen them. "indicator" adds a feature ``column:missing`` for each column where the fit has
         seen missing values.
+    missing_target : {"refuse", "drop"}
+        "drop" leaves out the rows of a table that have no target.
     new_levels : {"refuse", "zero"}
         At prediction, a text that the fit has not seen is refused, or has none of the levels.
     exclude : sequence of str
@@ -101,6 +105,7 @@ class TableRules:
     categories: str | None = None
     dates: tuple[str, ...] = ()
     missing: str = "refuse"
+    missing_target: str = "refuse"
     new_levels: str = "refuse"
     exclude: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
@@ -134,11 +139,19 @@ def rules_of(schema: Schema) -> dict[str, Any]:
         "categories": ("columns" if any(column.single for column in categories) else "group") if categories else None,
         "dates": next((list(column.parts) for column in used if column.kind == "date"), []),
         "missing": next((rule for rule in ("indicator", "fill") if rule in asked), None),
+        "missing_target": "drop" if schema.left_out else None,
         "new_levels": "zero" if any(column.new_levels == "zero" for column in used) else None,
         "exclude": [column.name for column in schema.columns if column.kind == "ignored"],
         "ids": list(schema.ids),
     }
     return {name: value for name, value in found.items() if value}
+
+
+def text_rules_of(schema: Schema, given: Iterable[str] = ()) -> dict[str, Any]:
+    """The rules that say how the text files of a fit were written, where that is known; they yield to given ones."""
+    signs = {"decimal", "thousands"}
+    barred = signs if signs & set(given) else set()
+    return {name: value for name, value in asdict(schema.text).items() if value and name not in barred}
 
 
 def split_offset(offset: str) -> tuple[str, bool]:
@@ -151,6 +164,6 @@ def option(name: str, value: str) -> str:
     """A rule as a message suggests it, for the command line and for Python."""
     shown = value.split(",") if name == "dates" else [value] if name in ("exclude", "ids") else value
     # A name with a comma is quoted for the option, and anything unusual for the shell.
-    typed = f'"{value}"' if name in ("exclude", "ids") and "," in value else value
+    typed = quote_for_list(value) if name in ("exclude", "ids") else value
     flag = "id" if name == "ids" else name.replace("_", "-")
     return f"--{flag} {shlex.quote(typed) if NOT_PLAIN.search(typed) else typed} ({name}={shown!r})"

@@ -28,12 +28,23 @@ if TYPE_CHECKING:
 Read = tuple[DesignMatrix, np.ndarray, np.ndarray, np.ndarray | None]
 
 
-def read_labelled(subject: Fitted, learned: Learned, given: Given, grid: Grid, strict: bool = False) -> Read:
+def read_labelled(
+    subject: Fitted,
+    learned: Learned,
+    given: Given,
+    grid: Grid,
+    support: np.ndarray | None = None,
+    strict: bool = False,
+) -> Read:
     """Labelled samples of this rank for a fitted model. All ranks must call this with their own rows.
 
-    With `strict`, labels that the model does not know are refused.
+    Of a file or a table whose columns have names, only the features of the `support` are read, if one is given. With
+    `strict`, labels that the model does not know are refused.
     """
     features, y, weight = learned.features, given.y, given.sample_weight
+    names = features.names
+    if names is not None and support is not None and len(support) > 0:
+        names = names[support]
     source = grid.run_together(lambda: as_known_source(given.X, features, y, weight, given.target, given.offset))
     offset = grid.run_together(lambda: choose_offset(learned.offset, given.offset, source))
     if source is None:
@@ -41,7 +52,7 @@ def read_labelled(subject: Fitted, learned: Learned, given: Given, grid: Grid, s
     weight = None if weight is None or isinstance(weight, str) else weight
     found = source.change(offset=offset if isinstance(offset, str) else None).read(
         grid,
-        None if features.names is None else tuple(features.names),
+        None if names is None else tuple(names),
         labelled=y is None,
         features=features.count,
         schema=features.schema,
@@ -57,6 +68,7 @@ def read_labelled(subject: Fitted, learned: Learned, given: Given, grid: Grid, s
             found.y if y is None else y,
             found.weight if weight is None else weight,
             offset if found.offset is None else found.offset,
+            features.count if names is None else len(names),
             strict,
             (name, weight_name),
         )
@@ -66,7 +78,7 @@ def read_labelled(subject: Fitted, learned: Learned, given: Given, grid: Grid, s
 def _read_arrays(subject: Fitted, learned: Learned, given: Given, offset: Any, strict: bool, grid: Grid) -> Read:
     matrix = place(read_known(given.X, subject), grid)
     require_finite(matrix, learned.features.names)
-    return _check(learned, matrix, given.y, given.sample_weight, offset, strict)
+    return _check(learned, matrix, given.y, given.sample_weight, offset, learned.features.count, strict)
 
 
 def _check(
@@ -75,13 +87,14 @@ def _check(
     y: Any,
     weight: Any,
     offset: Any,
+    count: int,
     strict: bool,
     names: tuple[str, str] = ("y", "sample_weight"),
 ) -> Read:
     """Samples that fit together; messages call target and weights by their `names`."""
     rows, p = matrix.shape
-    if p != learned.features.count:
-        raise ValueError(f"X has {p} features, but the model was fitted with {learned.features.count}")
+    if p != count:
+        raise ValueError(f"X has {p} features, but the model was fitted with {count}")
     if y is None:
         raise ValueError("y: the samples have no target; pass y, or say where it is with target")
     target = read_target(learned.target, y, rows, names[0])
@@ -100,10 +113,22 @@ def count_changes_of(subject: Any, source: Any, grid: Grid, only_used: bool = Fa
     return count_changes(source, learned.features.schema, tuple(map(str, used)), grid)
 
 
+def predict_labelled(
+    model: "SparseModel", given: Given, grid: Grid, strict: bool = False
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+    """Targets, predictors, weights and offsets of labelled samples; of a file or a table only the used features are
+    read.
+    """
+    learned, result = model.learned_, model.result_
+    matrix, y, weights, offset = read_labelled(model, learned, given, grid, result.support, strict)
+    # Arrays have all features.
+    coef = result.coef if matrix.shape[1] == len(result.coef) else result.coef[result.support]
+    return y, add_offset(multiply(matrix, coef, result.intercept), learned, offset), weights, offset
+
+
 def score_labelled(model: "SparseModel", given: Given) -> float:
     """The score of a model on a file or a table that has its target itself."""
     check_is_fitted(model)
-    grid, learned, result = GridSpec(backend="serial", device="cpu").build(), model.learned_, model.result_
-    matrix, y, weights, offset = read_labelled(model, learned, given, grid)
-    predictors = add_offset(multiply(matrix, result.coef, result.intercept), learned, offset)
-    return float(learned.target.score(y, learned.target.predict(predictors), weights, offset))
+    y, predictors, weights, offset = predict_labelled(model, given, GridSpec(backend="serial", device="cpu").build())
+    target = model.learned_.target
+    return float(target.score(y, target.predict(predictors), weights, offset))

@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 
 from psfit.comm import GridSpec
-from psfit.estimators.labelled import read_labelled
+from psfit.estimators.labelled import predict_labelled
 from psfit.estimators.model import SparseModel
 from psfit.estimators.posing import Given
-from psfit.estimators.predictors import add_offset, multiply
 from psfit.estimators.targets import Labels
 from psfit.reporting.drawing import label_of, pyplot
 
@@ -81,9 +80,8 @@ def plot_calibration(
 def _read(model: SparseModel, given: Given) -> tuple[np.ndarray, np.ndarray, Any]:
     """The targets of labelled samples, their predictors, and the target of the fit."""
     grid = GridSpec(backend="serial", device="cpu").build()
-    matrix, actual, _, offset = read_labelled(model, model.learned_, given, grid)
-    bare = multiply(matrix, model.result_.coef, model.result_.intercept)
-    return actual, add_offset(bare, model.learned_, offset), model.learned_.target
+    actual, predictors, _, _ = predict_labelled(model, given, grid)
+    return actual, predictors, model.learned_.target
 
 
 def _read_two_classes(model: SparseModel, given: Given, owner: str) -> tuple[np.ndarray, np.ndarray, Any]:

@@ -101,7 +101,7 @@ def describe(
     """Read samples as `fit` does, and summarise them. All ranks must call this with their own rows."""
     learned = subject.learned if isinstance(subject, SparsePath) else subject.learned_
     matrix, y, weights, offsets = read_labelled(
-        subject, learned, Given(X, y, sample_weight, target, offset), grid, True
+        subject, learned, Given(X, y, sample_weight, target, offset), grid, strict=True
     )
     columns, labels = ColumnSummary.of(matrix, grid), learned.target
     changes = count_changes_of(subject, X, grid)

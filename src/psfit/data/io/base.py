@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from psfit.data.io.dialect import Dialect
 from psfit.data.schema import Kind, Schema
 from psfit.data.streamed import RowReader
 from psfit.data.table_rules import TableRules
@@ -22,20 +23,40 @@ class ReadingWarning(UserWarning):
     """Something was guessed about how a file is written."""
 
 
+class DataWarning(UserWarning):
+    """A table can be read, but something in it is probably a mistake."""
+
+
 class DataFileError(ValueError):
     """A data file cannot be used; the message has the reason and the remedy."""
+
+
+class ColumnError(DataFileError):
+    """A column cannot be used as it is; the message has the remedy."""
 
 
 class CellError(DataFileError):
     """A cell cannot be used; the message has its place and the remedy."""
 
-    def __init__(self, path: Path, column: str | int, row: int, problem: str, remedy: str) -> None:
-        super().__init__(f"{path}: column {column!r} {problem}, first in row {row} (counted from 0); {remedy}")
+    def __init__(
+        self, path: Path, column: str | int, row: int, problem: str, remedy: str, line: int | None = None
+    ) -> None:
+        place = f"row {row} (counted from 0)" if line is None else f"row {row} (counted from 0), line {line}"
+        super().__init__(f"{path}: column {column!r} {problem}, first in {place}; {remedy}")
         self.path, self.column, self.row, self.problem, self.remedy = path, column, row, problem, remedy
 
     def shift(self, rows: int) -> "CellError":
         """The same error with the row of the whole file, for a part that begins after `rows` rows."""
-        return CellError(self.path, self.column, self.row + rows, self.problem, self.remedy)
+        return self._move(self.row + rows, None)
+
+    def with_line(self, line: int | None) -> "CellError":
+        """The same error with the line of a text file."""
+        return self._move(self.row, line)
+
+    def _move(self, row: int, line: int | None) -> "CellError":
+        moved = type(self).__new__(type(self))
+        CellError.__init__(moved, self.path, self.column, row, self.problem, self.remedy, line)
+        return moved
 
 
 class MissingError(CellError):
@@ -105,7 +126,8 @@ class Part:
     """Some samples of a file: features as rows to read or as a sparse matrix, and target, weights and offsets.
 
     `open_ended` means that only the sparse columns that occur in the part are known: another part may have more, and
-    the first column may not occur. `ids` are the columns that are passed through to predictions, by name.
+    the first column may not occur. `ids` are the columns that are passed through to predictions, by name. `present`
+    marks the rows that have a target, if others are to be left out; their targets have no meaning.
     """
 
     features: Any
@@ -115,6 +137,7 @@ class Part:
     open_ended: bool = False
     ids: dict[str, np.ndarray] = field(default_factory=dict)
     offset: np.ndarray | None = None
+    present: np.ndarray | None = None
 
 
 class DataFile(ABC):
@@ -127,6 +150,24 @@ class DataFile(ABC):
     def notes(self) -> tuple[str, ...]:
         """What was guessed about how the file is written, for the user."""
         return ()
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What is probably wrong with the file, for the user."""
+        return ()
+
+    @property
+    def numbers(self) -> Dialect | None:
+        """How numbers are written in a text file; None for other formats."""
+        return None
+
+    def find_line(self, row: int) -> int | None:
+        """The line of a row in a text file, counted from 1; None if it is not known exactly, or there are no lines."""
+        return None
+
+    def name_row(self, row: int) -> str:
+        """A row as messages name it."""
+        return f"row {row} (counted from 0)" + ("" if (line := self.find_line(row)) is None else f", line {line}")
 
     def possible_kinds(self, start: int, stop: int) -> PossibleKinds | None:
         """The kinds that the cells of a range allow; None if columns have no kinds."""
@@ -164,6 +205,20 @@ class CheckedRows(RowReader):
         values = self.rows.read(start, stop)
         require_finite(values, self.path, self.names, self.first + start)
         return values
+
+
+class SomeRows(RowReader):
+    """The rows of another reader that have these numbers, which rise."""
+
+    def __init__(self, rows: RowReader, numbers: np.ndarray) -> None:
+        self.rows, self.numbers = rows, numbers
+        self.shape, self.dtype, self.readers = (len(numbers), rows.shape[1]), rows.dtype, rows.readers
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        # What lies between two ranges is read, too: a file is then read on from where the last range ended.
+        first = int(self.numbers[start - 1]) + 1 if start else 0
+        wanted = self.numbers[start:stop]
+        return self.rows.read(first, int(wanted[-1]) + 1 if len(wanted) else first)[wanted - first]
 
 
 class JoinedRows(RowReader):

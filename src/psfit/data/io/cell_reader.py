@@ -20,7 +20,6 @@ from psfit.data.io.cells import (
     read_dates,
     suggest_date_formats,
 )
-from psfit.data.io.free_text import suggest_meaning
 from psfit.data.schema import Column, Feature, Kind
 from psfit.data.table_rules import option
 
@@ -45,12 +44,16 @@ class CellReader(ABC):
         """Whether a column of this kind may hold dates, and users can say how they are written: in a text file."""
 
     @abstractmethod
-    def is_feature(self, name: str) -> bool:
-        """Whether features are made of a column."""
+    def present(self, batch: pa.RecordBatch) -> np.ndarray | None:
+        """Which rows are not left out; None if none is ever left out."""
 
     @abstractmethod
     def suggest_remedy(self, name: str) -> str:
         """What to do about a cell of a column that is not of its kind."""
+
+    @abstractmethod
+    def suggest_meaning(self, text: str) -> str | None:
+        """What to do about a text that is probably a number or a missing value; None for other texts."""
 
     @abstractmethod
     def suggest_fill(self, name: str) -> str:
@@ -64,7 +67,7 @@ class CellReader(ABC):
         places: dict[str, list[int]] = {}
         for j, feature in enumerate(features):
             places.setdefault(feature.column, []).append(j)
-        strict = np.ones(len(features), dtype=bool)
+        strict, present = np.ones(len(features), dtype=bool), self.present(batch)
         for name, at in places.items():
             column = columns[name]
             cells = self._cells(batch, column, first)
@@ -75,6 +78,8 @@ class CellReader(ABC):
                 for j in at:
                     out[gaps, j] = 1.0 if features[j].part == "missing" else np.nan
             strict[at] = column.missing == "refuse"
+        if present is not None:
+            out[~present] = 0.0
         self._require_finite(out, features, strict, first)
         return out
 
@@ -103,6 +108,10 @@ class CellReader(ABC):
     def values(self, batch: pa.RecordBatch, column: Column, first: int) -> np.ndarray:
         """The values of the target, of the weights or of the offsets."""
         cells = self._cells(batch, column, first)
+        if cells.null_count:
+            # These rows are left out: any value will do.
+            some = {"category": "", "boolean": True}.get(column.kind, 1)
+            cells = (level_texts(cells) if column.kind == "category" else cells).fill_null(some)
         if column.kind == "category":
             return np.asarray(level_texts(cells).to_numpy(zero_copy_only=False), dtype=str)
         values = np.asarray(cells.to_numpy(zero_copy_only=False))
@@ -136,7 +145,7 @@ class CellReader(ABC):
         """The error of a cell that does not have the kind of its column."""
         what = f"text ({value!r})" if isinstance(value, str) else repr(value)
         remedy = self.suggest_remedy(name)
-        meaning = suggest_meaning(self.path, value) if isinstance(value, str) and self.is_feature(name) else None
+        meaning = self.suggest_meaning(value) if isinstance(value, str) else None
         if meaning is not None:
             remedy = f"{meaning}; {remedy}"
         formats = guess_date_formats(pa.array([value])) if isinstance(value, str) and self.takes_dates(kind) else ()
@@ -145,11 +154,19 @@ class CellReader(ABC):
         return CellError(self.path, name, row, f"holds {what} in place of a {kind}", remedy)
 
     def _cells(self, batch: pa.RecordBatch, column: Column, first: int) -> pa.Array:
-        """The cells of a column; one of another kind is an error, and so is a missing one if the column refuses it."""
+        """The cells of a column; one of another kind is an error, and so is a missing one if the column refuses it.
+
+        In rows that are left out nothing is an error: their cells are missing.
+        """
         cells = plain_cells(batch, column.name, column.kind == "category" or column.missing != "refuse")
+        present = self.present(batch)
         if cells.null_count and column.missing == "refuse":
-            row = first + pc.index(cells.is_null(), True).as_py()
-            raise MissingError(self.path, column.name, row, remedy=self.suggest_fill(column.name))
+            gaps = cells.is_null() if present is None else pc.and_(cells.is_null(), pa.array(present))
+            gap = pc.index(gaps, True).as_py()
+            if gap >= 0:
+                raise MissingError(self.path, column.name, first + gap, remedy=self.suggest_fill(column.name))
+        if present is not None and not present.all():
+            cells = pc.if_else(pa.array(present), cells, pa.scalar(None, cells.type))
         place = first_of_other_kind(cells, column.kind)
         if place is not None:
             raise self.kind_error(column.name, column.kind, first + place, cells[place].as_py())
@@ -185,6 +202,17 @@ class CellReader(ABC):
                 f"with {option('new_levels', 'zero')}",
             )
         return np.asarray(codes.fill_null(-1).to_numpy(zero_copy_only=False))
+
+
+def keep_present(batch: pa.RecordBatch, present: np.ndarray | None) -> pa.RecordBatch:
+    """The rows that are not left out."""
+    return batch if present is None else batch.filter(pa.array(present))
+
+
+def join_marks(several: list[np.ndarray | None]) -> np.ndarray | None:
+    """Which rows of several batches are not left out; None if none is ever left out."""
+    known = [marks for marks in several if marks is not None]
+    return np.concatenate(known) if known else None
 
 
 def plain_cells(batch: pa.RecordBatch, name: str, nan_is_missing: bool) -> pa.Array:

@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from psfit.data.io.cells import (
     suggest_date_formats,
 )
 from psfit.data.io.dialect import Dialect
-from psfit.data.io.free_text import is_free_text
+from psfit.data.io.free_text import MARK, MOST_MARKS, Texts, is_free_text, suggest_marks
 from psfit.data.io.thousands import to_numbers
 
 # Different values that are counted one by one.
@@ -176,7 +177,7 @@ class ColumnProfile:
             return None
         return suggest_date_formats(self.date_formats)
 
-    def list_warnings(self) -> list[str]:
+    def list_warnings(self, path: Path) -> list[str]:
         """What looks wrong with the column alone."""
         found = [] if self.suggested_dates is None else [f"dates? then use {self.suggested_dates}"]
         if self.kind == "empty":
@@ -193,12 +194,31 @@ class ColumnProfile:
         if self.is_mixed:
             example = "" if self.first_text is None else f", first {self.first_text[1][:LONGEST]!r}"
             found.append(f"{self.present - self.numbers:,} cell(s) are no numbers{example}")
+        found += self._suggest_marks(path)
         rare = sum(count < RARE for count in self.values.values()) if self.kind == "category" else 0
         if rare and self.present >= MANY_ROWS:
             found.append(f"{rare:,} of {len(self.values):,} levels in fewer than {RARE} rows")
         if self.infinite:
             found.append(f"{self.infinite:,} infinite")
         return found
+
+    def _suggest_marks(self, path: Path) -> list[str]:
+        """What to do about texts that probably mean missing values."""
+        if self.uncounted or self.kind not in ("category", "text"):
+            return []
+        texts = Texts.of(self.values)
+        marks = texts.marks if texts.is_mixed else [text for text in self.values if MARK.fullmatch(text)]
+        return [suggest_marks(path, marks[:MOST_MARKS])] if marks else []
+
+    def list_needs(self, is_target: bool) -> list[str]:
+        """What a fit would refuse, and the options with which it does not."""
+        if is_target:
+            return [f"{self.missing:,} row(s) without a target: needs --missing-target drop"] if self.missing else []
+        options = {"date": "--dates", "category": "--categories", "text": "--id or --exclude", "empty": "--exclude"}
+        option = "--dates" if self.suggested_dates is not None else options.get(self.kind)
+        # Numbers with a few texts need no option, but other cells.
+        found = [] if option is None or self.nested is not None or self.is_mixed else [f"needs {option}"]
+        return found + (["needs --missing"] if self.missing and self.present else [])
 
     def facts(self) -> dict[str, Any]:
         """The profile as values that JSON can hold."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from psfit.data.io.cells import first_of_other_kind
+from psfit.data.io.cells import first_of_other_kind, guess_date_formats, suggest_date_formats
 from psfit.data.table_rules import NOT_PLAIN, option
 
 # A column of text with more levels than this, and than this share of its cells, is free text.
@@ -20,7 +20,15 @@ TEXT_ENDINGS = (".csv", ".tsv", ".zip")
 # A number, however its decimals and thousands are written.
 NUMBER = re.compile(r"\s*[+-]?\d[\d.,'’ \u00a0\u202f]*([eE][+-]?\d+)?\s*|\s*[+-]?[.,]\d+([eE][+-]?\d+)?\s*")
 # Texts that often stand for a missing value, but are not read as one unless the user says so.
-MARK = re.compile(r"\W+|n\.?[ad]\.?|#?n[/.]?[ad]|none|nil|missing|unknown|<na>|\(null\)", re.IGNORECASE)
+MARK = re.compile(
+    r"\W+|n\.?[ad]\.?|#?n[/.]?[ad]|k[./]\s?a\.?|keine angaben?|unbekannt|fehlt|inconnu|none|nil|null|missing|unknown"
+    r"|not available|<na>|\(null\)",
+    re.IGNORECASE,
+)
+# A few texts among numbers that occur again and again also stand for missing values.
+MOST_MARKS = 3
+# The share of numbers from which a column that is not a few codes is one of numbers, and no category.
+MOSTLY = 0.8
 # Numbers with a sign of money or of percent, which are text.
 SIGNED = re.compile(r"\s*(?=.*[$€£¥₹%])[$€£¥₹]?\s*[+-]?\d[\d.,'’ \u00a0\u202f]*[$€£¥₹%]?\s*")
 
@@ -56,6 +64,23 @@ class Texts:
         return self.is_mixed and (len(self.levels) > MOST_CODES or any(map(MARK.fullmatch, self.levels)))
 
     @property
+    def is_mistaken(self) -> bool:
+        """Whether nearly all cells are numbers, so that the others are mistakes or missing values."""
+        return self.is_doubtful and self.numbers >= MOSTLY * self.cells
+
+    @property
+    def others(self) -> list[str]:
+        """The texts that are no numbers."""
+        return [text for text in self.levels if not NUMBER.fullmatch(text)]
+
+    @property
+    def marks(self) -> list[str]:
+        """The texts among numbers that probably stand for missing values."""
+        others = self.others
+        repeated = len(others) <= MOST_MARKS and self.cells - self.numbers > len(others)
+        return others if repeated else [text for text in others if MARK.fullmatch(text)][:MOST_MARKS]
+
+    @property
     def is_free(self) -> bool:
         """Whether there are too many levels for a category."""
         return is_free_text(len(self.levels), self.cells)
@@ -75,32 +100,44 @@ def suggest_meaning(path: Path, text: str) -> str | None:
     """What to do about a text that is probably a missing value, or a number with a sign; None for other texts."""
     if SIGNED.fullmatch(text):
         return f"if {text!r} is a number, write it without the sign"
-    if not MARK.fullmatch(text):
-        return None
+    return suggest_marks(path, [text]) if MARK.fullmatch(text) else None
+
+
+def suggest_marks(path: Path, texts: Sequence[str]) -> str:
+    """What to do about some texts if they mean missing values."""
+    said = " or ".join(map(repr, texts))
     if not is_text_file(path):
-        return f"if {text!r} means a missing value, write it as one"
-    typed = f"missing={text}"
-    typed = shlex.quote(typed) if NOT_PLAIN.search(typed) else typed
-    return f"if {text!r} means a missing value, use --csv {typed} (missing_marks=[{text!r}])"
+        return f"if {said} means a missing value, write it as one"
+    typed = [f"missing={text}" for text in texts]
+    typed = [f"--csv {shlex.quote(one) if NOT_PLAIN.search(one) else one}" for one in typed]
+    return f"if {said} means a missing value, use {' '.join(typed)} (missing_marks={list(texts)!r})"
 
 
-def explain_mixed(path: Path, texts: Texts) -> str:
-    """Which cells of a column of numbers are text, and what to do."""
-    others = [text for text in texts.levels if not NUMBER.fullmatch(text)]
-    text = next(filter(MARK.fullmatch, others), others[0])
-    said = f"{texts.cells - texts.numbers:,} of its {texts.cells:,} cells are no numbers, such as {text!r}"
+def explain_mixed(path: Path, texts: Texts, first: str | None = None) -> str:
+    """Which cells of a column of numbers are text, and what to do; `first` names the first of them and its place."""
+    text = (texts.marks or texts.others)[0]
+    said = (
+        f"{texts.cells - texts.numbers:,} of its {texts.cells:,} cells are no numbers, {first or f'such as {text!r}'}"
+    )
+    if texts.marks:
+        return f"{said}; {suggest_marks(path, texts.marks)}, else correct them"
     meaning = suggest_meaning(path, text)
     return f"{said}; correct them if they are mistakes" if meaning is None else f"{said}; {meaning}, else correct them"
 
 
-def explain_free_text(path: Path, name: str, texts: Texts) -> str:
-    """Why a column of text is no category, and what to do."""
+def explain_no_category(path: Path, name: str, texts: Texts, first: str | None = None) -> str:
+    """Why a column of text is no category, and what to do; `first` names the first cell that is no number."""
     said = f"column {name!r} is no category: it holds {len(texts.levels):,} different texts in {texts.cells:,} cells"
     exclude = option("exclude", name)
     if texts.is_mixed:
-        return f"{said}, and {explain_mixed(path, texts)}, or use {exclude}"
-    if first_of_other_kind(pa.array(texts.levels, pa.string()), "date") is None:
-        return f"{said}, all of them dates; use {option('dates', 'year,month,weekday,trend')} or {exclude}"
+        return f"{said}, and {explain_mixed(path, texts, first)}, or use {exclude}"
+    levels = pa.array(texts.levels, pa.string())
+    parts = option("dates", "year,month,weekday,trend")
+    if first_of_other_kind(levels, "date") is None:
+        return f"{said}, all of them dates; use {parts} or {exclude}"
+    formats = guess_date_formats(levels) if is_text_file(path) else ()
+    if formats:
+        return f"{said}; if these are dates, use {suggest_date_formats(formats)} and {parts}, else {exclude}"
     if all(map(SIGNED.fullmatch, texts.levels)):
         return f"{said}; {suggest_meaning(path, texts.levels[0])}, else use {exclude}"
     return f"{said}; use {option('ids', name)} or {exclude}"

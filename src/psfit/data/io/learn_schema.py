@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from psfit.comm import Grid
-from psfit.data.io.base import DataFile, DataFileError, PossibleKinds, ReadingWarning
+from psfit.data.io.base import ColumnError, DataFile, DataFileError, DataWarning, PossibleKinds
 from psfit.data.schema import KINDS, Column, Kind, Schema
 from psfit.data.table_rules import TableRules
 
@@ -117,10 +117,10 @@ def _gather_texts(pieces: Pieces, names: list[str], grid: Grid) -> "dict[str, Te
 
 
 def _check_texts(pieces: Pieces, texts: "dict[str, Texts]", grid: Grid) -> None:
-    """Refuse columns of text that are no categories; say which categories are probably numbers."""
+    """Refuse columns of text that are no categories; warn of categories that are perhaps numbers."""
     if not texts:
         return
-    from psfit.data.io.free_text import explain_free_text, explain_mixed
+    from psfit.data.io.free_text import explain_mixed, explain_no_category
 
     paths = {file.path for file, _, _ in pieces}
     where = paths.pop() if len(paths) == 1 else None
@@ -128,11 +128,11 @@ def _check_texts(pieces: Pieces, texts: "dict[str, Texts]", grid: Grid) -> None:
     def check() -> None:
         for name, found in texts.items():
             path = where or pieces[0][0].path
-            if found.is_free:
-                raise DataFileError(f"{where or 'path'}: {explain_free_text(path, name, found)}")
+            if found.is_free or found.is_mistaken:
+                raise ColumnError(f"{where or 'path'}: {explain_no_category(path, name, found)}")
             if found.is_doubtful and grid.world.rank == 0:
                 use = f"column {name!r} is used as a category of {len(found.levels):,} levels"
-                warnings.warn(f"{path}: {use}: {explain_mixed(path, found)}", ReadingWarning, stacklevel=2)
+                warnings.warn(f"{path}: {use}: {explain_mixed(path, found)}", DataWarning, stacklevel=2)
 
     grid.run_together(check)
 

@@ -18,6 +18,19 @@ def _next_line(file: BinaryIO, at: int) -> int:
     return file.tell()
 
 
+def count_plain_lines(path: Path, start: int, empty_is_row: bool) -> int:
+    """How many rows, from a byte on, are one line each: with no empty line between and no line break in a cell."""
+    with path.open("rb") as file:
+        file.seek(start)
+        count = 0
+        for line in file:
+            plain = line.rstrip(b"\r\n")
+            if plain.count(b'"') % 2 or b"\r" in plain or not (plain or empty_is_row):
+                break
+            count += 1
+        return count
+
+
 class Lines(io.RawIOBase):
     """The lines that begin in a range of bytes, as a file."""
 

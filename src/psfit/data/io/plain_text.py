@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from psfit.data.io.archives import COMPRESSIONS, only_member
 from psfit.data.io.base import DataFileError
+from psfit.data.io.file_signatures import require_text
 
 # Bytes that decide on the encoding, and bytes that are copied at once.
 HEAD, CHUNK = 1 << 20, 1 << 20
@@ -40,10 +41,11 @@ class PlainText:
         """Decompress the file and change its encoding where that is necessary; `encoding` None detects it."""
         with _open_stream(path) as stream:
             head = stream.read(HEAD)
+        require_text(path, head, encoding)
         notes: tuple[str, ...] = ()
         if encoding is None:
             encoding, guessed = _find_encoding(head)
-            notes = (f"it is not in UTF-8, so it is read as {encoding}",) if guessed else ()
+            notes = (f"not in UTF-8, so read as {encoding}",) if guessed else ()
         else:
             encoding = _require_encoding(path, encoding)
         if encoding == "utf-8" and path.suffix.lower() not in COMPRESSIONS:

@@ -1,5 +1,6 @@
 """The profile of a table: all columns in one pass, never refused."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ from psfit.data.io.text import TextFile
 
 # A column whose correlation with the target is stronger than this probably tells it.
 LEAK = 0.999
+# Texts nearly tell the target if they leave this share of the mistakes that the most frequent target makes.
+NEARLY = 0.05
 # A text of a column of few texts occurs in this many rows on average; in fewer, each may have one target by chance.
 LEAST_ROWS = 5
 
@@ -55,7 +58,7 @@ def profile_table(files: Sequence[DataFile], target: str | None) -> TableProfile
     leaks = _Leaks(names)
     for file in files:
         if isinstance(file, TextFile):
-            found.dialect, found.notes = file.dialect, (*found.notes, *file.notes)
+            found.dialect, found.notes = file.dialect, (*found.notes, *file.notes, *file.doubts)
         for batch in _batches(file, found):
             _count(batch, found, leaks)
     _add_warnings(found, leaks)
@@ -128,7 +131,7 @@ class _Pairs:
     """The pairs of a text and a target that occur, for columns and targets with few different values."""
 
     def __init__(self) -> None:
-        self.found: dict[str, set[tuple[str, str]]] = {}
+        self.found: dict[str, Counter[tuple[str, str]]] = {}
         self.many: set[str] = set()
         # The targets of the rows that are being read; None once they have many values.
         self.targets: pa.Array | None = None
@@ -145,19 +148,30 @@ class _Pairs:
         if self.targets is None or name in self.many or not is_text(cells.type):
             return
         both = pc.binary_join_element_wise(cells.cast(pa.string()), self.targets, "\x00")
-        pairs = self.found.setdefault(name, set())
-        for text in pc.unique(both).drop_null().to_pylist():
-            level, _, target = text.rpartition("\x00")
-            pairs.add((level, target))
+        pairs = self.found.setdefault(name, Counter())
+        for one in pc.value_counts(both.drop_null()).to_pylist():
+            level, _, target = one["values"].rpartition("\x00")
+            pairs[level, target] += one["counts"]
         if len({level for level, _ in pairs}) > MOST_LEVELS:
             self.many.add(name)
 
-    def decide(self, column: ColumnProfile) -> bool:
-        """Whether each text of the column has one target, although each occurs in several rows."""
-        pairs = self.found.get(column.name, set())
-        levels, targets = ({pair[place] for pair in pairs} for place in (0, 1))
-        single = len(pairs) == len(levels) > 1 and len(targets) > 1
-        return single and self.usable and column.name not in self.many and column.present >= LEAST_ROWS * len(levels)
+    def warn(self, column: ColumnProfile) -> list[str]:
+        """Whether the texts of the column tell the target of all rows, or of nearly all; each must occur repeatedly."""
+        pairs = self.found.get(column.name, Counter())
+        levels, targets = Counter[str](), Counter[str]()
+        best: dict[str, int] = {}
+        for (level, target), count in pairs.items():
+            levels[level] += count
+            targets[target] += count
+            best[level] = max(best.get(level, 0), count)
+        few = column.present < LEAST_ROWS * len(levels)
+        if not self.usable or column.name in self.many or few or min(len(levels), len(targets)) < 2:
+            return []
+        rows = levels.total()
+        wrong, without = rows - sum(best.values()), rows - max(targets.values())
+        if wrong == 0:
+            return ["tells the target (each of its texts has one)"]
+        return [f"nearly tells the target (of {1 - wrong / rows:.1%} of the rows)"] if wrong < NEARLY * without else []
 
 
 class _Leaks:
@@ -189,8 +203,8 @@ class _Leaks:
             coded = name in self.firsts or found.target in self.firsts
             if abs(value) > LEAK and (not coded or found.rows >= FEW_ROWS):
                 listed[name].append(f"tells the target (correlation {value:.4f})")
-            elif found.rows >= FEW_ROWS and self.pairs.decide(found.columns[name]):
-                listed[name].append("tells the target (each of its texts has one)")
+            elif found.rows >= FEW_ROWS:
+                listed[name] += self.pairs.warn(found.columns[name])
             if abs(gap) > LEAK and found.rows >= FEW_ROWS:
                 listed[name].append("its missing values tell the target")
         return listed
@@ -201,9 +215,9 @@ def _add_warnings(found: TableProfile, leaks: _Leaks) -> None:
     strong = leaks.list_warnings(found)
     seen: dict[bytes, str] = {}
     for name, column in found.columns.items():
-        said = column.list_warnings()
+        said = column.list_warnings(found.path)
         first = seen.setdefault(column.digest.digest(), name)
         if first != name and column.present:
             said.append(f"the same as {first!r}")
         said += strong[name] if name != found.target else []
-        found.warnings[name] = said
+        found.warnings[name] = said + column.list_needs(name == found.target)

@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from psfit.common.names import list_names, suggest_name
 from psfit.data.io.base import CellError, DataFileError, PossibleKinds, ReadRequest
-from psfit.data.io.cell_reader import CellReader
+from psfit.data.io.cell_reader import CellReader, plain_cells
 from psfit.data.io.cells import is_date, is_text, kinds_of_type
-from psfit.data.io.free_text import is_text_file
+from psfit.data.io.free_text import NUMBER, is_text_file, suggest_meaning
+from psfit.data.io.number_signs import OTHER, WORDS
 from psfit.data.schema import Column, Feature, Kind, Schema, first_duplicate
 from psfit.data.table_rules import option, split_offset
 
@@ -97,6 +98,20 @@ class TablePlan(CellReader):
             use = "use numbers or text"
         raise DataFileError(f"{self.path}: column {name!r} holds {what}; {use}")
 
+    @property
+    def drops_rows(self) -> bool:
+        """Whether rows without a target are left out."""
+        return self.target is not None and self.wanted.rules.missing_target == "drop"
+
+    def present(self, batch: pa.RecordBatch) -> np.ndarray | None:
+        if not self.drops_rows:
+            return None
+        return np.asarray(plain_cells(batch, str(self.target), True).is_valid().to_numpy(zero_copy_only=False))
+
+    def with_target(self, names: Iterable[str]) -> list[str]:
+        """Some columns, and the target if rows without it are left out."""
+        return list(dict.fromkeys([*names, *([str(self.target)] if self.drops_rows else [])]))
+
     def features(self, schema: Schema) -> list[Feature]:
         """The features to read, in the order of the request."""
         return schema.features(self.asked, exact=self.wanted.fitted)
@@ -106,7 +121,8 @@ class TablePlan(CellReader):
         known = {column.name: column for column in schema.columns}
         found = {name: known[name] for name in self.sources}
         if self.target is not None:
-            found[self.target] = Column(self.target, schema.target or "number")
+            missing = "fill" if self.drops_rows else "refuse"
+            found[self.target] = Column(self.target, schema.target or "number", missing=missing)
         for name in (self.weight, self.offset):
             if name is not None:
                 boolean = pa.types.is_boolean(self.types.field(name).type)
@@ -147,9 +163,6 @@ class TablePlan(CellReader):
     def takes_dates(self, kind: Kind) -> bool:
         return is_text_file(self.path) and (kind == "date" or not self.wanted.fitted)
 
-    def is_feature(self, name: str) -> bool:
-        return name in self.sources
-
     def suggest_remedy(self, name: str) -> str:
         if name == self.weight:
             return "sample weights must be numbers"
@@ -165,7 +178,19 @@ class TablePlan(CellReader):
             return "write the column in the same way in all rows and files"
         return f"correct such cells, use {option('exclude', name)} or {option('categories', 'group')}"
 
+    def suggest_meaning(self, text: str) -> str | None:
+        known = None if self.wanted.schema is None else self.wanted.schema.text.decimal
+        if known is None or self.wanted.rules.decimal is not None or not NUMBER.fullmatch(text):
+            return suggest_meaning(self.path, text)
+        other = OTHER[known]
+        return (
+            f"the files of the fit had a decimal {WORDS[known]}; if this one has a {WORDS[other]}, use --csv "
+            f"decimal={WORDS[other]} (decimal={other!r})"
+        )
+
     def suggest_fill(self, name: str) -> str:
+        if name == self.target:
+            return f"correct such rows, or use {option('missing_target', 'drop')} to leave them out"
         if name in self.other_columns:
             return "drop such rows"
         if self.wanted.fitted:

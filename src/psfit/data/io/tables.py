@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from psfit.data.io.base import DataFile, Part, PossibleKinds, ReadRequest
-from psfit.data.io.cell_reader import plain_cells
+from psfit.data.io.cell_reader import join_marks, keep_present, plain_cells
 from psfit.data.io.cells import first_of_other_kind, is_text
 from psfit.data.io.table_plan import TablePlan
 from psfit.data.schema import Kind, Schema
@@ -66,15 +67,16 @@ class TableFile(DataFile):
 
     def count_levels(self, start: int, stop: int, names: list[str]) -> dict[str, Counter[str]]:
         found: dict[str, Counter[str]] = {name: Counter() for name in names}
-        for first, batch in self.batches_in_range(start, stop, names, HEIGHT):
+        for first, batch in self.batches_in_range(start, stop, self.plan.with_target(names), HEIGHT):
             for name in names:
                 found[name].update(self.plan.count_levels(batch, self.plan.category(name), first))
         return found
 
     def columns_with_gaps(self, start: int, stop: int, names: list[str]) -> set[str]:
         found: set[str] = set()
-        for _, batch in self.batches_in_range(start, stop, names, HEIGHT):
-            found |= {name for name in names if plain_cells(batch, name, True).null_count}
+        for _, batch in self.batches_in_range(start, stop, self.plan.with_target(names), HEIGHT):
+            kept = keep_present(batch, self.plan.present(batch))
+            found |= {name for name in names if plain_cells(kept, name, True).null_count}
         return found
 
     def count_changes(self, start: int, stop: int, schema: Schema) -> dict[str, tuple[int, Counter[str]]]:
@@ -84,7 +86,9 @@ class TableFile(DataFile):
     def part(self, start: int, stop: int, schema: Schema, budget: int) -> Part:
         plan, columns = self.plan, self.plan.columns(schema)
         kept: dict[str, list[np.ndarray]] = {name: [] for name in [*plan.other_columns, *plan.ids]}
+        present: list[np.ndarray | None] = []
         for first, batch in self.batches_in_range(start, stop, list(kept), HEIGHT) if kept else ():
+            present.append(plan.present(batch))
             for name, parts in kept.items():
                 is_id = name in plan.ids
                 parts.append(plan.id_values(batch, name) if is_id else plan.values(batch, columns[name], first))
@@ -93,7 +97,17 @@ class TableFile(DataFile):
         names = tuple(feature.name for feature in rows.features)
         ids = {name: known[name] for name in plan.ids}
         y, weight, offset = (known.get(name or "") for name in (plan.target, plan.weight, plan.offset))
-        return Part(rows, y, weight, names, ids=ids, offset=offset)
+        return Part(rows, y, weight, names, ids=ids, offset=offset, present=join_marks(present))
+
+    def _remove_marks(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The same rows without the texts that mean a missing value; ids are left as they are."""
+        marks = self.plan.wanted.rules.missing_marks
+        texts = [field.name for field in batch.schema if is_text(field.type)] if marks else []
+        for name in set(texts) - set(self.plan.ids):
+            cells = plain_cells(batch, name, False).cast(pa.string())
+            known = pc.if_else(pc.is_in(cells, value_set=pa.array(marks, pa.string())), None, cells)
+            batch = batch.set_column(batch.schema.get_field_index(name), name, known)
+        return batch
 
     def batches_in_range(
         self, start: int, stop: int, columns: list[str], height: int
@@ -103,7 +117,7 @@ class TableFile(DataFile):
             for first, batch in self.batches(start, columns, height):
                 low, high = max(start - first, 0), min(stop - first, batch.num_rows)
                 if high > low:
-                    yield first + low, batch.slice(low, high - low)
+                    yield first + low, self._remove_marks(batch.slice(low, high - low))
                 if first + batch.num_rows >= stop:
                     return
         except (pa.ArrowException, OSError) as error:
@@ -116,7 +130,7 @@ class TableRows(RowReader):
     def __init__(self, table: TableFile, start: int, stop: int, schema: Schema) -> None:
         self.table, self.start, self.stop = table, start, stop
         self.features, self.columns = table.plan.features(schema), table.plan.columns(schema)
-        features = self.features
+        features, self.columns_to_read = self.features, table.plan.with_target(table.plan.sources)
         self.shape, self.dtype = (stop - start, len(features)), table.plan.dtype
         self.height = max(1, BLOCK_BYTES // max(1, len(features) * self.dtype.itemsize))
         self.cursor: Iterator[tuple[int, pa.RecordBatch]] = iter(())
@@ -125,7 +139,7 @@ class TableRows(RowReader):
     def read(self, start: int, stop: int) -> np.ndarray:
         start, stop = self.start + start, self.start + stop
         if start != self.next:
-            self.cursor = self.table.batches_in_range(start, self.stop, list(self.table.plan.sources), self.height)
+            self.cursor = self.table.batches_in_range(start, self.stop, self.columns_to_read, self.height)
             self.left = self.left[:0]
         found, count = [self.left], len(self.left)
         # Set again only at the end: after an error, no range may continue from here.

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -14,34 +15,26 @@ import pyarrow.csv as csv
 
 from psfit.data.io.archives import inner_name
 from psfit.data.io.base import CellError, DataFile, DataFileError, Part, PossibleKinds, ReadRequest
-from psfit.data.io.cells import DATE_FORMATS, first_of_other_kind, to_integers, widen_type
+from psfit.data.io.cell_reader import join_marks, keep_present
+from psfit.data.io.cells import first_of_other_kind, to_integers, widen_type
+from psfit.data.io.csv_options import READ_AS, TYPES, convert_options
 from psfit.data.io.dialect import Dialect, DialectError, find_dialect
-from psfit.data.io.header import looks_like_data, make_distinct, memory_stream
-from psfit.data.io.lines import Lines, line_range
+from psfit.data.io.header import DOUBT, are_mostly_numbers, looks_like_data, make_distinct, memory_stream
+from psfit.data.io.lines import Lines, count_plain_lines, line_range
 from psfit.data.io.plain_text import HEAD, PlainText
 from psfit.data.io.spool import Spool
 from psfit.data.io.table_plan import TablePlan
 from psfit.data.io.thousands import are_grouped, read_grouped
-from psfit.data.schema import Kind, Schema
+from psfit.data.schema import Kind, Schema, TextFormat
 
 BLOCK = 8 << 20
 # The most letters of a cell that a message shows.
 MOST_LETTERS = 100
 NO_ROWS = "needs a header and at least one row below it"
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
-# The type in which the cells of each kind are read.
-TYPES: dict[Kind, pa.DataType] = {
-    "number": pa.float64(),
-    "boolean": pa.bool_(),
-    "date": pa.timestamp("us"),
-    "category": pa.string(),
-}
-READ_AS: dict[str, Kind] = {"double": "number", "bool": "boolean", "timestamp": "date"}
 CONVERSION = re.compile(
     r"In CSV column #(\d+): Row #(\d+): CSV conversion error to (\w+)[^:]*: invalid value '(.*)'", re.S
 )
-# Texts that mean a missing value.
-MISSING_MARKS = csv.ConvertOptions().null_values
 
 
 class TextFile(DataFile):
@@ -49,6 +42,7 @@ class TextFile(DataFile):
 
     def __init__(self, path: Path, wanted: ReadRequest) -> None:
         self.path, self.rules = path, wanted.rules
+        known = TextFormat() if wanted.schema is None else wanted.schema.text
         self.plain = PlainText.of(path, wanted.rules.encoding)
         with self.plain.path.open("rb") as file:
             file.seek(self.plain.start)
@@ -58,8 +52,11 @@ class TextFile(DataFile):
         # A row must fit in a block, and a row of numbers can be many times longer than the header.
         self.block = max(BLOCK, 16 * len(self.header))
         if self.length <= 0:
-            raise self.error(NO_ROWS)
-        self.dialect = self._find_dialect()
+            held = "has a header, but no row below it" if self.header.strip() else "is empty"
+            raise self.error(f"{held}; a table {NO_ROWS}")
+        self.dialect = self._find_dialect(known)
+        # Whether the user or the fit has named the mark that separates thousands.
+        self.is_marked = self.dialect.thousands in {known.thousands, self.rules.thousands} - {None}
         self.parse = csv.ParseOptions(delimiter=self.dialect.separator)
         # Rows that were left out because they have another number of cells, if that is allowed.
         self.ragged: list[csv.InvalidRow] = []
@@ -78,15 +75,24 @@ class TextFile(DataFile):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        said = self.dialect if self.grouped else replace(self.dialect, thousands=None)
-        return tuple(f"{self.path}: {note}" for note in self.plain.notes + said.notes)
+        said = self.plain.notes + self.numbers.notes
+        return (f"{self.path}: {'; '.join(said)}",) if said else ()
 
-    def _find_dialect(self) -> Dialect:
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        return (f"{self.path}: {DOUBT.format(', '.join(self.names[:3]))}",) if are_mostly_numbers(self.names) else ()
+
+    @property
+    def numbers(self) -> Dialect:
+        """How numbers are written; a mark that separates no thousands is left out."""
+        return self.dialect if self.grouped or self.is_marked else replace(self.dialect, thousands=None)
+
+    def _find_dialect(self, known: TextFormat) -> Dialect:
         with self.plain.path.open("rb") as file:
             file.seek(self.plain.start)
             head = file.read(max(HEAD, 2 * len(self.header))).decode(errors="replace")
         try:
-            return find_dialect(head, DELIMITERS[Path(inner_name(self.path)).suffix.lower()], self.rules)
+            return find_dialect(head, DELIMITERS[Path(inner_name(self.path)).suffix.lower()], self.rules, known)
         except DialectError as error:
             raise self.error(error) from None
 
@@ -112,7 +118,7 @@ class TextFile(DataFile):
             head = head[: head.rfind(b"\n") + 1]
         batches = list(self._batches(self.body, self.body + len(head), {}))
         if not batches:
-            raise self.error(NO_ROWS)
+            raise self.error(f"has a header, but no row below it; a table {NO_ROWS}")
         if self.dialect.thousands is not None:
             texts = [place for place, field in enumerate(batches[0].schema) if pa.types.is_string(field.type)]
             self.grouped = frozenset(self.names[k] for k in texts if are_grouped(batches[0].column(k), self.dialect))
@@ -124,25 +130,9 @@ class TextFile(DataFile):
         interpreter has ended.
         """
         names = {"column_names": self.names} if hasattr(self, "names") else {}
-        wanted = {"include_columns": list(types)} if types else {}
-        own_format = [self.rules.date_format] if self.rules.date_format else []
-        return iter(
-            csv.open_csv(
-                stream,
-                read_options=csv.ReadOptions(block_size=self.block, use_threads=False, **names),
-                parse_options=self.parse,
-                # An empty cell is a gap, also in a column of text.
-                convert_options=csv.ConvertOptions(
-                    column_types=types,
-                    strings_can_be_null=True,
-                    quoted_strings_can_be_null=self.dialect.quoted_gaps,
-                    null_values=[*MISSING_MARKS, *self.rules.missing_marks],
-                    decimal_point=self.dialect.decimal,
-                    timestamp_parsers=[*own_format, csv.ISO8601, *DATE_FORMATS],
-                    **wanted,
-                ),
-            )
-        )
+        reading = csv.ReadOptions(block_size=self.block, use_threads=False, **names)
+        converting = convert_options(types, self.dialect, self.rules)
+        return iter(csv.open_csv(stream, read_options=reading, parse_options=self.parse, convert_options=converting))
 
     def _batches(self, begin: int, end: int, types: dict[str, pa.DataType], start: int = 0) -> Iterator[pa.RecordBatch]:
         """The rows between two bytes of the file; `start` is the beginning of their range, counted below the header."""
@@ -161,8 +151,8 @@ class TextFile(DataFile):
             raise self._parse_error(str(error).splitlines()[0][:300], start) from None
 
     def _thousands(self, types: dict[str, pa.DataType]) -> Collection[str]:
-        """The columns whose numbers may have separated thousands: all of them if the user has named the mark."""
-        return types if self.rules.thousands is not None else self.grouped
+        """The columns whose numbers may have separated thousands: all of them if the mark is known."""
+        return types if self.is_marked else self.grouped
 
     def _read_grouped(self, batch: pa.RecordBatch, names: list[str], first: int) -> pa.RecordBatch:
         """The same batch with the texts of some columns read as numbers whose thousands are separated."""
@@ -179,11 +169,9 @@ class TextFile(DataFile):
         """Arrow's message about a part, with the names of columns and the rows of the whole file."""
         reason = re.sub(r"In CSV column #(\d+)", lambda found: f"column {self.names[int(found[1])]!r}", reason)
         reason = re.sub(
-            r"Row #(\d+)",
-            lambda found: f"row {self._rows_before(start) + int(found[1]) - 1} (counted from 0)",
-            reason,
+            r"Row #(\d+)", lambda found: self.name_row(self._rows_before(start) + int(found[1]) - 1), reason
         )
-        return self.error(f"{reason}; every row needs a cell for each name in the header, of one kind in each column")
+        return self.error(f"{reason}; every row needs a cell for each name in the header")
 
     def _batches_in_range(
         self, start: int, stop: int, kinds: Mapping[str, Kind]
@@ -219,6 +207,14 @@ class TextFile(DataFile):
     def _rows_before(self, start: int) -> int:
         with io.BufferedReader(Lines(self.plain.path, self.body, self.body + start)) as lines:
             return sum(1 for line in lines if line.strip(b"\r\n") or not self.parse.ignore_empty_lines)
+
+    @cached_property
+    def _plain_lines(self) -> int:
+        return count_plain_lines(self.plain.path, self.body, not self.parse.ignore_empty_lines)
+
+    def find_line(self, row: int) -> int | None:
+        # The first line has the names.
+        return row + 2 if row < self._plain_lines else None
 
     def possible_kinds(self, start: int, stop: int) -> PossibleKinds:
         found, rules = self.plan.possible_kinds(), self.plan.wanted.rules
@@ -261,15 +257,20 @@ class TextFile(DataFile):
     def count_levels(self, start: int, stop: int, names: list[str]) -> dict[str, Counter[str]]:
         found: dict[str, Counter[str]] = {name: Counter() for name in names}
         with self._rows_of_the_file(start):
-            for first, batch in self._batches_in_range(start, stop, dict.fromkeys(names, "category")):
+            for first, batch in self._batches_in_range(start, stop, self._as_texts(names)):
                 for name in names:
                     found[name].update(self.plan.count_levels(batch, self.plan.category(name), first))
         return found
 
+    def _as_texts(self, names: list[str]) -> dict[str, Kind]:
+        """Some columns, to be read as text, with the target if rows without it are left out."""
+        return dict.fromkeys(self.plan.with_target(names), "category")
+
     def columns_with_gaps(self, start: int, stop: int, names: list[str]) -> set[str]:
         found: set[str] = set()
-        for _, batch in self._batches_in_range(start, stop, dict.fromkeys(names, "category")):
-            found |= {name for name in names if batch.column(name).null_count}
+        for _, batch in self._batches_in_range(start, stop, self._as_texts(names)):
+            kept = keep_present(batch, self.plan.present(batch))
+            found |= {name for name in names if kept.column(name).null_count}
         return found
 
     def count_changes(self, start: int, stop: int, schema: Schema) -> dict[str, tuple[int, Counter[str]]]:
@@ -282,9 +283,11 @@ class TextFile(DataFile):
         kept: dict[str, list[np.ndarray]] = {name: [] for name in [*plan.other_columns, *plan.ids]}
         kinds: dict[str, Kind] = {name: one.kind for name, one in columns.items()}
         spool = Spool(len(features), plan.dtype, budget)
+        present: list[np.ndarray | None] = []
         with self._rows_of_the_file(start):
             for first, batch in self._batches_in_range(start, stop, kinds | dict.fromkeys(plan.ids, "category")):
                 spool.add(plan.block(batch, features, columns, first))
+                present.append(plan.present(batch))
                 for name, parts in kept.items():
                     is_id = name in plan.ids
                     parts.append(plan.id_values(batch, name) if is_id else plan.values(batch, columns[name], first))
@@ -294,4 +297,4 @@ class TextFile(DataFile):
         names = tuple(feature.name for feature in features)
         ids = {name: known[name] for name in plan.ids}
         y, weight, offset = (known.get(name or "") for name in (plan.target, plan.weight, plan.offset))
-        return Part(spool.all_rows(), y, weight, names, ids=ids, offset=offset)
+        return Part(spool.all_rows(), y, weight, names, ids=ids, offset=offset, present=join_marks(present))

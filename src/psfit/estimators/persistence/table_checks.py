@@ -7,14 +7,17 @@ from typing import Any
 import numpy as np
 
 from psfit.data.schema import DATE_PARTS, KINDS, MISSING, NEW_LEVELS, UNUSED, Schema
-from psfit.estimators.persistence.checks import are_all, is_none_or, is_number, is_one_of, is_text, require
+from psfit.estimators.persistence.checks import are_all, is_count, is_none_or, is_number, is_one_of, is_text, require
 
 
 def check_table(found: Any, names: np.ndarray | None) -> Schema:
     """Check how the files of the fit were read: columns of known kinds that give all features of the model."""
     known = {"columns", "target", "first_index"}
-    # Files of earlier versions do not name the target.
-    require(isinstance(found, dict) and found.keys() - {"target_name"} == known, "its schema is malformed")
+    # Files of earlier versions do not name the target, and do not say how text was written.
+    added = {"target_name", "text", "left_out"}
+    require(isinstance(found, dict) and found.keys() - added == known, "its schema is malformed")
+    _check_text(found.get("text", {}))
+    require(is_count(found.get("left_out", 0)), "the number of rows that it has left out is malformed")
     require(found["target"] in (None, *KINDS) and found["first_index"] in (None, 0, 1), "its schema is malformed")
     require(is_none_or(is_text)(found.get("target_name")), "the target in its schema is malformed")
     require(isinstance(found["columns"], list), "its schema has no list of columns")
@@ -26,6 +29,20 @@ def check_table(found: Any, names: np.ndarray | None) -> Schema:
         made = {feature.name for feature in table.features()}
         require(names is not None and made >= set(names), "its schema does not give its features")
     return table
+
+
+def _check_text(found: Any) -> None:
+    """Check how text files were written."""
+    tests: dict[str, Callable[[Any], bool]] = {
+        "decimal": is_none_or(is_one_of((".", ","))),
+        "thousands": is_none_or(lambda value: is_text(value) and len(value) == 1),
+        "missing_marks": are_all(is_text),
+        "date_format": is_none_or(is_text),
+    }
+    fine = isinstance(found, dict) and found.keys() <= tests.keys()
+    fine = fine and all(tests[key](value) for key, value in found.items())
+    fine = fine and (found.get("thousands") is None or found["thousands"] != found.get("decimal"))
+    require(fine, "how its text files were written is malformed")
 
 
 def _check_column(one: dict[str, Any]) -> None:
