@@ -159,7 +159,7 @@ def test_a_file_or_table_that_has_its_target_is_scored_without_y(tmp_path):
     [
         ("%d/%m/%Y", range(28), "--csv dates=%d/%m/%Y (date_format='%d/%m/%Y')"),
         ("%m/%d/%Y", range(28), "--csv dates=%m/%d/%Y (date_format='%m/%d/%Y')"),
-        ("%d/%m/%Y", range(5), "--csv dates=%d/%m/%Y or dates=%m/%d/%Y (date_format='%d/%m/%Y' or '%m/%d/%Y')"),
+        ("%d/%m/%Y", range(5), "--csv dates=%d/%m/%Y or --csv dates=%m/%d/%Y (date_format='%d/%m/%Y' or '%m/%d/%Y')"),
         ("%d-%m-%Y", range(28), "--csv dates=%d-%m-%Y (date_format='%d-%m-%Y')"),
         ("%m/%d/%y", range(28), "--csv dates=%m/%d/%y (date_format='%m/%d/%y')"),
     ],
@@ -202,7 +202,7 @@ def test_years_of_two_digits_are_not_read_as_years_of_two_thousand_years_ago(mar
     code, _, err = call(*options)
     assert code == 1
     assert "column 'day' holds a date in the year" in err
-    assert "dates=%d/%m/%y or dates=%m/%d/%y" in err
+    assert "--csv dates=%d/%m/%y or --csv dates=%m/%d/%y" in err
     source = psfit.FileSource(tmp_path / "data.csv", target="y", dates=["year", "weekday"], date_format=form)
     model = psfit.SparseLinearRegression(2, gamma=float("inf")).fit(source)
     np.testing.assert_allclose(model.predict(pd.DataFrame({"day": days})), frame.y, rtol=1e-9)

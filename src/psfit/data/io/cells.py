@@ -90,8 +90,8 @@ def guess_date_formats(texts: pa.Array, known: Sequence[str] = OTHER_DATE_FORMAT
 
 def suggest_date_formats(formats: Sequence[str]) -> str:
     """How to say in which of some formats dates are written, for the command line and for Python."""
-    typed = " or ".join(f"dates={form}" for form in formats)
-    return f"--csv {typed} (date_format={' or '.join(map(repr, formats))})"
+    typed = " or ".join(f"--csv dates={form}" for form in formats)
+    return f"{typed} (date_format={' or '.join(map(repr, formats))})"
 
 
 def _first_without_date(values: pa.Array) -> int | None:

@@ -293,8 +293,7 @@ def _source_column(names: list[str], name: str) -> str:
 def _require_column(path: Path, names: list[str], argument: str, name: str | int, asked: str | None = None) -> str:
     """A column that must be there; `asked` is the value of the argument, where it is not only the name."""
     if name not in names:
-        meant = suggest_name(name, names)
-        known = list_names(map(repr, names))
+        meant, known = suggest_name(name, names), list_names(map(repr, names))
         raise DataFileError(
             f"{path}: {argument}={asked or name!r}: there is no such column{meant}; its columns are {known}"
         )
