@@ -24,7 +24,7 @@ def bench(
     samples: Annotated[int, typer.Option(help="Samples to generate.")] = 5_000,
     features: Annotated[int, typer.Option(help="Features to generate.")] = 200,
     kappa: Annotated[
-        int | None, typer.Option(help="Features that matter, and the limit; a tenth of all if not given.")
+        int | None, typer.Option(help="Number of features with an effect, and the limit; a tenth of all if not given.")
     ] = None,
     loss: Annotated[BaselineLoss, typer.Option(help="What to fit.")] = BaselineLoss.squared,  # type: ignore[attr-defined]
     nodes: Annotated[
@@ -35,7 +35,7 @@ def bench(
         ),
     ] = None,
     device: options.Device = "auto",
-    repeats: Annotated[int, typer.Option(help="Runs of each method; their median counts.")] = 3,
+    repeats: Annotated[int, typer.Option(help="Runs of each method; the median is reported.")] = 3,
     json: options.Json = False,
 ) -> None:
     """Measure PsFiT beside scikit-learn on generated data; under torchrun or mpirun, PsFiT runs over all ranks."""

@@ -18,7 +18,9 @@ Include = Annotated[
 ]
 ExcludeFeatures = Annotated[
     str | None,
-    typer.Option(help="Features that are never in; --exclude does not even read a column.", rich_help_panel=PANEL),
+    typer.Option(
+        help="Features that are never in. To leave out columns before reading, use --exclude.", rich_help_panel=PANEL
+    ),
 ]
 CountIncluded = Annotated[
     bool, typer.Option("--count-included", help="Let kappa count the features of --include.", rich_help_panel=PANEL)
@@ -39,8 +41,8 @@ Positive = Annotated[
 Groups = Annotated[
     str,
     typer.Option(
-        help="Features that are in or out together: 'label=name,name; label=name,name' or @FILE with a group in each "
-        "line; categories (the columns that --categories group makes of one column) or none.",
+        help="Features that are in the model together or not at all: 'label=name,name; label=name,name' or @FILE with "
+        "a group in each line; categories (the columns that --categories group makes of one column) or none.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -48,14 +50,17 @@ KappaCounts = Annotated[Counted, typer.Option(help="What kappa counts if there a
 AtMost = Annotated[
     str | None,
     typer.Option(
-        help="Most features of a group: a number for all, or label=number separated by commas; groups are then no "
-        "longer in or out together.",
+        help="The largest number of features of a group that a model may use: a number for all, or label=number "
+        "separated by commas; such groups need not be in the model as a whole.",
         rich_help_panel=PANEL,
     ),
 ]
 HeredityOption = Annotated[
     Heredity | None,
-    typer.Option(help="Columns named a:b only with all or with one of a and b.", rich_help_panel=PANEL),
+    typer.Option(
+        help="A product a:b may be in the model only with both factors (strong) or at least one (weak).",
+        rich_help_panel=PANEL,
+    ),
 ]
 GROUPS = "categories"
 COUNTED = Counted.groups  # type: ignore[attr-defined]

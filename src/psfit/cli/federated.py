@@ -16,12 +16,16 @@ federated = typer.Typer(
 )
 
 JobFile = Annotated[Path, typer.Argument(help="JSON file: estimator, arguments, columns, target, classes, questions.")]
-Plain = Annotated[bool, typer.Option("--plain", help="Without masks: the server sees every client's numbers.")]
-MinClients = Annotated[int, typer.Option(help="The fewest clients of a sum.")]
+Plain = Annotated[
+    bool, typer.Option("--plain", help="Send numbers without masks: the server sees every client's numbers.")
+]
+MinClients = Annotated[int, typer.Option(help="The smallest number of clients in a sum.")]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait for late clients in an iteration.")]
-Patience = Annotated[float, typer.Option(help="Seconds to wait for clients that all sums need; then they have left.")]
+Patience = Annotated[
+    float, typer.Option(help="Seconds to wait for a client that a sum needs; after that it counts as having left.")
+]
 Authority = Annotated[Path | None, typer.Option(help="Certificate of the authority (PEM).")]
-Insecure = Annotated[bool, typer.Option("--insecure", help="Without TLS; for tests on one machine.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Do not use TLS; for tests on one machine.")]
 Out = Annotated[Path | None, typer.Option(help="Model file to write.")]
 
 
@@ -64,7 +68,7 @@ def server(
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen at.")] = 9093,
     certificate: Annotated[Path | None, typer.Option(help="This server's certificate (PEM).")] = None,
-    key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
+    key: Annotated[Path | None, typer.Option(help="The private key of this server (PEM).")] = None,
     authority: Authority = None,
     insecure: Insecure = False,
     plain: Plain = False,
@@ -100,7 +104,9 @@ def client(
     identity: Annotated[Path, typer.Option(help="This client's identity.")],
     superlink: Annotated[str, typer.Option(help="The server, host:port.")],
     roster: Annotated[Path | None, typer.Option(help="The roster of the federation.")] = None,
-    job: Annotated[Path | None, typer.Option(help="Take part in this job only; JSON file as the server's.")] = None,
+    job: Annotated[
+        Path | None, typer.Option(help="Take part in this job only: the same JSON file as on the server.")
+    ] = None,
     authority: Authority = None,
     insecure: Insecure = False,
     plain: Plain = False,

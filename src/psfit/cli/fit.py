@@ -19,7 +19,10 @@ def fit(
     loss: options.LossOption = options.Loss.squared,  # type: ignore[attr-defined]
     kappa: Annotated[
         str | None,
-        typer.Option(help="Most nonzero coefficients, or their share below 1; a tenth of the features if not given."),
+        typer.Option(
+            help="The largest number of nonzero coefficients; a number below 1 is a share of the features. A tenth of "
+            "the features if not given."
+        ),
     ] = None,
     gamma: Annotated[
         str,
@@ -74,12 +77,15 @@ def fit(
         float, typer.Option(help="The gap at which --exact stops.", rich_help_panel=options.SEARCH_PANEL)
     ] = 1e-4,
     certify: options.Certify = True,
-    max_iter: Annotated[int, typer.Option(help="Most iterations.", rich_help_panel=options.SEARCH_PANEL)] = 1000,
+    max_iter: Annotated[
+        int, typer.Option(help="The largest number of iterations.", rich_help_panel=options.SEARCH_PANEL)
+    ] = 1000,
     time_limit: options.TimeLimit = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for checkpoints; the fit continues from one found there.", rich_help_panel=options.SEARCH_PANEL
+            help="Folder for checkpoints; the fit continues from a checkpoint in it.",
+            rich_help_panel=options.SEARCH_PANEL,
         ),
     ] = None,
     checkpoint_every: Annotated[

@@ -14,8 +14,10 @@ from psfit.common.output_files import require_writable, write_lines
 
 def near_optimal(
     model: options.ModelFile,
-    data: Annotated[list[Path], typer.Argument(help="The files or folders that it was fitted to.")],
-    within: Annotated[float, typer.Option(help="How much higher an objective may be, as a share of the best.")] = 0.01,
+    data: Annotated[list[Path], typer.Argument(help="The files or folders that the model was fitted to.")],
+    within: Annotated[
+        float, typer.Option(help="How far an objective may be above the best one, as a share of it.")
+    ] = 0.01,
     at_most: Annotated[int, typer.Option(help="The most models that are listed.")] = 10_000,
     time_limit: Annotated[float | None, typer.Option(help="Seconds after which the search ends.")] = None,
     target: options.TargetOfFit = None,

@@ -85,7 +85,8 @@ OffsetOfFit = Annotated[
 Columns = Annotated[
     str | None,
     typer.Option(
-        help="Use only these columns, separated by commas; * and ? stand for letters, @FILE for a file of names.",
+        help="Use only these columns, separated by commas; * stands for any letters, ? for one, @FILE for a file of "
+        "names.",
         rich_help_panel=DATA_PANEL,
     ),
 ]
@@ -95,22 +96,22 @@ Exclude = Annotated[
 Id = Annotated[
     str | None,
     typer.Option(
-        help="Columns that are no features, but are written beside predictions; as in --columns.",
+        help="Columns that are not features but are written next to the predictions; as in --columns.",
         rich_help_panel=DATA_PANEL,
     ),
 ]
 CategoriesOption = Annotated[
     Categories | None,
     typer.Option(
-        help="Turn a column of text into one column for each text: a group, which is in the model as a whole or not at "
-        "all, or single columns.",
+        help="Turn a column of text into one column for each text. group: these are in the model together or not at "
+        "all. columns: each by itself.",
         rich_help_panel=DATA_PANEL,
     ),
 ]
 Dates = Annotated[
     str | None,
     typer.Option(
-        help="What to make of dates, separated by commas: year, month, weekday, trend; or all.",
+        help="Features to make from dates, separated by commas: year, month, weekday, trend; or all.",
         rich_help_panel=DATA_PANEL,
     ),
 ]
@@ -138,7 +139,7 @@ Csv = Annotated[
     list[str] | None,
     typer.Option(
         help="How a text file is written, if that is not recognised: separator=, decimal=, thousands=, encoding=, "
-        "missing=, dates= and a value; may be repeated.",
+        "missing= or dates= and a value, such as separator=; or decimal=comma. Repeat it for more.",
         rich_help_panel=DATA_PANEL,
     ),
 ]
@@ -149,7 +150,7 @@ OneHot = Annotated[
 Memory = Annotated[
     str | None,
     typer.Option(
-        help="Memory for the features, such as 2GB; the rest is read from disk in every pass.",
+        help="Memory for the features, such as 2GB; data beyond it are read from disk in every pass.",
         rich_help_panel=DATA_PANEL,
     ),
 ]
@@ -162,7 +163,7 @@ LossOption = Annotated[
 ]
 Power = Annotated[
     float | None,
-    typer.Option(help="For --loss tweedie: the power from 1 to 2 of the mean to which the variance is proportional."),
+    typer.Option(help="For --loss tweedie: p from 1 to 2; the variance is proportional to the mean to the power p."),
 ]
 Standardize = Annotated[
     bool,

@@ -43,8 +43,8 @@ def path(
     gammas: Annotated[
         str,
         typer.Option(
-            help="Inverse weights of the ridge, separated by commas; or auto: one that hardly shrinks, with --cv three "
-            "to choose from, for columns divided by their standard deviations."
+            help="Inverse weights of the ridge, separated by commas; or auto: a ridge that hardly shrinks. With --cv "
+            "and auto, three such ridges are tried, for columns divided by their standard deviations."
         ),
     ] = "auto",
     power: options.Power = None,
@@ -94,12 +94,15 @@ def path(
     at_most: constraints.AtMost = None,
     heredity: constraints.HeredityOption = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where to write the path (.csv), or the model that was chosen (.psfit).")
+        Path | None,
+        typer.Option(
+            help="Where to write the path (.csv) or, with --cv or --criterion, the model that was chosen (.psfit)."
+        ),
     ] = None,
     picture: Annotated[
         Path | None,
         typer.Option(
-            help="Where to draw coefficients, or the choice, against kappa (.png).",
+            help="Where to draw coefficients against kappa or, with a choice, its scores (.png).",
             rich_help_panel=options.OUTPUT_PANEL,
         ),
     ] = None,
