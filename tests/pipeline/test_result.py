@@ -51,10 +51,10 @@ def test_a_fit_on_all_supports_says_so(result):
 @pytest.mark.parametrize(
     ("inside", "outside", "counted", "said"),
     [
-        (1, 0, "", "every better support has 1 feature of this one"),
-        (1, 3, "", "every better support has 1 feature of this one and none of 3 others"),
-        (0, 1, "groups", "1 group is in no better support"),
-        (0, 4, "groups besides those always in", "4 groups are in no better support"),
+        (1, 0, "", "a better one would have 1 of these features"),
+        (1, 3, "", "a better one would have 1 of these features and none of 3 others"),
+        (0, 1, "groups", "1 group is in no better one"),
+        (0, 4, "groups besides those always in", "4 groups are in no better one"),
     ],
 )
 def test_what_is_proved_about_better_supports_is_said(result, inside, outside, counted, said):

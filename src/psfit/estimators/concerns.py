@@ -58,11 +58,12 @@ def _describe_classes(name: str, classes: np.ndarray) -> Iterator[str]:
 
 def find_constant(y: np.ndarray, weights: np.ndarray, grid: Grid) -> np.ndarray:
     """Which targets ``(c,)`` are the same number in all samples with a positive weight. All ranks must call this."""
-    y = y.reshape(len(y), -1)
-    *tops, total = sum_over_nodes(grid, np.array([*(weights @ y), weights.sum()]))
-    mean = np.array(tops) / total
-    squares = sum_over_nodes(grid, weights @ np.square(y - mean))
-    return np.asarray(np.sqrt(squares / total) <= CONSTANT * np.abs(mean))
+    # Without squares and weights, which could leave the range of floating-point numbers.
+    y = y.reshape(len(y), -1)[weights > 0]
+    *tops, count = sum_over_nodes(grid, np.array([*y.sum(axis=0), len(y)], dtype=float))
+    mean = np.array(tops) / count
+    spread = sum_over_nodes(grid, np.abs(y - mean).sum(axis=0)) / count
+    return np.asarray(spread <= CONSTANT * np.abs(mean))
 
 
 def clear_constant(result: Result, posed: "Posed") -> Result:
