@@ -219,7 +219,7 @@ def test_a_cell_that_is_no_date_in_any_form_is_not_said_to_be_one(call, tmp_path
     (tmp_path / "new.csv").write_text("sold\nlast May\n")
     code, _, err = call("predict", model, str(tmp_path / "new.csv"))
     assert code == 1
-    assert "text ('last May') in place of a date, first in row 0 (counted from 0), line 2; the model was fitted" in err
+    assert "text ('last May') in place of a date, first in row 0 (counted from 0), line 2; correct such cells" in err
 
 
 def test_new_levels_are_refused_or_have_no_level():

@@ -198,3 +198,61 @@ def test_a_malformed_format_in_a_model_file_is_refused(text, marked, tmp_path):
     rewrite(tmp_path / "model.psfit", lambda schema: schema.update(text=text))
     with pytest.raises(ValueError, match="how its text files were written is malformed"):
         psfit.load(tmp_path / "model.psfit")
+
+
+def test_what_a_prediction_fills_is_counted_in_the_format_of_the_fit(call, tmp_path):
+    """Dates and marks of missing values are those of the fit, also where its changes are counted."""
+    days = pd.date_range("2023-01-05", periods=60, freq="11D")
+    frame = pd.DataFrame({"key": range(60), "day": days.strftime("%d/%m/%Y"), "size": np.arange(60.0) % 7})
+    frame["y"] = 2 * frame["size"] + days.year
+    frame = frame.astype({"size": object})
+    frame.loc[[3, 8], "size"] = "n.c."
+    frame.to_csv(tmp_path / "fit.csv", index=False)
+    model, said = str(tmp_path / "model.psfit"), ["--csv", "dates=%d/%m/%Y", "--csv", "missing=n.c."]
+    options = ["--target", "y", "--id", "key", "--dates", "year", "--missing", "fill", "--kappa", "2", "--out", model]
+    code, _, err = call("fit", str(tmp_path / "fit.csv"), *options, *said)
+    assert code == 0, err
+    frame.iloc[:5].to_csv(tmp_path / "new.csv", index=False)
+    code, out, err = call("predict", model, str(tmp_path / "new.csv"))
+    assert code == 0, err
+    assert "filled 1 missing cell in 1 column: size" in err
+    code, out, err = call("score", model, str(tmp_path / "fit.csv"))
+    assert code == 0, err
+    assert "filled 2 missing cells in 1 column: size" in out
+
+
+@pytest.mark.parametrize(("form", "typed"), [("%d/%m/%Y", ("dates=%d/%m/%Y",)), ("%d.%m.%Y", ())])
+def test_a_day_that_its_month_does_not_have_is_refused(form, typed, call, tmp_path):
+    days = pd.date_range("2024-01-29", periods=60, freq="11D")
+    frame = pd.DataFrame({"day": days.strftime(form), "y": days.month.astype(float)})
+    said = [part for one in typed for part in ("--csv", one)]
+    model = str(tmp_path / "model.psfit")
+    options = ["--target", "y", "--dates", "month", "--kappa", "1", "--out", model]
+    frame.to_csv(tmp_path / "fit.csv", index=False)
+    code, _, err = call("fit", str(tmp_path / "fit.csv"), *options, *said)
+    assert code == 0, err
+    # 2024 has a 29 February, 2023 has none.
+    fine, wrong = form.replace("%d/%m", "29/02").replace("%d.%m", "29.02"), "31"
+    for year, ends in (("2024", 0), ("2023", 1)):
+        frame.assign(day=fine.replace("%Y", year)).iloc[:3].to_csv(tmp_path / "new.csv", index=False)
+        code, _, err = call("predict", model, str(tmp_path / "new.csv"))
+        assert code == ends
+        assert (not ends) or f"holds text ('{fine.replace('%Y', year)}') in place of a date, first in row 0" in err
+    frame.loc[7, "day"] = form.replace("%d", wrong).replace("%m", "04").replace("%Y", "2025")
+    frame.to_csv(tmp_path / "fit.csv", index=False)
+    code, _, err = call("fit", str(tmp_path / "fit.csv"), *options, *said)
+    assert code == 1
+    assert "first in row 7" in err
+    # The same in memory.
+    if not typed:
+        with pytest.raises(ValueError, match=r"'31\.04\.2025'\) in place of a date|day"):
+            psfit.load(model).predict(frame.drop(columns="y"))
+
+
+def test_numbers_with_zeros_in_front_are_named(call, tmp_path):
+    (tmp_path / "codes.csv").write_text("code,size,y\n" + "".join(f"0{k % 5}1,{k},{k % 3}\n" for k in range(40)))
+    code, out, _ = call("inspect", str(tmp_path / "codes.csv"))
+    lines = [line for line in out.splitlines() if "zeros in front" in line]
+    assert code == 0
+    assert len(lines) == 1
+    assert "code" in lines[0]

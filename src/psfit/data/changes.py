@@ -13,7 +13,6 @@ from psfit.common.names import list_names
 from psfit.data.io import ReadRequest
 from psfit.data.sample_source import SampleSource
 from psfit.data.schema import Column, Schema
-from psfit.data.table_rules import TEXT_RULES, TableRules
 
 # The most columns, and the most levels of one, that a text lists.
 MOST_COLUMNS, MOST_LEVELS = 8, 3
@@ -86,7 +85,7 @@ def count_changes(source: SampleSource, schema: Schema | None, features: Sequenc
     if schema is None or not ruled:
         return Changes()
     names = tuple(one.name for one in schema.features() if one.column in ruled)
-    rules = TableRules(**{name: getattr(source, name) for name in TEXT_RULES})
+    rules = source.choose_rules(schema, fitted=True)
     wanted = ReadRequest(columns=names, rules=rules, labelled=False, schema=schema, fitted=True)
     filled: Counter[str] = Counter()
     new: Counter[tuple[str, str]] = Counter()

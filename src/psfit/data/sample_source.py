@@ -102,7 +102,7 @@ class SampleSource(TableRules):
             target=self.target,
             weight=self.sample_weight,
             columns=names or self.columns,
-            rules=self._rules(known, fitted),
+            rules=self.choose_rules(known, fitted),
             labelled=labelled,
             numeric=numeric,
             schema=known,
@@ -169,7 +169,7 @@ class SampleSource(TableRules):
         """The same source with other fields."""
         return replace(self, **fields)
 
-    def _rules(self, known: Schema | None, fitted: bool) -> TableRules:
+    def choose_rules(self, known: Schema | None, fitted: bool) -> TableRules:
         """The rules that apply: a fitted model has its own for everything but the text of files.
 
         It knows dates and missing values as the files of its fit had them; what the source says comes first.

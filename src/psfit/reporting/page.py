@@ -84,11 +84,15 @@ def _templates() -> "Environment":
 
 
 def _find_spreads(result: Any, data: DataSummary | None) -> Spreads | None:
-    """The spreads of the features in the samples of the fit if they are known, else in other samples."""
-    if result.spreads is not None and (data is None or not data.of_fit):
+    """The spreads of the features in the samples of the fit if they are known, else in other samples.
+
+    Those of the fit count sample weights, the means of the data do not.
+    """
+    if result.spreads is not None:
         values = np.zeros(result.coef.shape[0])
         values[result.support] = result.spreads
-        return Spreads(values, None, FIT)
+        same = data is not None and data.of_fit and not data.weight
+        return Spreads(values, data.columns.means if data is not None and same else None, FIT)
     return None if data is None else Spreads.of(data.columns, data.of_fit)
 
 

@@ -1,5 +1,6 @@
 """Cells of a table: the kinds that they allow, the first cell of another kind, and the text of a level."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,11 +63,15 @@ def first_of_other_kind(values: pa.Array, kind: Kind) -> int | None:
     return None if place < 0 else int(place)
 
 
-def read_dates(values: pa.Array) -> pa.Array:
-    """Dates, or texts such as 2026-01-31 12:00 or 31.01.2026, as times in microseconds (UTC where a zone is known)."""
+def read_dates(values: pa.Array, own_format: str | None = None) -> pa.Array:
+    """Dates, or texts such as 2026-01-31 12:00 or 31.01.2026, as times in microseconds (UTC where a zone is known).
+
+    Texts may also have a format of their own. Those that are no dates are an error of Arrow.
+    """
     if is_text(values.type):
         texts = values.cast(pa.string())
-        found = pc.coalesce(*(pc.strptime(texts, form, "us", error_is_null=True) for form in DATE_FORMATS))
+        forms = DATE_FORMATS if own_format is None else (own_format, *DATE_FORMATS)
+        found = pc.coalesce(*(_parse_dates(texts, form) for form in forms))
         if found.null_count == texts.null_count:
             return found
         others = pc.if_else(found.is_valid(), pa.scalar(None, pa.string()), texts)
@@ -76,6 +81,27 @@ def read_dates(values: pa.Array) -> pa.Array:
     return values.cast(pa.timestamp("us"), safe=False)
 
 
+def _parse_dates(texts: pa.Array, form: str) -> pa.Array:
+    """The times of texts in a format, null for others. Arrow alone takes 31.02.2026 for the third of March."""
+    found = pc.strptime(texts, form, "us", error_is_null=True)
+    pattern = _find_day(form)
+    if pattern is None:
+        return found
+    written = pc.struct_field(pc.extract_regex(texts, pattern), "day").cast(pa.int64())
+    return pc.if_else(pc.equal(pc.day(found), written), found, pa.scalar(None, found.type))
+
+
+def _find_day(form: str) -> str | None:
+    """A regular expression that finds the day of the month in texts of a format, if they have one."""
+    if form.count("%d") != 1:
+        return None
+    numbers = {"%d": r"(?P<day>\d{1,2})", "%Y": r"\d{1,4}", **dict.fromkeys(("%m", "%y", "%H", "%M", "%S"), r"\d{1,2}")}
+    parts = re.findall(r"%.|\s+|[^%\s]+", form)
+    return r"^\s*" + "".join(
+        numbers.get(part, ".+?") if part[0] == "%" else r"\s*" if part.isspace() else re.escape(part) for part in parts
+    )
+
+
 def guess_date_formats(texts: pa.Array, known: Sequence[str] = OTHER_DATE_FORMATS) -> tuple[str, ...]:
     """Those of some formats in which all texts can be read as dates; gaps are not looked at."""
     # A year of four digits is not read as one of two.
@@ -83,8 +109,7 @@ def guess_date_formats(texts: pa.Array, known: Sequence[str] = OTHER_DATE_FORMAT
     return tuple(
         form
         for form in known
-        if (length > len("01/01/26")) == ("%Y" in form)
-        and pc.strptime(texts, form, "us", error_is_null=True).null_count == texts.null_count
+        if (length > len("01/01/26")) == ("%Y" in form) and _parse_dates(texts, form).null_count == texts.null_count
     )
 
 
@@ -98,17 +123,20 @@ def _first_without_date(values: pa.Array) -> int | None:
     """The place of the first cell that is no date."""
     if is_date(values.type):
         return None
-    if not is_text(values.type):
-        return 0
+    return check_dates(values)[1] if is_text(values.type) else 0
+
+
+def check_dates(texts: pa.Array, own_format: str | None = None) -> tuple[pa.Array | None, int | None]:
+    """The dates of texts, which may have a format of their own; or the place of the first one that is no date."""
     try:
-        read_dates(values)
+        return read_dates(texts, own_format), None
     except pa.ArrowInvalid:
-        for place in range(len(values)):
+        for place in range(len(texts)):
             try:
-                read_dates(values.slice(place, 1))
+                read_dates(texts.slice(place, 1), own_format)
             except pa.ArrowInvalid:
-                return place
-    return None
+                return None, place
+    return None, None
 
 
 def first_other_text(texts: list[str | None], kind: Kind) -> int:

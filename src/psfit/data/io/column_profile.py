@@ -36,6 +36,8 @@ MANY_ROWS, RARE = 100, 5
 LONGEST = 30
 # Rows from which a column without repetitions looks like an id.
 FEW_ROWS = 20
+# Numbers have no zeros in front of other digits; codes may have.
+CODE = re.compile(r"0\d+")
 PLAIN_DATE = r"^\s*(\d{4}-\d{2}-\d{2}([ T][\d:.,+Zz-]*)?|\d{2}\.\d{2}\.\d{4}|\d{4}/\d{2}/\d{2})\s*$"
 MIDNIGHT = re.compile(r"[ T]00:00:00(\.0+)?$")
 BOOLEAN = r"^(true|false|True|False|TRUE|FALSE)$"
@@ -191,6 +193,8 @@ class ColumnProfile:
         free_text = self.kind == "text" and self.suggested_dates is None
         if self.present >= FEW_ROWS and every_one_differs and (free_text or whole):
             found.append("id-like")
+        if self.kind == "number" and any(CODE.fullmatch(value) for value in self.values):
+            found.append("zeros in front, as codes have: a fit reads numbers")
         if self.is_mixed:
             example = "" if self.first_text is None else f", first {self.first_text[1][:LONGEST]!r}"
             found.append(f"{self.present - self.numbers:,} cell(s) are no numbers{example}")

@@ -169,7 +169,7 @@ class TablePlan(CellReader):
         if name == self.offset:
             return "offsets must be numbers"
         if self.wanted.fitted:
-            return "the model was fitted to another kind of data in this column; correct such cells or drop their rows"
+            return "correct such cells or drop their rows"
         if name == self.target and self.wanted.numeric:
             return "correct such cells; for classes use --loss logistic (SparseLogisticRegression)"
         if name == self.target:

@@ -16,7 +16,7 @@ import pyarrow.csv as csv
 from psfit.data.io.archives import inner_name
 from psfit.data.io.base import CellError, DataFile, DataFileError, Part, PossibleKinds, ReadRequest
 from psfit.data.io.cell_reader import join_marks, keep_present
-from psfit.data.io.cells import first_of_other_kind, to_integers, widen_type
+from psfit.data.io.cells import check_dates, first_of_other_kind, to_integers, widen_type
 from psfit.data.io.csv_options import READ_AS, TYPES, convert_options
 from psfit.data.io.dialect import Dialect, DialectError, find_dialect
 from psfit.data.io.header import DOUBT, are_mostly_numbers, looks_like_data, make_distinct, memory_stream
@@ -136,12 +136,13 @@ class TextFile(DataFile):
 
     def _batches(self, begin: int, end: int, types: dict[str, pa.DataType], start: int = 0) -> Iterator[pa.RecordBatch]:
         """The rows between two bytes of the file; `start` is the beginning of their range, counted below the header."""
-        grouped = [name for name, kind in types.items() if name in self._thousands(types) and kind == pa.float64()]
-        types = types | dict.fromkeys(grouped, pa.string())
-        rows = 0
+        marked, kinds = self._thousands(types), types.items()
+        texts: dict[str, Kind] = {name: "number" for name, kind in kinds if kind == pa.float64() and name in marked}
+        texts |= {name: "date" for name, kind in kinds if kind == TYPES["date"]}
+        types, rows = types | dict.fromkeys(texts, pa.string()), 0
         try:
             for batch in self._reader(pa.OSFile(str(self.plain.path)).get_stream(begin, end - begin), types):
-                yield self._read_grouped(batch, grouped, rows)
+                yield self._read_texts(batch, texts, rows)
                 rows += batch.num_rows
         except pa.ArrowInvalid as error:
             found = CONVERSION.match(str(error))
@@ -154,15 +155,14 @@ class TextFile(DataFile):
         """The columns whose numbers may have separated thousands: all of them if the mark is known."""
         return types if self.is_marked else self.grouped
 
-    def _read_grouped(self, batch: pa.RecordBatch, names: list[str], first: int) -> pa.RecordBatch:
-        """The same batch with the texts of some columns read as numbers whose thousands are separated."""
-        for name in names:
-            at = batch.schema.get_field_index(name)
-            numbers, other = read_grouped(batch.column(at), self.dialect)
+    def _read_texts(self, batch: pa.RecordBatch, kinds: dict[str, Kind], first: int) -> pa.RecordBatch:
+        """The same batch with some columns of text read as dates, or as numbers whose thousands are separated."""
+        for name, kind in kinds.items():
+            cells, own = batch.column(at := batch.schema.get_field_index(name)), self.rules.date_format
+            found, other = check_dates(cells, own) if kind == "date" else read_grouped(cells, self.dialect)
             if other is not None:
-                text = batch.column(at)[other].as_py()[:MOST_LETTERS]
-                raise self.plan.kind_error(name, "number", first + other, text)
-            batch = batch.set_column(at, name, numbers)
+                raise self.plan.kind_error(name, kind, first + other, cells[other].as_py()[:MOST_LETTERS])
+            batch = batch.set_column(at, name, found)
         return batch
 
     def _parse_error(self, reason: str, start: int) -> DataFileError:
