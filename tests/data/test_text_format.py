@@ -256,3 +256,19 @@ def test_numbers_with_zeros_in_front_are_named(call, tmp_path):
     assert code == 0
     assert len(lines) == 1
     assert "code" in lines[0]
+
+
+@pytest.mark.parametrize("ids", ["day", "key,da*"])
+def test_a_column_that_the_model_uses_cannot_be_an_id(ids, call, tmp_path):
+    days = pd.date_range("2023-01-05", periods=60, freq="11D")
+    frame = pd.DataFrame({"key": range(60), "day": days.strftime("%Y-%m-%d"), "other": 1.5, "y": days.year * 1.0})
+    frame["other"] += np.arange(60) % 3
+    frame.to_csv(tmp_path / "fit.csv", index=False)
+    model, data = str(tmp_path / "model.psfit"), str(tmp_path / "fit.csv")
+    options = ["--target", "y", "--id", "key", "--dates", "year", "--kappa", "1", "--out", model]
+    assert call("fit", data, *options)[0] == 0
+    code, out, err = call("predict", model, data, "--id", ids)
+    assert (code, out) == (1, "")
+    assert "--id: the model uses the column 'day'" in err
+    # What the model does not use can be an id.
+    assert call("predict", model, data, "--id", "other")[1].startswith("other,prediction")

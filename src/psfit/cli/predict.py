@@ -1,6 +1,8 @@
 """``psfit predict``: a model file and data in, predictions out."""
 
 import sys
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,7 +63,9 @@ def predict(
     note_folders([data], True)
     # The file is read only once, for labels and probabilities together.
     learned = fitted.learned_
-    source = file_source([data], None, offset=offset, **table_rules(ids=id, csv=csv))
+    rules = table_rules(ids=id, csv=csv)
+    _refuse_used_columns(learned, fitted.result_.support, rules.get("ids") or ())
+    source = file_source([data], None, offset=offset, **rules)
     predictors, ids = read_and_multiply(type(fitted).__name__, learned, fitted.result_, source)
     ids = {} if no_id else ids
     if id is None and not no_id:
@@ -76,6 +80,17 @@ def predict(
     write_table(out, columns)
     of = "" if learned.target_name is None else f" of {learned.target_name}"
     print(f"  {len(predictors):,} prediction{'s' * (len(predictors) != 1)}{of} in {out}", *changed, sep="\n")
+
+
+def _refuse_used_columns(learned: "Learned", support: "np.ndarray", ids: Iterable[str]) -> None:
+    """Refuse ids that the model reads as something else; they may be patterns."""
+    schema, names = learned.features.schema, learned.features.names
+    if schema is None or not schema.columns or names is None:
+        return
+    used = dict.fromkeys(one.column for one in schema.features(names[support].tolist(), exact=True))
+    both = [column for column in used for name in ids if fnmatchcase(column, name)]
+    if both:
+        raise ValueError(f"--id: the model uses the column {both[0]!r}, so it cannot be an id, too; name other columns")
 
 
 def _require_ids(learned: "Learned", ids: "dict[str, np.ndarray]", data: Path) -> None:
