@@ -117,3 +117,17 @@ def test_spreads_are_those_of_the_fit_also_beside_other_samples(table):
     plain = psfit.SparseLinearRegression(2, fit_intercept=False, certify=False).fit(X, y)
     assert plain.result_.spreads is None
     assert "Standard deviations are those in the samples of the section Data" in psfit.report(plain, None, other, y)
+
+
+def test_spreads_of_a_weighted_fit_count_the_weights_in_its_report_too(table):
+    X, weight = table[["rooms", "time"]], table["weight"].to_numpy()
+    model = psfit.SparseLinearRegression(2, certify=False).fit(X, table["count"], weight)
+    mean = np.average(X, axis=0, weights=weight)
+    spreads = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
+    effects = [f"{abs(effect):.4g}" for effect in model.coef_ * spreads]
+    plain = [f"{abs(effect):.4g}" for effect in model.coef_ * X.std(ddof=0)]
+    page = psfit.report(model, None, X, table["count"], sample_weight=weight)
+    for mine, other in zip(effects, plain, strict=True):
+        assert mine != other
+        assert mine in page
+        assert other not in page
