@@ -58,6 +58,7 @@ def main() -> None:
 
 def write_page(folder: Path, name: str, part: str, lines: list[str]) -> None:
     """Add or replace a part of the page."""
+    folder.mkdir(parents=True, exist_ok=True)
     known = folder / "constraints.json"
     parts = json.loads(known.read_text()) if known.exists() else {}
     parts[name] = [NOTES[part], "", *lines, "", *(f"- {key}: {value}" for key, value in environment().items())]
