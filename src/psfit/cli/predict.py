@@ -88,7 +88,7 @@ def _refuse_used_columns(learned: "Learned", support: "np.ndarray", ids: Iterabl
     if schema is None or not schema.columns or names is None:
         return
     used = dict.fromkeys(one.column for one in schema.features(names[support].tolist(), exact=True))
-    both = [column for column in used for name in ids if fnmatchcase(column, name)]
+    both = [column for column in used for name in ids if column == name or fnmatchcase(column, name)]
     if both:
         raise ValueError(f"--id: the model uses the column {both[0]!r}, so it cannot be an id, too; name other columns")
 

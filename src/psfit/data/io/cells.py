@@ -131,12 +131,17 @@ def check_dates(texts: pa.Array, own_format: str | None = None) -> tuple[pa.Arra
     try:
         return read_dates(texts, own_format), None
     except pa.ArrowInvalid:
-        for place in range(len(texts)):
-            try:
-                read_dates(texts.slice(place, 1), own_format)
-            except pa.ArrowInvalid:
-                return None, place
-    return None, None
+        pass
+    # All before `low` are dates, and one before `high` is not.
+    low, high = 0, len(texts)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            read_dates(texts.slice(low, middle - low), own_format)
+            low = middle
+        except pa.ArrowInvalid:
+            high = middle
+    return None, low
 
 
 def first_other_text(texts: list[str | None], kind: Kind) -> int:
