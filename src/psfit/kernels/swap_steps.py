@@ -32,7 +32,7 @@ AT_ONCE = 10
 MOST_DRIFT = 1e-6
 EVERY = slice(None)
 # The variables of the tables that a GPU goes through in one piece.
-TILE = 16
+TILE = 4
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,13 @@ from psfit.problem import Domain
 # A search makes at most this many swaps for each item of the support.
 MOST_SWAPS = 20
 # Restarts in a round, and the shares of a support that they exchange, in this order, again and again.
-ROUND = 16
+ROUND = 8
 EXCHANGED = (0.5, 0.25, 0.75, 0.1, 0.5, 1.0, 0.75, 0.25)
 # The share of searches whose final objective no other search has estimates the chance that the next one finds a new
 # objective (Good and Turing). If it is larger than NEW_SHARE, or only one search found the best objective, restarts may
-# take LONGER times as long.
+# take LONGER times as long. Where all have found the same, restarts end SOONER.
 NEW_SHARE = 0.2
-LONGER = 4
+LONGER, SOONER = 4.0, 0.5
 # Fewer operations than this are not worth a second thread.
 THREAD_WORK = 2e6
 # Operations of a swap for each entry of the table of all variables and the support.
@@ -191,7 +191,8 @@ class FormSearch:
         limit = self.work + allowed
         while True:
             many_new = sum(count == 1 for count in finals.values()) > NEW_SHARE * finals.total()
-            longer = LONGER if many_new or finals[_label(best)] == 1 else 1
+            surely = restarts > 0 and len(finals) == 1
+            longer = SOONER if surely else LONGER if many_new or finals[_label(best)] == 1 else 1.0
             if failures >= patience * longer or self.work >= limit or must_stop():
                 return best
             shares = [EXCHANGED[(restarts + k) % len(EXCHANGED)] for k in range(ROUND)]

@@ -219,6 +219,8 @@ def _exchange_rows(  # type: ignore[no-untyped-def]
     for o in range(c):
         output = row * c + o
         before = tl.load(x + output * W + a, filled, 0.0)
+        # Several warps may load the same numbers.
+        tl.debug_barrier()
         pulled = tl.where(goes, tl.sum(tl.where(at_place, before, 0.0), axis=0), 0.0)
         pull = pulled / own
         step = tl.where(comes, -(tl.load(d + output * n + i) - t * pull) / s, 0.0)

@@ -99,6 +99,8 @@ def _split(  # type: ignore[no-untyped-def]
     share = tl.where(places > 0, share, 0.0)
     share = tl.where(which == 1, 1.0, tl.where(free, share, 0.0))
     moved = penalty * share / (penalty * share + r) * w
+    # Several warps may load the same numbers, so none stores before all have loaded.
+    tl.debug_barrier()
     tl.store(theta + row, level)
     tl.store(z + at, moved, mask=here)
     tl.store(u + at, w - moved, mask=here)
