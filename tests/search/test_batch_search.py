@@ -231,6 +231,22 @@ def test_a_state_that_drifts_is_made_again(device, monkeypatch):
     assert_same(form, batch.descend(starts), host.descend(starts))
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("limit", [20, 150, 300])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_states_do_not_drift_where_several_warps_share_a_row(limit, outputs, monkeypatch):
+    form, domain = make_form(1200, 4000, 0.7, outputs=outputs, seed=11), make_domain(1200, limit)
+    host, batch = both("cuda", form, domain)
+    base = np.arange(1200) < limit
+    starts = [host.perturb(base, 1.0, np.random.default_rng(k)) for k in range(8)]
+
+    def refuse(*_):
+        raise AssertionError("a state has drifted")
+
+    monkeypatch.setattr("psfit.search.batch_search.mend", refuse)
+    assert_same(form, batch.descend(starts), host.descend(starts))
+
+
 @devices
 def test_bunches_of_rows_end_where_one_batch_ends(device, monkeypatch):
     form, domain = CASES["ar.9"]

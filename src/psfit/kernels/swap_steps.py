@@ -30,6 +30,8 @@ from psfit.kernels.swap_rows import (
 AT_ONCE = 10
 # A state is made again if the value that was carried along is off by this share.
 MOST_DRIFT = 1e-6
+# At the end of a search, the objective of a state may be off by this share.
+MOST_ERROR = 1e-10
 EVERY = slice(None)
 # The variables of the tables that a GPU goes through in one piece.
 TILE = 4
@@ -150,6 +152,14 @@ def mend(form: Form, rows: Rows, at: Descent) -> None:
     _score(form, fresh, at, index)
     at.active.logical_or_(at.drifted & (at.value < at.before))
     at.drifted.fill_(False)
+
+
+def find_inaccurate(form: Form, rows: Rows, at: Descent) -> Tensor:
+    """The rows ``(B,)`` whose coefficients are no minimisers: many small errors of swaps can add up without a drift."""
+    index = rows.places.clamp(min=0)
+    pull = torch.bmm(rows.x, form.H[index.unsqueeze(2), index.unsqueeze(1)]) - form.Q[:, index].transpose(0, 1)
+    error = 0.5 * (rows.x * pull).sum(dim=(1, 2)).abs()
+    return ~(error <= MOST_ERROR * at.value.abs())
 
 
 def add(form: Form, rows: Rows, at: Addition) -> None:

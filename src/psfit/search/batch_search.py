@@ -11,7 +11,19 @@ import torch
 from torch import Tensor
 
 from psfit.kernels.swap_rows import Form, Rows, are_sound, build, exchange, pass_table, swap_gains, values_of
-from psfit.kernels.swap_steps import AT_ONCE, Addition, Descent, Removal, Repeated, add, begin, mend, remove, swap
+from psfit.kernels.swap_steps import (
+    AT_ONCE,
+    Addition,
+    Descent,
+    Removal,
+    Repeated,
+    add,
+    begin,
+    find_inaccurate,
+    mend,
+    remove,
+    swap,
+)
 from psfit.problem import Domain
 from psfit.search.block_search import BlockSearch
 from psfit.search.bounded_search import BoundedSearch
@@ -196,11 +208,16 @@ class BatchSearch(FormSearch):
         """Swap in all rows until no swap helps."""
         form = self.rows_form
         at = begin(form, rows, torch.tensor(most_swaps, device=self.device), self.form.constant, self.rel_tol)
-        repeated = self._repeat(rows, swap, Descent)
+        repeated, fresh = self._repeat(rows, swap, Descent), torch.zeros_like(at.swaps)
         while True:
             rows, at = repeated(form, rows, at)
             drifted, active = torch.stack([at.drifted.any(), at.active.any()]).tolist()
+            if not drifted and not active:
+                at.drifted.copy_(find_inaccurate(form, rows, at) & (at.swaps > fresh))
+                drifted = bool(at.drifted.any())
+                at.before.masked_fill_(at.drifted, torch.inf)
             if drifted:
+                fresh = torch.where(at.drifted, at.swaps, fresh)
                 mend(form, rows, at)
             elif not active:
                 break
