@@ -86,9 +86,9 @@ def restart_limits(
 ) -> dict[int, SupportFit]:
     """Search from perturbations of the supports of `limits`, in this order.
 
-    All of them together may cost as much as the restarts of a single fit, since neighbours have already improved each
-    other. After the first limits others follow only while little work was done. Where the form is only a model, each
-    search needs models of its own, so there are fewer.
+    All of them together may cost as much as the restarts of a single fit, and each has half the patience, since
+    neighbours have already improved each other. After the first limits others follow only while little work was done.
+    Where the form is only a model, each search needs models of its own, so there are fewer.
     """
     found, exploration = dict(found), EFFORTS[effort]
     if exploration is None:
@@ -108,7 +108,7 @@ def restart_limits(
         for number, base in enumerate(bases):
             enough = allowed if number < FIRST_RESTARTED else exploration.work * FREE_WORK
             if search.work < before + enough:
-                base = search.restart(base, exploration.patience, allowed / 4, stop, inst.seed)
+                base = search.restart(base, exploration.patience // 2, allowed / 4, stop, inst.seed)
             ends.append(base)
         return ends
 

@@ -36,8 +36,8 @@ def pivot_table(form: Form, rows: Rows, pivot: Pivot, gains: Tensor | None, numb
             WIDTH=width,
             HEIGHT=TILE,
             num_warps=max(1, min(16, width // PLACES)),
-            # Fused operations round a product and a sum only once, so numbers that belong together round differently.
-            # Where variables nearly depend on each other, gains are then wrong by orders of magnitude.
+            # With fused operations the threads that add up one product each round the sum differently. The parts of a
+            # row then belong to different exchanges, and gains become wrong where variables nearly depend on others.
             enable_fp_fusion=False,
         )
 
