@@ -14,6 +14,7 @@ from psfit.losses import Hinge, Huber, Logistic, Squared
 from psfit.pipeline.near_optimal import find_close_supports
 from psfit.pipeline.path import solve_path
 from psfit.problem import Constraints
+from psfit.search.model_form import make_form
 
 # Features that follow each other belong to different groups of one to three features.
 GROUP = np.array([3, 0, 1, 5, 0, 2, 4, 1, 6, 2, 7, 4, 0, 8, 5, 9, 10, 6, 10, 11])
@@ -84,6 +85,23 @@ def test_a_limit_on_features_that_nothing_meets_is_refused():
         solve(count_features(problem, 2), source)
     with pytest.raises(ValueError, match="from 1 to 15"):
         solve(count_features(problem, 16), source)
+
+
+@pytest.mark.parametrize(
+    "loss", [loss for loss in LOSSES if loss.name not in ("squared", "hinge")], ids=lambda loss: loss.name
+)
+def test_models_of_some_groups(loss, monkeypatch):
+    """Where the products of all columns would cost much, models have the groups that promise most."""
+    monkeypatch.setattr("psfit.search.model_form.CHEAP_PRODUCT", {"cpu": 0.0})
+    monkeypatch.setattr("psfit.search.model_form.LEAST_OTHERS", 1)
+    picked = []
+    monkeypatch.setattr("psfit.search.objective.make_form", lambda *given: picked.append(given[3]) or make_form(*given))
+    problem, source = pose_groups(loss, 1 if loss.joint else 3, group=FEW if loss.joint else GROUP)
+    found = solve(problem, source)
+    assert picked
+    assert all(index is not None for index in picked)
+    require_whole_groups(found.coef, problem.constraints.group, problem.kappa[0])
+    assert found.objective == pytest.approx(find_best(problem, source), rel=1e-6)
 
 
 @pytest.mark.parametrize("changes", [{"fit_intercept": False}, {"dtype": torch.float32}, {"gamma": 1e7}], ids=str)

@@ -88,9 +88,9 @@ def make_form(inst: Instance, problem: int, found: SupportFit, index: Tensor | N
 def _pick_variables(inst: Instance, index: Tensor | None, rows: Tensor | None, c: int) -> Tensor | None:
     """The numbers of the variables of a form among those of the features in `rows`; None for all of them.
 
-    Where items are entries, some outputs of a feature may be no candidates.
+    Where items are entries, some outputs of a feature may be no candidates. Groups have all of their features.
     """
-    if rows is None or index is None or inst.items.per_feature == 1:
+    if rows is None or index is None or inst.items.per_feature <= 1:
         return None
     numbers = torch.arange(len(rows), device=rows.device)
     place = torch.full((len(inst.ridge),), -1, device=rows.device).index_copy(0, rows, numbers)
