@@ -21,8 +21,8 @@ DEMANDS = {
 }
 
 
-# Columns that depend on each other, with heredity.
-@pytest.mark.parametrize("seed", [*SEEDS, 1185])
+# Columns that depend on each other, with heredity; intercepts without curvature; a model without variables.
+@pytest.mark.parametrize("seed", [*SEEDS, 1185, 1311, 3363])
 def test_the_default_never_proves_or_promises_too_much(seed):
     assert check(seed, exact=False) == ""
 

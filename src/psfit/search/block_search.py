@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from psfit.kernels.linalg import solve_spd
 from psfit.problem import Domain
 from psfit.search.form_search import End, FormSearch, SearchForm
 
@@ -148,7 +149,8 @@ def _drop_dependent(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The form without directions of an item that have at most a `share` of its curvature, given the intercepts."""
     free = H[len(H) - intercepts :, len(H) - intercepts :]
-    moved = torch.linalg.solve(free, H[len(H) - intercepts :]) if intercepts else H[:0]
+    # Where all samples are sure of their class, the intercepts have no curvature.
+    moved = solve_spd(free, H[len(H) - intercepts :]) if intercepts else H[:0]
     ends = widths.cumsum(0)
     bases: list[tuple[slice, Tensor]] = []
     for width in widths[widths > 1].unique().tolist():

@@ -131,7 +131,7 @@ class SupportBatch:
         if self.table is not None:
             return self._sum_samples_by_loops(self.table, x, place)
         count, source, loss = len(x), self.inst.source, self.inst.problem.loss
-        X = self._spread(x, place).permute(1, 0, 2).reshape(len(self.rows), -1)
+        X = self._spread(x, place).permute(1, 0, 2).reshape(len(self.rows), count * self.c)
         # Predictors (samples, supports, outputs): to a joint loss a sample of each support is a sample of its own.
         eta = self.matrix.mv(X.to(self.matrix.dtype)).double().view(-1, count, self.c)
         target = self.target.unsqueeze(1).expand_as(eta)
