@@ -91,3 +91,13 @@ def test_wide_data_in_candidates_have_an_allowed_answer(demand, monkeypatch):
         assert {31, 3} <= support
     if demand == "parents":
         assert 31 not in support or {100, 101} <= support
+
+
+@pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=lambda loss: loss.name)
+def test_a_path_begins_where_forced_features_take_the_whole_limit(loss):
+    source, counted = make_source(loss), Constraints(include=(3, 8), count_included=True)
+    problem = Problem(loss, (4,), 1.0, fit_intercept=False, constraints=counted)
+    (points,) = solve_path(problem, source, [2, 3, 4], [1.0], grid=GridSpec(device="cpu", backend="serial"))
+    assert np.flatnonzero(points.coefs[0]).tolist() == [3, 8]
+    assert (np.diff(points.objectives) < 0).all()
+    assert (points.coefs[:, [3, 8]] != 0).all()

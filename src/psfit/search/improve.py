@@ -54,7 +54,11 @@ def improve(objective: Objective, found: SupportFit, rounds: int = MOST_ROUNDS, 
     """The best support after rounds of models, until no proposal of the last model is better."""
     watch, trials = objective.inst.watch, 0
     for _ in range(rounds):
-        if watch.must_stop() or bool(found.chosen.all()) or not bool(found.chosen.any()):
+        if (
+            watch.must_stop()
+            or bool(found.chosen.all())
+            or not bool((found.chosen & ~objective.domain.inside[0]).any())
+        ):
             break
         if objective.is_finished(found.chosen) or abs(found.value) <= objective.rounding:
             break
