@@ -7,6 +7,7 @@ from problems import make_source
 from psfit import Dense, GridSpec, Problem, Source
 from psfit.certificate.newton_cases import STEPS
 from psfit.certificate.newton_relaxation import NewtonRelaxation
+from psfit.certificate.removal_costs import estimate_costs
 from psfit.losses import Logistic, Squared, SquaredHinge
 from psfit.problem.pose import pose
 
@@ -47,3 +48,19 @@ def test_an_item_that_another_one_can_replace_costs_nothing():
     _, bounds = relax(Logistic(), twice)
     assert float(alone.costs[0, item]) > 1.0
     assert float(bounds.costs[0, [item, 6]].max()) < 0.01 * float(alone.costs[0, item])
+
+
+def test_second_derivatives_that_are_not_definite_still_give_costs():
+    """The second derivatives of one node are singular; its costs come from scores alone."""
+    source = make_source(Logistic(), samples=60, features=4, nonzeros=2, seed=0)
+    inst = pose(Problem(Logistic(), (2,), 1.0), source, GridSpec(device="cpu").build())
+    good = torch.eye(4, dtype=torch.float64) + 1.0
+    H = torch.stack([good, torch.ones_like(good)])
+    domain = inst.domain.select(torch.zeros(2, dtype=torch.int64))
+    x, shares = torch.ones(2, 4, dtype=torch.float64), torch.full((2, 4), 0.5, dtype=torch.float64)
+    scores = torch.tensor([[4.0, 3, 2, 1], [4, 3, 2, 1]]).double()
+    ridge = torch.full((4,), 1e-30, dtype=torch.float64)
+    costs = estimate_costs(H, torch.tensor([0, 1]), x, -x, ridge, shares, scores, domain)
+    assert costs.isfinite().all()
+    torch.testing.assert_close(costs[1], shares[1].square() * scores[1])
+    assert not torch.allclose(costs[0], costs[1])

@@ -43,6 +43,8 @@ def estimate_costs(
     M = H[which[:, None, None], index.unsqueeze(2), index.unsqueeze(1)] + edge.unsqueeze(2) * edge.unsqueeze(1)
     M = torch.where(used.unsqueeze(2) & used.unsqueeze(1), M, 0.0) + torch.diag_embed(torch.where(used, own, 1.0))
     factor, failed = torch.linalg.cholesky_ex(M)
+    # The inverse of what is left of a failed factor may not exist.
+    factor = torch.where((failed > 0)[:, None, None], torch.eye(count, dtype=M.dtype, device=M.device), factor)
     inverse = torch.cholesky_inverse(factor).diagonal(dim1=1, dim2=2)
     found = torch.where(used & (inverse > 0), value.square() / (2 * inverse), 0.0)
     plain = (shares.square() * scores).gather(1, index)
