@@ -21,6 +21,10 @@ from psfit.problem import Constraints
 
 LOSSES = [Squared(), Logistic(), SquaredHinge(), Hinge(), Poisson(), Huber(1.0), Softmax()]
 MORE_LOSSES = [*LOSSES, Gamma(), Tweedie(1.4)]
+METHODS = {
+    "L-BFGS-B": {"maxiter": 5000, "ftol": 1e-15, "gtol": 1e-11, "maxcor": 30},
+    "SLSQP": {"maxiter": 1000, "ftol": 1e-14},
+}
 # Problems from this number on are awkward.
 AWKWARD = 1000
 
@@ -120,9 +124,16 @@ def fit(case, mask):
     limits = [(low[i, o], high[i, o]) for i, o in rows] + [(None, None)] * free
     if not limits:
         return evaluate(np.zeros(0))[0]
-    options = {"maxiter": 5000, "ftol": 1e-15, "gtol": 1e-11, "maxcor": 30}
-    start = np.zeros(len(limits))
-    return optimize.minimize(evaluate, start, jac=True, method="L-BFGS-B", bounds=limits, options=options).fun
+    best, start = np.inf, np.zeros(len(limits))
+    while True:
+        # Either method can stop far from the end; begun there, the other one goes on.
+        before = best
+        for method, options in METHODS.items():
+            found = optimize.minimize(evaluate, start, jac=True, method=method, bounds=limits, options=options)
+            if found.fun < best:
+                best, start = found.fun, found.x
+        if not best < before - 1e-9 * abs(best):
+            return best
 
 
 def _losses(loss, eta, b):
