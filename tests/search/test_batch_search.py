@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from psfit.kernels.swap_rows import build
+from psfit.kernels.swap_steps import begin, find_inaccurate
 from psfit.problem import Domain
 from psfit.problem.items import RowItems
 from psfit.search.batch_search import BatchSearch, make_search
@@ -229,6 +231,36 @@ def test_a_state_that_drifts_is_made_again(device, monkeypatch):
     # No value agrees so well with the one that was carried along: every swap is followed by a new state.
     monkeypatch.setattr("psfit.kernels.swap_steps.MOST_DRIFT", -1.0)
     assert_same(form, batch.descend(starts), host.descend(starts))
+
+
+@devices
+def test_coefficients_that_are_no_minimisers_are_found(device):
+    form, domain = CASES["outputs"]
+    _, batch = both(device, form, domain)
+    rows = build(batch.rows_form, torch.tensor([[0, 4, 9], [1, 2, -1]], device=device))
+    at = begin(batch.rows_form, rows, torch.tensor([9, 9], device=device), form.constant, REL_TOL)
+    assert find_inaccurate(batch.rows_form, rows, at).tolist() == [False, False]
+    rows.x[1] *= 1 + 1e-5
+    assert find_inaccurate(batch.rows_form, rows, at).tolist() == [False, True]
+
+
+@devices
+def test_a_search_whose_coefficients_are_spoiled_goes_on_from_the_form(device, monkeypatch):
+    form, domain = CASES["ar.9"]
+    host, batch = both(device, form, domain)
+    base = host.grow(np.zeros(40, dtype=bool), [8])[0]
+    starts = [host.perturb(base, 1.0, np.random.default_rng(k)) for k in range(4)]
+    asked = []
+
+    def spoil(form, rows, at):
+        if not asked:
+            rows.x[2] += 0.1
+        asked.append(find_inaccurate(form, rows, at))
+        return asked[-1]
+
+    monkeypatch.setattr("psfit.search.batch_search.find_inaccurate", spoil)
+    assert_same(form, batch.descend(starts), host.descend(starts))
+    assert [one.tolist() for one in asked] == [[False, False, True, False], [False] * 4]
 
 
 @pytest.mark.gpu
