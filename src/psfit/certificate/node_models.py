@@ -27,10 +27,12 @@ from psfit.problem import Domain
 # Every node of a batch has its own matrix up to this many columns, if these matrices take at most so many operations.
 OWN_COLUMNS = 256
 OWN_WORK = {"cpu": 5e9, "cuda": 2e12}
-# Shared second derivatives come from some of the rows where all of them would take more operations than this, but from
-# at least so many rows for each column. Every column then has at least a share of the typical curvature.
+# Rough second derivatives come from some of the rows where all of them would take more operations than this, but from
+# at least so many rows for each column. Every column then has at least a share of the typical curvature. With more
+# columns than WHOLE_COLUMNS, others come from some of the rows, too: a fit of all columns is no way out there.
 MOST_WORK = {"cpu": 4e9, "cuda": 4e12}
 ROWS_PER_COLUMN = 10
+WHOLE_COLUMNS = 1025
 LEAST_SHARE = 0.1
 # Shared second derivatives of between so many operations may be made in half precision: where few digits are needed, or
 # they would come from some of the rows.
@@ -198,7 +200,7 @@ class ModelMaker:
         bend = bend.mean(dim=0)
         if self.halves and (rough or self.step > 1):
             return inst.grid.nodes.total(half_gram.half_hessian(self.samples.matrix, bend.unsqueeze(1))[:, 0, :, 0])
-        if self.step == 1:
+        if self.step == 1 or (not rough and self.samples.n <= WHOLE_COLUMNS):
             return inst.grid.nodes.total(self.samples.gram(bend, 1, rough))
         # Rows that are left out may be all that a rare column has.
         sums = torch.cat([self.samples.gram(bend, self.step), bend.sum().expand(1, self.samples.n)])
