@@ -13,7 +13,7 @@ from psfit.certificate import newton_relaxation, node_models, node_points
 from psfit.certificate.data_relaxation import DataRelaxation
 from psfit.certificate.dual import dual_bound
 from psfit.certificate.joint_relaxation import serves_jointly
-from psfit.certificate.newton_cases import STEPS, serves
+from psfit.certificate.newton_cases import FEW_STEPS, STEPS, serves
 from psfit.certificate.newton_relaxation import NewtonRelaxation
 from psfit.data import half_gram
 from psfit.losses import Huber, Logistic, Poisson, Softmax, Squared, SquaredHinge
@@ -193,3 +193,14 @@ def test_data_far_from_zero_and_in_single_precision_are_served():
     moved = Source(Dense((source.matrix.values + 100).float()), source.target, source.weight)
     found = root_bound(pose(problem, moved, GridSpec(device="cpu").build()))
     assert float(found.lower) == pytest.approx(float(known.lower), rel=1e-3)
+
+
+def test_steps_with_second_derivatives_of_some_rows_end_with_those_of_all(monkeypatch):
+    monkeypatch.setitem(node_models.MOST_WORK, "cpu", 1.0)
+    source = make_source(Logistic(), samples=3000, features=20, nonzeros=5, seed=3, correlation=0.9)
+    inst = pose(Problem(Logistic(), (4,), 10.0), source, GridSpec(device="cpu").build())
+    relaxation = NewtonRelaxation(inst)
+    assert relaxation.maker.step > 1
+    start = relaxation.start(torch.zeros(len(inst.ridge), 1, dtype=torch.float64))
+    bounds = relaxation.bound(relaxation.root, start, float("inf"), FEW_STEPS)
+    assert float(bounds.value - bounds.lower) <= 1e-4 * float(bounds.value)

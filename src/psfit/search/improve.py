@@ -54,11 +54,8 @@ def improve(objective: Objective, found: SupportFit, rounds: int = MOST_ROUNDS, 
     """The best support after rounds of models, until no proposal of the last model is better."""
     watch, trials = objective.inst.watch, 0
     for _ in range(rounds):
-        if (
-            watch.must_stop()
-            or bool(found.chosen.all())
-            or not bool((found.chosen & ~objective.domain.inside[0]).any())
-        ):
+        removable = found.chosen & ~objective.domain.inside[0]
+        if watch.must_stop() or bool(found.chosen.all()) or not bool(removable.any()):
             break
         if objective.is_finished(found.chosen) or abs(found.value) <= objective.rounding:
             break
