@@ -29,7 +29,7 @@ OWN_COLUMNS = 256
 OWN_WORK = {"cpu": 5e9, "cuda": 2e12}
 # Rough second derivatives come from some of the rows where all of them would take more operations than this, but from
 # at least so many rows for each column. Every column then has at least a share of the typical curvature. Later ones
-# come from all rows, because steps with others do not end; with more columns than WHOLE_COLUMNS they would cost too much.
+# come from all rows, because steps with others do not end; with more columns than WHOLE_COLUMNS that costs too much.
 MOST_WORK = {"cpu": 4e9, "cuda": 4e12}
 ROWS_PER_COLUMN = 10
 WHOLE_COLUMNS = 1025
